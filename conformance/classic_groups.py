@@ -120,12 +120,12 @@ class Group:
 
     @built_on("GRP-14")
     def await_rebalance(self, member: Member) -> None:
-        """Wait until a member is told to join again."""
-        self.broker.eventually(lambda: self.rebalances(member), "a member is told of the rebalance")
+        """Wait until a member is asked to join again."""
+        self.broker.eventually(lambda: self.rebalances(member), "a member learns of the rebalance")
 
     def rebalances(self, member: Member) -> bool:
         """Whether the group waits for this member to join again. Before 2.7 (KAFKA-10134) a Heartbeat said so too while the
-        group waited for its leader's assignment: then DescribeGroups tells the two apart, where it is served."""
+        group waited for its leader's assignment: then DescribeGroups distinguishes the two, where it is served."""
         reported = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
         unambiguous = self.broker.is_kafka("2.7") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
         return reported and (unambiguous or self.state() == "PreparingRebalance")
@@ -175,7 +175,7 @@ def subscription(
 
 
 class Member:
-    """One member, or who wants to be one. What it was told last stands in its fields."""
+    """One member, or who wants to be one. What it received last stands in its fields."""
 
     def __init__(
         self, group: Group, *, id: str = NO_MEMBER, protocols: Mapping[str, bytes] | None = None,
@@ -201,7 +201,7 @@ class Member:
 
     @property
     def connection(self) -> Connection:
-        """The member's own connection: what is held on it delays nobody else."""
+        """The member's own connection: what is held on it delays no other member."""
         if self._connection is None or self._connection.socket.fileno() < 0:
             self._connection = self.broker.connect(
                 self.group.address, client_id=self.client_id, timeout_s=self.group.held_s
@@ -277,7 +277,7 @@ class Member:
                 raise Failed(f"JoinGroup without a member id: {error_name(answer.error_code)}")
 
     def join(self) -> Any:
-        """Join, which must succeed with nobody else's help; gives the answer."""
+        """Join, which must succeed with no other member's help; gives the answer."""
         self.identify()
         self.begin_join()
         return self.expect_joined()

@@ -40,7 +40,7 @@ QUICK = {
 }
 """Short bounds, for who leaves an ISR and for who counts as dead."""
 PATIENT = QUICK | {"broker.session.timeout.ms": str(PATIENT_SESSION_MS)}
-"""Who is silent leaves the ISRs long before it counts as dead: so the two can be told apart."""
+"""Who is silent leaves the ISRs long before it counts as dead: so the two can be distinguished."""
 STATE_WITHIN_S = 45.0
 """How long a state that the bounds above make come may take on a machine that is busy."""
 WHOLE_WITHIN_S = 120.0
@@ -69,7 +69,7 @@ class State:
 
 @dataclass
 class Writes:
-    """What a client wrote with acks=-1, one record after the other, and what it was told."""
+    """What a client wrote with acks=-1, one record after the other, and what it received."""
 
     sent: list[bytes] = field(default_factory=list[bytes])
     acknowledged: dict[bytes, int] = field(default_factory=dict[bytes, int])
@@ -117,7 +117,7 @@ class Cluster:
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
-        self.addresses = broker.eventually(self._whole, "Metadata tells of every broker", within_s=STATE_WITHIN_S)
+        self.addresses = broker.eventually(self._whole, "Metadata reports every broker", within_s=STATE_WITHIN_S)
         """Node -> where clients reach it; all of them, also those that are down later."""
         self.frozen: set[int] = set()
         self.down: set[int] = set()
@@ -132,7 +132,7 @@ class Cluster:
         """
         ids = sorted(self.addresses)
         if len(ids) < 3:
-            raise Failed(f"Metadata tells of the brokers {ids} only")
+            raise Failed(f"Metadata reports the brokers {ids} only")
         with suppress(Skipped):
             active = self.quorum().leader_id
             ids.sort(key=lambda node: node == active)
@@ -238,7 +238,7 @@ class Cluster:
         self.await_known(*self.addresses)
 
     def _leave(self, nodes: Any) -> None:
-        """Ask somebody else from now on."""
+        """Ask another client from now on."""
         gone = {self.addresses[node] for node in nodes}
         self.broker.hang_up(gone)
         left = [node for node in sorted(self.addresses) if node not in self.frozen | self.down | set(nodes)]
@@ -252,7 +252,7 @@ class Cluster:
     def address(self, node: int) -> tuple[str, int]:
         """Where clients reach a node."""
         if node not in self.addresses:
-            raise Failed(f"node {node} is not among the brokers {sorted(self.addresses)} that Metadata told of")
+            raise Failed(f"node {node} is not among the brokers {sorted(self.addresses)} that Metadata reported")
         return self.addresses[node]
 
     def node_at(self, address: tuple[str, int]) -> int:
@@ -265,7 +265,7 @@ class Cluster:
         return [node for node in sorted(self.addresses) if node not in self.frozen | self.down]
 
     def living(self, via: int | None = None) -> list[int]:
-        """The brokers that Metadata tells of: those that are not fenced."""
+        """The brokers that Metadata reports: those that are not fenced."""
         return sorted(self._living(self.address(via) if via is not None else None))
 
     def _living(self, to: tuple[str, int] | None = None) -> dict[int, tuple[str, int]]:
@@ -277,16 +277,16 @@ class Cluster:
         return living if len(living) >= self.broker.subject.nodes else None
 
     def await_known(self, *nodes: int) -> None:
-        """Wait until every node that runs tells of these nodes."""
+        """Wait until every node that runs reports these nodes."""
         for witness in self.reachable:
             self.broker.eventually(
                 lambda witness=witness: self.try_living(witness) >= set(nodes),
-                f"node {witness} tells of the brokers {sorted(nodes)}",
+                f"node {witness} reports the brokers {sorted(nodes)}",
                 within_s=WHOLE_WITHIN_S,
             )
 
     def try_living(self, via: int) -> set[int]:
-        """The brokers that a node tells of; none while it does not answer."""
+        """The brokers that a node reports; none while it does not answer."""
         with suppress(Failed):
             return set(self.living(via))
         return set()
@@ -437,7 +437,7 @@ class Cluster:
                 time.sleep(RETRY_S)
 
     def expect_kept(self, topic: Topic, writes: Writes) -> None:
-        """Every record that was acknowledged lies at the offset that was told, and nothing else than what was sent."""
+        """Every record that was acknowledged lies at the offset that was reported, and nothing else than what was sent."""
         stored = dict(enumerate(values(self.broker.log(topic))))
         lost = [value for value, offset in writes.acknowledged.items() if stored.get(offset) != value]
         reported = f"{len(writes.acknowledged)} acknowledged records lie at their offsets"
@@ -472,7 +472,7 @@ def fetch_as(
     broker: Broker, topic: Topic, replica: int, offset: int, to: tuple[str, int] | Connection, *, epoch: int = NO_ID,
     max_wait_ms: int = 0, current_leader_epoch: int = NO_ID,
 ) -> Any:  # fmt: skip
-    """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not told); gives the partition's result."""
+    """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not reported); gives the partition's result."""
     version = broker.version_for(FetchRequest)
     request = fetch_request(
         {(topic, 0): offset}, max_wait_ms=max_wait_ms, current_leader_epoch=current_leader_epoch

@@ -386,7 +386,7 @@ def report(
     verbose: Annotated[bool, typer.Option("--verbose", help="Show every requirement, also those that pass.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show a stored run again, and write its HTML and JUnit files anew."""
+    """Show a stored run again, and write its HTML and JUnit files again."""
     from conformance import report as writer
     from linearizability.results import latest_with
 

@@ -34,7 +34,7 @@ class Committed(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What OffsetFetch tells of a group."""
+    """What OffsetFetch reports about a group."""
 
     error_code: int
     partitions: dict[Partition, Committed]
@@ -144,7 +144,7 @@ def committed(
     broker: Broker, group: str, partitions: Collection[Partition] | None, *, known: Sequence[Topic] = (),
     version: int | None = None, to: tuple[str, int] | None = None, as_reported: bool = False, **who: Any,
 ) -> Found:  # fmt: skip
-    """What OffsetFetch tells of a group's partitions, or of all of them; `known` are the topics that may come then."""
+    """What OffsetFetch reports about a group's partitions, or of all of them; `known` are the topics that may come then."""
     found = committed_of(
         broker, {group: partitions}, known=known, version=version, to=to, as_reported=as_reported, **who
     )
@@ -198,14 +198,14 @@ def expect_offset(broker: Broker, group: str, topic: Topic, offset: int, what: s
         found = committed(broker, group, [(topic, partition)])
         return None if found.error_code in LOADING else found
 
-    found = broker.eventually(reported, f"the offsets of {group} are told")
+    found = broker.eventually(reported, f"the offsets of {group} are reported")
     broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch: {what}")
     of_partition = only([*found.partitions.values()], "partition in the answer to OffsetFetch")
     broker.expect_equal(what, of_partition.offset, offset)
 
 
 def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, within_s: float = 0.0) -> None:
-    """Wait until this offset is told, as after a fail-over.
+    """Wait until this offset is reported, as after a fail-over.
 
     A coordinator that has just been elected tells what is below its high watermark, which may lag for a moment behind what
     was acknowledged (REP-12): so it may tell an earlier offset, or none, at first.
@@ -217,8 +217,8 @@ def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: st
             return found.error_code == ErrorCode.NONE and [one.offset for one in found.partitions.values()] == [offset]
         return False
 
-    broker.eventually(reported, f"{what} is told: {offset}", within_s=within_s)
-    broker.saw(f"{what} is told: {offset}")
+    broker.eventually(reported, f"{what} is reported: {offset}", within_s=within_s)
+    broker.saw(f"{what} is reported: {offset}")
 
 
 def delete_offsets(broker: Broker, group: str, partitions: Collection[Partition]) -> tuple[int, dict[Partition, int]]:
@@ -236,15 +236,15 @@ def delete_offsets(broker: Broker, group: str, partitions: Collection[Partition]
 
 
 class Names:
-    """Finds the topics that an answer tells of, by name or, where the version does so, by id."""
+    """Finds the topics that an answer reports, by name or, where the version does so, by id."""
 
     def __init__(self, topics: Any, version: int) -> None:
         self.by_id = version >= TOPICS_BY_ID
         self.topics: dict[str | UUID, Topic] = {topic.id if self.by_id else topic.name: topic for topic in topics}
 
     def topic(self, reported: Any) -> Topic:
-        """The topic of an entry. Errors: Failed for one that nobody asked for."""
+        """The topic of an entry. Errors: Failed for one that was not asked for."""
         key = reported.topic_id if self.by_id else reported.name
         if key not in self.topics:
-            raise Failed(f"an answer tells of topic {key}, which nobody asked for")
+            raise Failed(f"an answer reports topic {key}, which nobody asked for")
         return self.topics[key]

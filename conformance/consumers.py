@@ -1,10 +1,10 @@
-"""Members of KIP-848 consumer groups: they say by heartbeats what they want, and are told what they have.
+"""Members of KIP-848 consumer groups: they say by heartbeats what they want, and receive what they have.
 
     one, other = Consumer(broker, group, [topic]), Consumer(broker, group, [topic])
     settle(one, other)              # they beat until every partition of their topics belongs to one of them
 
-A consumer does what clients do: it gives up what it is told to give up and says so with its next heartbeat. What it holds
-is what it was told last and what it has not yet said to have given up: no two consumers may hold a partition.
+A consumer does what clients do: it gives up what it is asked to give up and says so with its next heartbeat. What it holds
+is what it received last and what it has not yet said to have given up: no two consumers may hold a partition.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def listed(partitions: Iterable[Owned]) -> list[ConsumerGroupHeartbeatRequest.To
 
 
 class Consumer:
-    """One member, or who wants to be one. What it was told last stands in its fields."""
+    """One member, or who wants to be one. What it received last stands in its fields."""
 
     def __init__(
         self, broker: Broker, group: str, topics: Collection[Topic | str] = (), *, id: str | None = None,
@@ -78,7 +78,7 @@ class Consumer:
 
     @property
     def held(self) -> set[Owned]:
-        """What nobody else may hold."""
+        """What no other member may hold."""
         return self.assigned | self.reported
 
     def request(self, **changed: Any) -> ConsumerGroupHeartbeatRequest:
@@ -149,7 +149,7 @@ class Consumer:
 
 
 def reported_in(answer: Any) -> set[Owned]:
-    """The partitions of an answer's assignment; none where it tells of none."""
+    """The partitions of an answer's assignment; none where it reports none."""
     if answer.assignment is None:
         return set()
     stated = [(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions]
@@ -223,7 +223,7 @@ def joined(broker: Broker, group: str, count: int, topics: Sequence[Topic], **op
 
 
 def described(broker: Broker, *groups: str, version: int | None = None) -> list[Any]:
-    """What ConsumerGroupDescribe tells of groups."""
+    """What ConsumerGroupDescribe reports about groups."""
     answer = broker.call(
         ConsumerGroupDescribeRequest(group_ids=list(groups)), version, to=broker.coordinator(groups[0])
     )

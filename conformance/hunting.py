@@ -43,7 +43,7 @@ AT_WORK_WITHIN_S = 60.0
 RATE_PER_S = 200.0
 SEED = 12
 WITNESSES = 3
-"""How many anomalies a failure tells of; the history has them all."""
+"""How many anomalies a failure reports; the history has them all."""
 
 
 KNOWN = "KAFKA-20734: transactions that are over have no marker in a partition"

@@ -32,7 +32,7 @@ from linearizability.targets.loop import Loop
 
 MOST_OPEN = 4
 MOST_LIES = 25
-"""So many lies are told before one broker."""
+"""So many lies are reported before one broker."""
 HURTING = {*HOOKS} - {"logs"}
 
 

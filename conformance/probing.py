@@ -48,7 +48,7 @@ WITH_TOPIC = (
 """The APIs that helpers use: their highest version that gets a readable answer is found out. API-05 judges all others."""
 PROBED_SESSION_MS = 6_000
 REPORTED_WITHIN_S = 3.0
-"""How long a member may wait until it is told of a rebalance, here."""
+"""How long a member may wait until it learns of a rebalance, here."""
 SHORT_SESSION_MS = 10_000
 """The session of members where a join is held the longer, the longer the session is."""
 GROWS = 1.4

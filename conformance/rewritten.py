@@ -88,7 +88,7 @@ class Trials:
         self.api_versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
 
     def run(self, seed: int) -> dict[str, Any]:
-        """One trial, as the line that tells of it."""
+        """One trial, as the line that reports it."""
         return self.whole_run(seed) if seed % EVERY == EVERY - 1 else self.judge_one(seed)
 
     def whole_run(self, seed: int) -> dict[str, Any]:

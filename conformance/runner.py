@@ -171,6 +171,6 @@ def fill_gaps(chosen: Plan, report: Run, broke: str, add: Callable[[Judgement], 
 
 
 def in_one_line(text: str) -> str:
-    """What happened, and the last line of the log that tells of it: the run says all of it once, not each requirement."""
+    """What happened, and the last line of the log that reports it: the run says all of it once, not each requirement."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return " ".join(lines[:1] + lines[1:][-1:])

@@ -163,7 +163,7 @@ def _reported(answer: MetadataResponse | None, ended: list[int], as_json: bool) 
         names = ("topic", "partition", "leader", "replicas", "isr")
         partitions = [dict(zip(names, row, strict=True)) for row in rows]
         return json.dumps({"alive": alive, "ended": ended, "partitions": partitions})
-    lines = [f"alive: {', '.join(map(str, alive)) or 'nobody answers'}" + (f"; ended: {ended}" if ended else "")]
+    lines = [f"alive: {', '.join(map(str, alive)) or 'no node answers'}" + (f"; ended: {ended}" if ended else "")]
     lines += [
         f"  {topic}-{index}: leader {leader}, ISR {isr} of {replicas}" for topic, index, leader, replicas, isr in rows
     ]

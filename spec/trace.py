@@ -13,9 +13,9 @@ The controller's steps have the partition's record after them, whatever their `n
 offset, high watermark and leader epoch (-1 where it has replayed nothing). `isr` is the committed ISR that a leader acts by,
 and may be left out, as may `seq` and `cause`. Produce and Retry carry `end`, the log end offset after the batch; Acknowledge
 and Consume carry `end`, the offset after the last record that was promised or read. A trace that begins in the middle of a
-life says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks": {"1": 7}`,
-and `"fenced": [2]`, the brokers that were. Where a partition is given other replicas, `brokers` are all that ever have one, and
-each partition's record says `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
+incarnation says in Begin what there was: `"logs": {"1": [[epoch, end offset], …]}`, as runs of one epoch, `"highWatermarks":
+{"1": 7}`, and `"fenced": [2]`, the brokers that were. Where a partition is given other replicas, `brokers` are all that ever have
+one, and each partition's record says `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
 
 Traces of consumer groups, of transactional ids and of the metadata quorum have forms of their own: `group_trace.py`,
 `transaction_trace.py`, `quorum_trace.py`.

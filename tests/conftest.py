@@ -1,6 +1,6 @@
 """How Hypothesis draws: no deadlines, for a busy machine breaks them; and in CI the same examples every time.
 
-A run of CI judges a change, not the luck of the day. `make test` by hand and `make test-slow` draw anew each time: what they
+A run of CI judges a change, not the luck of the day. `make test` by hand and `make test-slow` draw again each time: what they
 find becomes a test of its own.
 
 A test that is marked with a step of the specification (`spec/TRACEABILITY.md`) fails if it does not call the step's method.

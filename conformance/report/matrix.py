@@ -43,7 +43,7 @@ class Matrix:
 
 
 def matrix(runs: Sequence[Run]) -> Matrix:
-    """Set runs side by side; of runs on the same target the start tells them apart."""
+    """Set runs side by side; of runs on the same target the start distinguishes them."""
     specs = Counter(run.target.spec for run in runs)
     labels = [run.target.spec if specs[run.target.spec] == 1 else f"{run.target.spec} {run.started_at}" for run in runs]
     records: dict[str, Requirement] = {}

@@ -212,7 +212,7 @@ def null_is_not_empty(broker: Broker) -> None:
 
 @requirement(
     "ACK-15",
-    notices="stuck: kafka-go uses v2, v3 and v7, librdkafka up to v10, franz-go v13: each needs the version that is told",
+    notices="stuck: kafka-go uses v2, v3 and v7, librdkafka up to v10, franz-go v13: each needs the version that is reported",
     source="KafkaApis.handleProduceRequest; ProduceRequest schema",
     sentence="Every served version of Produce stores the batch and answers its base offset, by topic name below "
     "v13 and by topic id from it on.",

@@ -52,7 +52,7 @@ def topic_is_made(broker: Broker) -> None:
 
 @requirement(
     "BAS-03",
-    notices="data: a record that a producer was told is stored has this offset",
+    notices="data: a record that the broker acknowledged has this offset",
     source="Produce API",
     sentence="Valid records are accepted, with the offsets of an empty partition first.",
     accepted="error NONE(0), base offsets 0 and then 2 for batches of two and one",

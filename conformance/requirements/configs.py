@@ -141,7 +141,7 @@ def replace_all(broker: Broker, topic: str, configs: dict[str, str], *, validate
 
 
 def expect_set(broker: Broker, topic: Topic, wanted: dict[str, str], what: str) -> None:
-    """Exactly this comes to be set on the topic: a broker may hear of a change after it was answered."""
+    """Exactly this comes to be set on the topic: a broker may learn of a change after it was answered."""
 
     def agrees() -> bool:
         return set_on(broker, topic) == wanted

@@ -33,7 +33,7 @@ GROUPS = 60
     "CGH-09",
     notices="data: two members read one partition",
     source="KIP-848; CurrentAssignmentBuilder",
-    sentence="When a second member joins the first is told to give up partitions, and the second gets them only after the "
+    sentence="When a second member joins the first is asked to give up partitions, and the second gets them only after the "
     "first "
     "said that it did: no partition is in two current assignments.",
     accepted="while the first has not said so the second holds none of them, however often it beats; then both hold their "
@@ -48,7 +48,7 @@ def given_up_first(broker: Broker) -> None:
     (one,) = joined(broker, group, 1, [topic])
     other = Consumer(broker, group, [topic])
     other.join()
-    broker.eventually(lambda: one.beat() and one.assigned != one.reported, "the first is told to give up partitions")
+    broker.eventually(lambda: one.beat() and one.assigned != one.reported, "the first is asked to give up partitions")
     broker.expect(one.assigned < one.reported, f"it is to keep {len(one.assigned)} of {len(one.reported)} partitions")
     for _ in range(10):
         other.beat()
@@ -87,7 +87,7 @@ def leaving(broker: Broker) -> None:
     "CGH-11",
     notices="client: each restart of a static member moves its partitions twice",
     source="KIP-848, KIP-345; GroupMetadataManager.consumerGroupLeave (static)",
-    sentence="A static member that leaves for a while (epoch -2) keeps its partitions: nobody else gets them, and who joins "
+    sentence="A static member that leaves for a while (epoch -2) keeps its partitions: no other member gets them, and who joins "
     "with its instance id gets them, under a new member id and with no new group epoch.",
     accepted="epoch -2 in the answer; the other one holds what it held; the same partitions for the one that comes back, in "
     "the "
@@ -156,7 +156,7 @@ def grow(broker: Broker, topic: Topic, partitions: int) -> Topic:
 
 @requirement(
     "CGH-15",
-    notices="stuck: nobody reads the new topic or the new partitions",
+    notices="stuck: no client reads the new topic or the new partitions",
     source="KIP-848; GroupMetadataManager.hasMemberSubscriptionChanged, TopicMetadata",
     sentence="Another subscription, or another number of partitions, makes a new group epoch and a new assignment.",
     accepted="the partitions of a second topic once it is subscribed to, those that were added, and none of the first once it "

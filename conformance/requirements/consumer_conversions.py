@@ -116,7 +116,7 @@ def empty_groups(broker: Broker) -> None:
     "CGH-34",
     notices="client: a group cannot be upgraded to the new protocol while it reads",
     source="KIP-848, online migration; group.consumer.migration.policy",
-    sentence="A new member joins a classic group of consumers without stopping it: the classic member is told to join again, "
+    sentence="A new member joins a classic group of consumers without stopping it: the classic member is asked to join again, "
     "gives up its part, and both share the partitions; each commits in its own way.",
     accepted="never one partition with both; in the end all partitions, some with each; ConsumerGroupDescribe tells who is "
     "which; commits with generation and with epoch",

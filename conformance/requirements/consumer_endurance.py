@@ -45,7 +45,7 @@ SET = 0
 
 @requirement(
     "CGH-13",
-    notices="stuck: nobody reads the partitions of a member that died",
+    notices="stuck: no client reads the partitions of a member that died",
     source="KIP-848; group.consumer.session.timeout.ms; GroupMetadataManager.scheduleConsumerGroupSessionTimeout",
     sentence="A member that is silent for the session timeout is put out: its partitions go to the others, and its next "
     "heartbeat is UNKNOWN_MEMBER_ID.",
@@ -71,7 +71,7 @@ def silent_members(broker: Broker) -> None:
 
 @requirement(
     "CGH-29",
-    notices="stuck: a member that hangs keeps the partitions that it should give up, and nobody reads them",
+    notices="stuck: a member that hangs keeps the partitions that it should give up, and no client reads them",
     source="KIP-848; GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout",
     sentence="A member that does not say within its rebalance timeout that it gave up what it is to give up is put out, however "
     "often it beats, and the others get its partitions.",
@@ -115,8 +115,8 @@ def request_that_says_nothing(consumer: Consumer) -> ConsumerGroupHeartbeatReque
     "CGH-30",
     notices="operator: the bound on members that the administrator set is not kept",
     source="KIP-848; group.consumer.max.size",
-    sentence="A group of group.consumer.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; a place that becomes free "
-    "can be taken.",
+    sentence="A group of group.consumer.max.size members takes no other member: GROUP_MAX_SIZE_REACHED; a place that becomes "
+    "free can be taken.",
     accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; NONE(0) after one left; the members go on",
     since=SINCE,
     apis=HEARTBEAT,
@@ -159,7 +159,7 @@ def own_interval(broker: Broker) -> None:
     resource = table.AlterConfigsResource(resource_type=GROUP_RESOURCE, resource_name=groups[0], configs=[change])
     result = only(broker.call(table(resources=[resource])).responses, "result of IncrementalAlterConfigs")
     broker.expect_error(result.error_code, ErrorCode.NONE, what="IncrementalAlterConfigs", message=result.error_message)
-    broker.eventually(lambda: own.beat().heartbeat_interval_ms == usual + 1_000, "the group's own interval is told")
+    broker.eventually(lambda: own.beat().heartbeat_interval_ms == usual + 1_000, "the group's own interval is reported")
     broker.expect_equal("the other group's interval", other.beat().heartbeat_interval_ms, usual)
 
 

@@ -1,4 +1,4 @@
-"""CGH: who is believed in a KIP-848 consumer group: members in their epoch, and nobody else."""
+"""CGH: who is believed in a KIP-848 consumer group: members in their epoch, and no other member."""
 
 from conformance.broker import Broker
 from conformance.committed_offsets import NOTHING, commit, commit_one, committed, expect_offset
@@ -22,7 +22,7 @@ from reference.protocol.errors import ErrorCode
 
 @requirement(
     "CGH-07",
-    notices="stuck: Java and librdkafka join anew on UNKNOWN_MEMBER_ID, and beat on without partitions on a success",
+    notices="stuck: Java and librdkafka join again on UNKNOWN_MEMBER_ID, and beat on without partitions on a success",
     source="KIP-848; ConsumerGroup.getOrMaybeCreateMember; GroupMetadataManager.consumerGroup",
     sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a group "
     "that does not exist it is GROUP_ID_NOT_FOUND.",
@@ -46,7 +46,7 @@ def unknown_members(broker: Broker) -> None:
     notices="data: a member that was put out keeps its partitions; one that lost an answer must not be put out",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
     sentence="A heartbeat with an epoch above the member's, or below it, is FENCED_MEMBER_EPOCH; but one with the epoch just "
-    "before, that owns no more than is assigned, is answered anew: its answer was lost.",
+    "before, that owns no more than is assigned, is answered again: its answer was lost.",
     accepted="FENCED_MEMBER_EPOCH(110) above, two below, and one before with partitions that are not its own; NONE(0) with the "
     "epoch and assignment of now for the one before; the member goes on",
     since=SINCE,
@@ -67,7 +67,7 @@ def fenced_epochs(broker: Broker) -> None:
 
     for newcomer in newcomers:  # two, so that no epoch below is 0, with which a member joins
         newcomer.join()
-        broker.eventually(moved, "the member is told a later epoch")
+        broker.eventually(moved, "the member receives a later epoch")
     before, now = epochs[-2:]
     own, others = listed(consumer.assigned), listed(partitions_of(topic))
     fenced = ErrorCode.FENCED_MEMBER_EPOCH
@@ -81,7 +81,9 @@ def fenced_epochs(broker: Broker) -> None:
     answer = consumer.ask(member_epoch=before, topic_partitions=own)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="the epoch before")
     broker.expect_equal(
-        "the epoch and assignment that it is told", (answer.member_epoch, reported_in(answer)), (now, consumer.assigned)
+        "the epoch and assignment that it receives",
+        (answer.member_epoch, reported_in(answer)),
+        (now, consumer.assigned),
     )
     settle(consumer, *newcomers, topics=[topic])
 
@@ -92,7 +94,7 @@ def fenced_epochs(broker: Broker) -> None:
     source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
     sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as nobody's "
     "member UNKNOWN_MEMBER_ID; its commit below v9, which cannot tell an epoch, is UNSUPPORTED_VERSION.",
-    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is told; who is nobody's member can fetch",
+    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is reported; who is nobody's member can fetch",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
     requires=("CGH-41",),
@@ -130,7 +132,7 @@ def commits_by_epoch(broker: Broker) -> None:
     "CGH-19",
     notices="stuck: Java and librdkafka join again with their id after they were fenced",
     source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat",
-    sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment anew, "
+    sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment again, "
     "and counts once.",
     accepted="an epoch that is not lower, and in the end all partitions to the two members there are",
     since=SINCE,

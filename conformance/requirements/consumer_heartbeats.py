@@ -171,7 +171,7 @@ def first_heartbeat(broker: Broker) -> None:
             broker.expect(chosen in ("", answer.member_id), "it is the one that was chosen, if one was")
             broker.expect(answer.member_epoch >= 1, f"the epoch is {answer.member_epoch}")
             broker.expect_equal("the interval", answer.heartbeat_interval_ms, 5_000)
-            broker.expect(answer.assignment is not None, "an assignment is told, even if it is empty")
+            broker.expect(answer.assignment is not None, "an assignment is reported, even if it is empty")
             settle(consumer, topics=[topic])
     if last >= CHOSEN_BY_CLIENT:
         with broker.case("any text"):

@@ -87,7 +87,7 @@ def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: 
     sentence="When a group's coordinator dies another broker coordinates the group, and tells what was committed; until it has "
     "loaded the group's state it refuses requests.",
     accepted="FindCoordinator names another broker; then COORDINATOR_LOAD_IN_PROGRESS(14), COORDINATOR_NOT_AVAILABLE(15) or "
-    "NOT_COORDINATOR(16) until the committed offset is told; for a moment -1, where the high watermark lags (REP-12)",
+    "NOT_COORDINATOR(16) until the committed offset is reported; for a moment -1, where the high watermark lags (REP-12)",
     draft="it was thought never to say that nothing is committed: Kafka 4.3.1 does for a moment, as after any fail-over",
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
@@ -121,7 +121,7 @@ def coordinator_dies(broker: Broker) -> None:
             empty += offset == -1
             return offset == 5
 
-        broker.eventually(reported, "another broker tells the committed offset", within_s=STATE_WITHIN_S)
+        broker.eventually(reported, "another broker reports the committed offset", within_s=STATE_WITHIN_S)
         if empty:
             broker.saw(f"{empty} answers said that nothing is committed")
         expect_committed(broker, group, {(topic, 0): 6})

@@ -59,7 +59,7 @@ def the_next_leader(broker: Broker) -> None:
                 lambda witness=witness: (
                     (seen := nodes.state(topic, witness)).leader == after.leader and seen.epoch >= after.epoch
                 ),
-                f"node {witness} tells of leader {after.leader}",
+                f"node {witness} reports leader {after.leader}",
                 within_s=STATE_WITHIN_S,
             )
 
@@ -84,8 +84,8 @@ def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, 
     "ELE-02",
     notices="data: a replica leads without acknowledged records",
     source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=false",
-    sentence="While no replica of the ISR lives and unclean elections are off, nobody leads, although another replica lives; the "
-    "replica of the ISR leads when it is back, with every acknowledged record.",
+    sentence="While no replica of the ISR lives and unclean elections are off, no replica leads, although another replica lives; "
+    "the replica of the ISR leads when it is back, with every acknowledged record.",
     accepted="leader -1 while the follower that was out lives; then the old leader, and both are in sync",
     nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
@@ -193,7 +193,7 @@ def unclean_elections_refused(broker: Broker) -> None:
         error = nodes.elect(led, UNCLEAN)
         broker.expect_error(error, ErrorCode.ELECTION_NOT_NEEDED, what="a leader lives")
         nodes.pause(dead)
-        nodes.await_state(lost, lambda state: state.leader == NO_ID, "nobody leads")
+        nodes.await_state(lost, lambda state: state.leader == NO_ID, "no replica leads")
         error = nodes.elect(lost, UNCLEAN)
         broker.expect_error(error, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, what="no replica lives")
         broker.expect_equal("who leads", nodes.state(lost).leader, NO_ID)

@@ -1,4 +1,4 @@
-"""EPO: leader epochs, over several reigns. What a reader was told of an offset holds for every later reader."""
+"""EPO: leader epochs, over several reigns. What a reader learned about an offset holds for every later reader."""
 
 from collections.abc import Iterable
 
@@ -14,14 +14,14 @@ TAIL = 4
 
 
 class AnswerParts:
-    """What readers were told: the record at each offset, and the leader epoch under which it was written."""
+    """What readers received: the record at each offset, and the leader epoch under which it was written."""
 
     def __init__(self) -> None:
         self.at: dict[int, tuple[int, bytes | None]] = {}
         self.answers = 0
 
     def take(self, data: bytes, who: str) -> None:
-        """Compare what somebody serves with all that was told before. Errors: Failed where they differ."""
+        """Compare what somebody serves with all that was reported before. Errors: Failed where they differ."""
         self.answers += 1
         for one in batches(data):
             for record in one.records():
@@ -32,7 +32,7 @@ class AnswerParts:
 
 
 def change_the_leader(nodes: Cluster, topic: Topic, reported: AnswerParts, leader: int, follower: int) -> bool:
-    """Kill the leader with records that nobody else has, write on under the follower, and take the old leader back.
+    """Kill the leader with records that no other node has, write on under the follower, and take the old leader back.
 
     False where the machine was too slow for it: both are in sync again then.
     """

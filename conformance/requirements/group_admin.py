@@ -17,17 +17,17 @@ from reference.protocol.messages.list_groups import ListGroupsRequest
 FIRST_WITH_NOT_FOUND = 6
 """The version of DescribeGroups from which on an unknown group is an error (KIP-1043)."""
 FIRST_WITH_STATES, FIRST_WITH_TYPES = 4, 5
-"""The versions of ListGroups from which on states (KIP-518) and types (KIP-848) are told, and filtered by."""
+"""The versions of ListGroups from which on states (KIP-518) and types (KIP-848) are reported, and filtered by."""
 FIRST_WITH_INSTANCES = 4
 NOT_ASKED = -(2**31)
-"""Authorized operations that nobody asked for."""
+"""Authorized operations that were not asked for."""
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 PREPARING, COMPLETING = "PreparingRebalance", "CompletingRebalance"
 ENDS = ("kill", "restart")
 
 
 def describe(broker: Broker, *groups: str, version: int | None = None, to: Any = None, **options: Any) -> list[Any]:
-    """What DescribeGroups tells of groups of one coordinator."""
+    """What DescribeGroups reports about groups of one coordinator."""
     request = DescribeGroupsRequest(groups=list(groups), **options)
     return list(broker.call(request, version, to=to or broker.coordinator(groups[0])).groups)
 
@@ -36,7 +36,7 @@ def describe_one(broker: Broker, group: str, version: int | None = None, **optio
     """The same of one group."""
     found = describe(broker, group, version=version, **options)
     if [one.group_id for one in found] != [group]:
-        broker.fail(f"DescribeGroups of one group tells of {[one.group_id for one in found]}")
+        broker.fail(f"DescribeGroups of one group reports {[one.group_id for one in found]}")
     return found[0]
 
 
@@ -52,7 +52,7 @@ def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, *
     broker.eventually(is_loaded, "ListGroups of a broker that has loaded its groups")
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="ListGroups")
     ids = [one.group_id for one in answer.groups]
-    broker.expect(len(ids) == len(set(ids)), f"ListGroups tells of {len(ids)} groups, each once")
+    broker.expect(len(ids) == len(set(ids)), f"ListGroups reports {len(ids)} groups, each once")
     return AnswerParts({one.group_id: one for one in answer.groups})
 
 
@@ -79,7 +79,7 @@ def describe_unknown(broker: Broker) -> None:
         wanted = ErrorCode.GROUP_ID_NOT_FOUND if version >= FIRST_WITH_NOT_FOUND else ErrorCode.NONE
         broker.expect_error(found.error_code, wanted, what=f"v{version}")
         reported = (found.group_state, found.protocol_type, found.protocol_data, list(found.members))
-        broker.expect_equal("what is told", reported, (DEAD, "", "", []))
+        broker.expect_equal("what is reported", reported, (DEAD, "", "", []))
 
 
 @requirement(
@@ -88,7 +88,7 @@ def describe_unknown(broker: Broker) -> None:
     source="ClassicGroup.describe, describeNoMetadata",
     sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, "
     "metadata "
-    "and assignment; in other states the members are told without metadata.",
+    "and assignment; in other states the members are reported without metadata.",
     accepted="Stable with each member's own bytes; PreparingRebalance and CompletingRebalance (AwaitingSync before 1.1, "
     "KAFKA-5565) with members, no protocol and no "
     "metadata; Empty with no members; in every version",
@@ -125,7 +125,7 @@ def describe_states(broker: Broker) -> None:
 
 
 def expect_without_metadata(broker: Broker, group: Group, state: str, members: int) -> None:
-    """The group is in a state in which no protocol and no metadata are told."""
+    """The group is in a state in which no protocol and no metadata are reported."""
     found = describe_one(broker, group.name)
     reported = (found.group_state, found.protocol_data, len(found.members))
     broker.expect_equal("state, protocol and number of members", reported, (state, "", members))
@@ -181,7 +181,7 @@ def listed_groups(broker: Broker) -> None:
 
 
 def everywhere(broker: Broker, **options: Any) -> dict[str, Any]:
-    """The groups of all brokers, each of which is told by one."""
+    """The groups of all brokers, each of which is reported by one."""
     found: dict[str, Any] = {}
     for one in broker.metadata([]).brokers:
         groups = list_groups(broker, to=(one.host, one.port), **options)
@@ -290,7 +290,7 @@ def the_empty_group(broker: Broker) -> None:
 
 @requirement(
     "GAD-08",
-    notices="tool: Java's Admin shows operations that nobody asked for, or none where they were asked for",
+    notices="tool: Java's Admin shows operations that were not asked for, or none where they were asked for",
     source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
     sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
     "-2147483648.",
@@ -331,8 +331,8 @@ def several_described(broker: Broker) -> None:
     "GAD-10",
     notices="tool: Java's Admin and kafka-consumer-groups show static members, and remove them, by this id",
     source="KIP-345; DescribeGroupsResponse schema",
-    sentence="From v4 on a static member is told with its instance id, under the member id that it has now; below it is told "
-    "without.",
+    sentence="From v4 on a static member is reported with its instance id, under the member id that it has now; below it is "
+    "reported without.",
     accepted="the instance id from v4 on; after the member came back, its new id and one member",
     apis={"JoinGroup": 5, "DescribeGroups": 0},
 )
@@ -385,7 +385,7 @@ def broker_starts_again(broker: Broker) -> None:
 
 @requirement(
     "GAD-14",
-    notices="tool: Java's Admin shows operations that nobody asked for, or none where they were asked for",
+    notices="tool: Java's Admin shows operations that were not asked for, or none where they were asked for",
     source="KIP-848; ConsumerGroupDescribeRequest schema",
     sentence="ConsumerGroupDescribe tells the authorized operations only to who asks for them.",
     accepted="-2147483648 unless asked; at least read, describe and delete when asked",

@@ -145,7 +145,7 @@ def opaque_bytes(broker: Broker) -> None:
                 group.admit(members[1], members[:1])
                 leader = group.leader_first(members)[0]
                 metadata = [bytes(one.metadata) for one in leader.answer.members]
-                broker.expect(metadata == [data, data], "the leader is told both members' metadata")
+                broker.expect(metadata == [data, data], "the leader receives both members' metadata")
                 group.synchronise(members, {members[0].id: data, members[1].id: data[::-1]})
 
 
@@ -174,7 +174,7 @@ def cooperative_rebalance(broker: Broker) -> None:
     leader = group.leader_first([old, new])[0]
     reported = AnswerParts({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal(
-        "what the leader is told that they own", reported, {old.id: old.protocols[name], new.id: owning()[name]}
+        "what the leader learns that they own", reported, {old.id: old.protocols[name], new.id: owning()[name]}
     )
     group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b"nothing yet"})
     taking = new.generation
@@ -188,6 +188,6 @@ def cooperative_rebalance(broker: Broker) -> None:
     leader = group.leader_first([old, new])[0]
     reported = AnswerParts({one.member_id: bytes(one.metadata) for one in leader.answer.members})
     broker.expect_equal(
-        "what the leader is told now", reported, {old.id: old.protocols[name], new.id: new.protocols[name]}
+        "what the leader receives now", reported, {old.id: old.protocols[name], new.id: new.protocols[name]}
     )
     group.synchronise([old, new], {old.id: b"orders 0 1", new.id: b"orders 2 3"})

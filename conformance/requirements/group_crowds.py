@@ -115,9 +115,9 @@ def hundreds_of_groups(broker: Broker) -> None:
     "GRP-47",
     notices="stuck: members that are left behind read nothing; big groups never become stable",
     source="KIP-134, KIP-394; GroupMetadataManager.prepareRebalance",
-    sentence="Many members that join at once end in one generation: who was answered earlier is told to join again, and nobody "
+    sentence="Many members that join at once end in one generation: who was answered earlier is asked to join again, and nobody "
     "is left behind.",
-    accepted=f"{CROWD} members, all in one generation with one leader, who is told all of them; each is given its own bytes",
+    accepted=f"{CROWD} members, all in one generation with one leader, who receives all of them; each is given its own bytes",
     deadline_s=90,
 )
 def crowds(broker: Broker) -> None:
@@ -143,5 +143,5 @@ def crowds(broker: Broker) -> None:
     leader = group.leader_first(members)[0]
     broker.expect_equal("who leads", {one.answer.leader for one in members}, {leader.id})
     reported = {one.member_id for one in leader.answer.members}
-    broker.expect(reported == {one.id for one in members}, f"the leader is told {len(reported)} members")
+    broker.expect(reported == {one.id for one in members}, f"the leader receives {len(reported)} members")
     group.synchronise(members)

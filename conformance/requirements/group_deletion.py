@@ -17,7 +17,7 @@ from reference.protocol.messages.delete_groups import DeleteGroupsRequest
     sentence="DeleteGroups removes groups without members, and their offsets; one with members is NON_EMPTY_GROUP, an unknown "
     "one GROUP_ID_NOT_FOUND, each by itself.",
     accepted="68, 69 and NONE(0) in one request, in every version; the removed one is Dead, has no offsets, is not listed, and "
-    "can be used anew from generation 1; the one with members goes on",
+    "can be used again from generation 1; the one with members goes on",
 )
 def deleted_groups(broker: Broker) -> None:
     topic = broker.topic()

@@ -20,7 +20,7 @@ GONE_WITHIN_S = 40.0
 
 
 def await_gone(broker: Broker, witness: Member, what: str) -> None:
-    """Wait until a member that remains is told to join again."""
+    """Wait until a member that remains is asked to join again."""
     broker.eventually(
         lambda: witness.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS, what, within_s=GONE_WITHIN_S, every_s=0.1
     )
@@ -28,7 +28,7 @@ def await_gone(broker: Broker, witness: Member, what: str) -> None:
 
 @requirement(
     "GRP-17",
-    notices="stuck: nobody reads the partitions of a member that died",
+    notices="stuck: no client reads the partitions of a member that died",
     source="session.timeout.ms; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
     sentence="A member that is silent for its session timeout is removed and the others join again; not earlier.",
     accepted="with 4 seconds: REBALANCE_IN_PROGRESS(27) for the other member, not before; then a generation without the silent "
@@ -177,7 +177,7 @@ def never_came_back(broker: Broker) -> None:
     "GRP-35",
     notices="client: each lost connection stops the whole group for a rebalance",
     source="documentation, group membership protocol; GroupMetadataManager",
-    sentence="A closed connection is no leave: the member stays, nobody joins again for it, and it goes on from another "
+    sentence="A closed connection is no leave: the member stays, no member joins again for it, and it goes on from another "
     "connection.",
     accepted="after all connections of a member are closed: NONE(0) for both members' heartbeats and the same assignment",
 )

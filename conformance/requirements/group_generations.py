@@ -1,4 +1,4 @@
-"""GRP: generations of a classic group. What members are given, when they are told to join again, and who is believed."""
+"""GRP: generations of a classic group. What members are given, when they are asked to join again, and who is believed."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of, subscription
@@ -30,7 +30,7 @@ def stable_pair(broker: Broker) -> tuple[Group, Member, Member]:
 
 @requirement(
     "GRP-12",
-    notices="data: a member that lost its partitions commits for them; clients join anew on these codes, and fail on others",
+    notices="data: a member that lost its partitions commits for them; clients join again on these codes, and fail on others",
     source="GroupMetadataManager.validateSyncGroup, validateClassicGroupHeartbeat; ClassicGroup.validateOffsetCommit",
     sentence="SyncGroup, Heartbeat and OffsetCommit in another generation than the group's are refused with ILLEGAL_GENERATION, "
     "those of an unknown member with UNKNOWN_MEMBER_ID.",
@@ -124,7 +124,7 @@ def sync_while_joining(broker: Broker) -> None:
 
 @requirement(
     "GRP-16",
-    notices="stuck: leaders of all clients join again when a topic grew; without a rebalance nobody reads the new partitions",
+    notices="stuck: leaders of all clients join again when a topic grew; without a rebalance no client reads the new partitions",
     source="GroupMetadataManager.classicGroupJoinExistingMember",
     sentence="In a stable group a follower that joins again with the same metadata is told its generation at once and disturbs "
     "nobody; the leader, or a follower with other metadata, makes all join again.",
@@ -137,7 +137,7 @@ def joining_again(broker: Broker) -> None:
     answer = follower.ask_to_join()
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="a follower with the same metadata")
     broker.expect_equal("its generation", answer.generation_id, before)
-    broker.expect_equal("the leader that it is told", answer.leader, leader.id)
+    broker.expect_equal("the leader that it receives", answer.leader, leader.id)
     broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="the leader's Heartbeat")
     answer = follower.sync()
     broker.expect_equal("the follower's assignment", bytes(answer.assignment), share_of(follower))
@@ -146,7 +146,7 @@ def joining_again(broker: Broker) -> None:
             follower.protocols["range"] = subscription(user_data=b"other")
         member.begin_join()
         group.await_rebalance(other)
-        broker.saw(f"{reported}: the other one is told to join again")
+        broker.saw(f"{reported}: the other one is asked to join again")
         other.begin_join()
         for one in (member, other):
             one.expect_joined()
@@ -199,7 +199,7 @@ def liars(broker: Broker) -> None:
 
 @requirement(
     "GRP-31",
-    notices="none seen: a member of before is told by its id already",
+    notices="none seen: an earlier member is recognised by its id already",
     source="ClassicGroup.initNextGeneration; GroupMetadataManager.updateClassicGroupMember",
     sentence="A group that became empty keeps counting: who joins it next gets a later generation than all before, and a "
     "request from an earlier one is refused.",

@@ -90,13 +90,13 @@ def member_ids(broker: Broker) -> None:
             broker.expect(bool(answer.member_id), f"the member id is {answer.member_id!r}")
             broker.expect(given in ("", answer.member_id), "it is the one that was given")
             broker.expect_equal("the leader", answer.leader, answer.member_id)
-            broker.expect(answer.member_id not in ids, "nobody else has this id")
+            broker.expect(answer.member_id not in ids, "no other member has this id")
             ids.add(answer.member_id)
 
 
 @requirement(
     "GRP-04",
-    notices="stuck: Java and librdkafka forget their id on this code and join anew; on others they give up or never get in",
+    notices="stuck: Java and librdkafka forget their id on this code and join again; on others they give up or never get in",
     source="GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat",
     sentence="Who gives a member id that the group does not know is refused with UNKNOWN_MEMBER_ID, in a group that nobody has "
     "used as in one with members, also with an id of another group's member.",
@@ -158,8 +158,8 @@ def inconsistent_protocols(broker: Broker) -> None:
     "GRP-06",
     notices="stuck: the leader of every client assigns from this list; a second leader assigns the same partitions",
     source="GroupMetadataManager.completeClassicGroupJoin; JoinGroupResponse schema",
-    sentence="One member is the leader and is told all members with their metadata for the chosen protocol; the others are told "
-    "who leads, and no members.",
+    sentence="One member is the leader and receives all members with their metadata for the chosen protocol; the others "
+    "receive the leader's id and no members.",
     accepted="of three members one gets three entries with each one's own bytes, the others none; all name the same leader",
 )
 def one_leader(broker: Broker) -> None:
@@ -171,10 +171,10 @@ def one_leader(broker: Broker) -> None:
     leader, *followers = group.leader_first(members)
     broker.expect(leader.leads, f"{leader.id} leads")
     reported = AnswerParts({one.member_id: bytes(one.metadata) for one in leader.answer.members})
-    broker.expect_equal("the members that the leader is told", len(leader.answer.members), len(members))
-    broker.expect_equal("what the leader is told", reported, {one.id: one.protocols["range"] for one in members})
+    broker.expect_equal("the members that the leader receives", len(leader.answer.members), len(members))
+    broker.expect_equal("what the leader receives", reported, {one.id: one.protocols["range"] for one in members})
     if any(one.answer.members for one in followers):
-        broker.tolerate("followers are told the members too")
+        broker.tolerate("followers receive the members too")
 
 
 @requirement(
@@ -182,8 +182,8 @@ def one_leader(broker: Broker) -> None:
     notices="stuck: Java and librdkafka give up on a protocol that they did not offer",
     source="ClassicGroup.selectProtocol",
     sentence="The chosen protocol is one that all members support: of these the one that most members prefer.",
-    accepted="with preferences (a, b, c), (c, b), (c, b, d) it is c; the same name is told to all, and the metadata are those "
-    "for it",
+    accepted="with preferences (a, b, c), (c, b), (c, b, d) it is c; the same name is reported to all, and the metadata are "
+    "those for it",
 )
 def chosen_protocol(broker: Broker) -> None:
     group = Group(broker)
@@ -277,7 +277,7 @@ def joined_before_the_delay_ended(broker: Broker) -> bool:
     since="2.2",
     notices="operator: the bound on members that the administrator set is not kept",
     source="KIP-389; group.max.size; GroupMetadataManager.acceptJoiningMember",
-    sentence="A group of group.max.size members takes nobody else: GROUP_MAX_SIZE_REACHED; its members can join again, and a "
+    sentence="A group of group.max.size members takes no other member: GROUP_MAX_SIZE_REACHED; its members can join again, and a "
     "place that becomes free can be taken.",
     accepted="GROUP_MAX_SIZE_REACHED(81) for a third member of two; both join again; after one left another is admitted",
     configs=SMALL_GROUPS,

@@ -49,7 +49,7 @@ def expect_going_on(group: Group, members: list[Member], what: str) -> None:
     notices="data: a group that counts from 1 again takes commits of members that lost their partitions",
     source="GroupCoordinatorService.onElection; documentation, group coordinator",
     sentence="A group's state survives the end of its coordinator: its members go on with the next one, in their generation, "
-    "with their assignments, and nobody joins again for it.",
+    "with their assignments, and no member joins again for it.",
     accepted="after the coordinator's kill -9: heartbeats, the same assignments and commits in the same generation; what was "
     "committed is there; the next rebalance makes the next generation",
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
@@ -96,7 +96,7 @@ def broker_starts_again(broker: Broker) -> None:
     "GRP-45",
     notices="client: a group with an assignment above max.message.bytes is not told what is wrong",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; max.message.bytes of __consumer_offsets",
-    sentence="A group whose state does not fit into a record is told an error when it synchronises; other groups do not notice, "
+    sentence="A group whose state does not fit into a record receives an error when it synchronises; other groups do not notice, "
     "and it can go on with less.",
     accepted="an error for an assignment of 2 MiB, NONE(0) for another group's members meanwhile, and a smaller assignment "
     "after joining again",
@@ -126,8 +126,8 @@ def too_large(broker: Broker) -> None:
     source="ClassicGroup.computeSubscribedTopics; ConsumerProtocol",
     sentence="Metadata of the protocol type `consumer` that are no subscription harm their own group at most: all other groups "
     "are served.",
-    accepted="whatever its own group is told, or nothing, and if it is a generation then with the same bytes; 20 other groups "
-    "become stable",
+    accepted="whatever its own group receives, or nothing, and if it is a generation then with the same bytes; 20 other "
+    "groups become stable",
     draft="found while the others were confirmed: Kafka 4.3.1 looks into these metadata, and does not answer the join with some "
     "that are malformed (the error is in its log only)",
     deadline_s=60,
@@ -144,7 +144,9 @@ def no_subscription(broker: Broker) -> None:
                 answer = odd.joined()
                 broker.saw(f"its join: error {answer.error_code}")
                 reported = [bytes(one.metadata) for one in answer.members]
-                broker.expect(answer.error_code != ErrorCode.NONE or reported == [data], "no other metadata are told")
+                broker.expect(
+                    answer.error_code != ErrorCode.NONE or reported == [data], "no other metadata are reported"
+                )
     for _ in range(20):
         Group(broker).stable(1)
     broker.saw("20 other groups are stable")

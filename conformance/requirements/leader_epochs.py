@@ -100,7 +100,7 @@ def epoch_of_the_past(broker: Broker) -> None:
 @requirement(
     "EPO-02",
     since="2.1",
-    notices="misread: a consumer that knows a later leader reads from a deposed one what nobody else has",
+    notices="misread: a consumer that knows a later leader reads from a deposed one what no other node has",
     source="KIP-320; Partition.checkCurrentLeaderEpoch",
     sentence="Fetch, ListOffsets and OffsetForLeaderEpoch with a current leader epoch above the leader's are "
     "UNKNOWN_LEADER_EPOCH.",
@@ -223,7 +223,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     "EPO-07",
     notices="none seen: Java, franz-go and librdkafka send no last fetched epoch; followers do, of the same vendor",
     source="KIP-595; Partition.readRecords; DelayedFetch",
-    sentence="Fetch whose last fetched epoch and offset are not on the leader's history is told where the two part, gets no "
+    sentence="Fetch whose last fetched epoch and offset are not on the leader's history learns where the two part, gets no "
     "records, and does not wait.",
     accepted="the diverging epoch with its end offset, for an offset beyond that epoch's end and for an epoch that never was; "
     "records and no diverging epoch for what is on the history",
@@ -278,7 +278,7 @@ def epochs_grow(broker: Broker) -> None:
                     lambda witness=witness, after=after: (
                         seen if (seen := nodes.state(topic, witness)).epoch >= after.epoch else None
                     ),
-                    f"node {witness} tells of epoch {after.epoch}",
+                    f"node {witness} reports epoch {after.epoch}",
                 )
                 broker.expect_equal(
                     f"what node {witness} tells", (reported.leader, reported.epoch), (after.leader, after.epoch)

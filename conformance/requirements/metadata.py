@@ -277,7 +277,7 @@ def internal_topics(broker: Broker) -> None:
 
 @requirement(
     "MET-13",
-    notices="tool: Java's Admin shows operations that nobody asked for, or none where they were asked for",
+    notices="tool: Java's Admin shows operations that were not asked for, or none where they were asked for",
     source="KIP-430; KafkaApis.handleTopicMetadataRequest",
     sentence="The authorized operations are -2147483648 when they were not asked for, and a bit field when they were.",
     accepted="-2147483648 (0 before 2.5) for cluster (v8 to v10) and topic; another value when asked",

@@ -1,4 +1,4 @@
-"""MET: what Metadata tells of partitions whose replicas are gone."""
+"""MET: what Metadata reports about partitions whose replicas are gone."""
 
 from conformance.broker import Broker, only
 from conformance.cluster import QUICK, cluster
@@ -25,7 +25,7 @@ def without_a_leader(broker: Broker) -> None:
         alone, _, _ = nodes.cast()
         topic = nodes.topic(alone)
         nodes.kill(alone)
-        nodes.await_state(topic, lambda state: state.leader == -1, "nobody leads")
+        nodes.await_state(topic, lambda state: state.leader == -1, "no replica leads")
         lowest, highest = broker.versions_of(MetadataRequest)
         asked = [MetadataRequest.MetadataRequestTopic(name=topic.name)]
         for version in range(lowest, highest + 1):

@@ -24,7 +24,7 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 EPOCH_COMMITTED, EPOCH_FETCHED = 6, 5
 """The versions of OffsetCommit and OffsetFetch from which on there is a leader epoch (KIP-320)."""
 GROUP_ABSENT = 9
-"""The version of OffsetCommit from which on an absent group is told as such (KIP-848)."""
+"""The version of OffsetCommit from which on an absent group is reported as such (KIP-848)."""
 KEPT_BY_COORDINATOR = 1
 """The version of OffsetCommit and OffsetFetch from which on the coordinator keeps the offsets, and not ZooKeeper."""
 LONGEST_METADATA = 4_096
@@ -54,7 +54,7 @@ def unknown_topic(broker: Broker) -> Topic:
     "OFF-01",
     notices="data: a consumer that starts again begins at another offset",
     source="KIP-211, KIP-320; OffsetMetadataManager.commitOffset, fetchOffsets",
-    sentence="What is committed is what is told: offset, metadata and leader epoch, in whatever versions.",
+    sentence="What is committed is what is reported: offset, metadata and leader epoch, in whatever versions.",
     accepted="for every version of OffsetCommit the same in every version of OffsetFetch; the leader epoch where both have "
     "one, "
     "else -1",
@@ -80,8 +80,8 @@ def reported_as_committed(broker: Broker) -> None:
     "OFF-02",
     notices="data: clients begin by auto.offset.reset on -1 alone; on 0 they read all again, on an error not at all",
     source="OffsetMetadataManager.fetchOffsets",
-    sentence="A partition for which the group committed nothing, and every partition of a group that nobody used, is told as "
-    "offset -1 with no metadata and no error.",
+    sentence="A partition for which the group committed nothing, and every partition of a group that was not used, is reported "
+    "as offset -1 with no metadata and no error.",
     accepted="offset -1, leader epoch -1, NONE(0) in every version; no topics where all are asked for",
 )
 def nothing_committed(broker: Broker) -> None:
@@ -109,7 +109,7 @@ def nothing_committed(broker: Broker) -> None:
     "v10 on UNKNOWN_TOPIC_ID where it is the topic; the others of the request are stored, or refused for what is wrong with "
     "the commit.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100) for the id from v10 on, in every version; NONE(0) for the "
-    "others, and in a generation of a group that nobody used GROUP_ID_NOT_FOUND(69) or ILLEGAL_GENERATION(22), by the version",
+    "others, and in a generation of a group that was not used GROUP_ID_NOT_FOUND(69) or ILLEGAL_GENERATION(22), by the version",
 )
 def unknown_partitions(broker: Broker) -> None:
     topic, nowhere = broker.topic(), unknown_topic(broker)
@@ -226,7 +226,7 @@ def groups_of_one_coordinator(broker: Broker, count: int) -> list[str]:
     notices="data: a consumer that was set back, as by --reset-offsets, starts where it was",
     source="OffsetMetadataManager.replay",
     sentence="The last commit counts, also where its offset is smaller, with its metadata.",
-    accepted="each of 10, 3, 700, 0 is told after it was committed, and nothing of the earlier metadata",
+    accepted="each of 10, 3, 700, 0 is reported after it was committed, and nothing of the earlier metadata",
 )
 def the_last_one_counts(broker: Broker) -> None:
     topic = broker.topic()
@@ -235,7 +235,7 @@ def the_last_one_counts(broker: Broker) -> None:
         metadata = "" if number % 2 else f"with {offset}"
         expect_committed(broker, group, {(topic, 0): Committed(offset, metadata)})
         found = committed(broker, group, [(topic, 0)]).partitions
-        broker.expect_equal("what is told", found, {(topic, 0): Committed(offset, metadata)})
+        broker.expect_equal("what is reported", found, {(topic, 0): Committed(offset, metadata)})
 
 
 @requirement(
@@ -265,7 +265,7 @@ def topics_by_id(broker: Broker) -> None:
     "OFF-20",
     notices="data: a group begins where another one stopped",
     source="OffsetMetadataManager; documentation, design, consumer position",
-    sentence="Each group has offsets of its own: what one commits no other is told.",
+    sentence="Each group has offsets of its own: what one commits no other is reported.",
     accepted="three groups with one topic: each its own offset, also after one of them commits again",
 )
 def groups_apart(broker: Broker) -> None:
@@ -283,7 +283,7 @@ def groups_apart(broker: Broker) -> None:
     notices="tool: MirrorMaker 2 and --reset-offsets set offsets that the log does not have yet, or any more",
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset",
     sentence="The offset is whatever the client says: nobody compares it with the log.",
-    accepted="offsets beyond the log's end, of 2^62 and of 0, are told as committed, with null metadata too",
+    accepted="offsets beyond the log's end, of 2^62 and of 0, are reported as committed, with null metadata too",
     requires=("BAS-08",),
 )
 def whatever_the_client_says(broker: Broker) -> None:
@@ -299,7 +299,7 @@ def whatever_the_client_says(broker: Broker) -> None:
     "OFF-22",
     notices="stuck: a consumer of many partitions commits all at once, and never gets on",
     source="OffsetMetadataManager.commitOffset",
-    sentence="One request commits for hundreds of partitions and topics at once; each is told.",
+    sentence="One request commits for hundreds of partitions and topics at once; each is reported.",
     accepted=f"{MANY_PARTITIONS} partitions with offsets and metadata of their own, by their names and all at once",
     deadline_s=60,
 )
@@ -314,7 +314,7 @@ def many_partitions(broker: Broker) -> None:
     expect_committed(broker, group, offsets)
     for asked in (list(offsets), None):
         found = committed(broker, group, asked, known=topics)
-        broker.expect(found.partitions == offsets, f"{len(found.partitions)} partitions are told as committed")
+        broker.expect(found.partitions == offsets, f"{len(found.partitions)} partitions are reported as committed")
 
 
 @requirement(
@@ -322,7 +322,7 @@ def many_partitions(broker: Broker) -> None:
     notices="client: Java with group.id= and assign() commits under it, with a warning",
     source="GroupCoordinatorService.isGroupIdNotEmpty; KIP-289",
     sentence="The empty group id, under which nobody can join, still has offsets, as old clients without a group use it.",
-    accepted="NONE(0) for OffsetCommit and OffsetFetch, and the offset is told",
+    accepted="NONE(0) for OffsetCommit and OffsetFetch, and the offset is reported",
     tolerated="INVALID_GROUP_ID(24) for the commit",
     requires=("BAS-08",),
 )
@@ -333,11 +333,11 @@ def the_empty_group(broker: Broker) -> None:
     broker.expect_error(code, ErrorCode.NONE, tolerated={ErrorCode.INVALID_GROUP_ID}, what="OffsetCommit")
     if code == ErrorCode.NONE:
         found = committed(broker, "", [(topic, 0)], to=to)
-        broker.expect_equal("what is told", found.partitions, {(topic, 0): Committed(5)})
+        broker.expect_equal("what is reported", found.partitions, {(topic, 0): Committed(5)})
 
 
 def only_code(codes: dict[Partition, int]) -> int:
-    """The error code of the only partition; UNKNOWN_SERVER_ERROR where none is told."""
+    """The error code of the only partition; UNKNOWN_SERVER_ERROR where none is reported."""
     return next(iter(codes.values()), ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
@@ -385,11 +385,11 @@ def too_much_at_once(broker: Broker) -> None:
     broker.expect(len(set(codes.values())) == 1, f"each partition has the same error: {sorted(set(codes.values()))}")
     found = committed(broker, group, None, known=[topic]).partitions
     if set(codes.values()) == {ErrorCode.NONE}:
-        broker.expect(found == offsets, f"{len(found)} offsets are told as committed")
+        broker.expect(found == offsets, f"{len(found)} offsets are reported as committed")
         broker.tolerate("it is taken as a whole")
     else:
         reported = {key: one.offset for key, one in found.items()}
-        broker.expect_equal("what is told", reported, {(topic, TOO_MANY - 1): 7})
+        broker.expect_equal("what is reported", reported, {(topic, TOO_MANY - 1): 7})
     expect_committed(broker, group, {(topic, 0): 8})
     expect_offset(broker, group, topic, 8, "the offset of a smaller commit")
 
@@ -398,7 +398,7 @@ def too_much_at_once(broker: Broker) -> None:
     "OFF-32",
     notices="none seen: Java, librdkafka and franz-go read null metadata and empty ones alike",
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset, fetchOffsets",
-    sentence="Where there are no metadata OffsetFetch tells the empty text: where nothing was committed, and where null was.",
+    sentence="Where there are no metadata OffsetFetch reports the empty text: where nothing was committed, and where null was.",
     accepted="the empty text, not null, in every version",
 )
 def empty_metadata(broker: Broker) -> None:

@@ -12,9 +12,9 @@ from reference.protocol.errors import ErrorCode
     "OFF-05",
     notices="stuck: consumers with assign() and kafka-consumer-groups --reset-offsets commit like this",
     source="OffsetMetadataManager.validateOffsetCommit; ClassicGroup.validateOffsetCommit",
-    sentence="Who is nobody's member commits without a generation and a member id, to a group that nobody used and to one whose "
+    sentence="Who is nobody's member commits without a generation and a member id, to a group that was not used and to one whose "
     "members have left.",
-    accepted="NONE(0) in every version, and the offset is told",
+    accepted="NONE(0) in every version, and the offset is reported",
 )
 def simple_consumers(broker: Broker) -> None:
     topic = broker.topic()
@@ -45,7 +45,7 @@ def no_strangers(broker: Broker) -> None:
     for version in commit_versions(broker):
         code = commit_one(broker, group.name, topic, 9, version=version)
         broker.expect_error(code, ErrorCode.UNKNOWN_MEMBER_ID, what=f"OffsetCommit v{version} of nobody")
-    expect_offset(broker, group.name, topic, 3, "the offset, as anybody is told")
+    expect_offset(broker, group.name, topic, 3, "the offset, as any client receives it")
 
 
 @requirement(
@@ -147,7 +147,7 @@ def commits_while_rebalancing(broker: Broker) -> None:
     source="KIP-62; ClassicGroup.validateOffsetCommit; documentation, consumer configs",
     sentence="A group of another protocol type than `consumer` commits and fetches like one of consumers, as Connect's sinks "
     "and Streams do with their own.",
-    accepted="a member of the type connect commits in its generation, not in another one; its offset is told",
+    accepted="a member of the type connect commits in its generation, not in another one; its offset is reported",
 )
 def offsets_of_other_types(broker: Broker) -> None:
     topic = broker.topic()
@@ -178,7 +178,7 @@ def handed_over(broker: Broker) -> None:
     broker.expect_error(first.leave(), ErrorCode.NONE, what="LeaveGroup")
     expect_offset(broker, group.name, topic, 41, "the offset while nobody is a member")
     (second,) = group.stable(1, protocols={"range": subscription(topic.name)})
-    expect_offset(broker, group.name, topic, 41, "the offset that the second is told")
+    expect_offset(broker, group.name, topic, 41, "the offset that the second receives")
     late = commit_one(broker, group.name, topic, 1, generation=first.generation, member_id=first.id)
     broker.expect_error(late, ErrorCode.UNKNOWN_MEMBER_ID, what="a late commit of the first")
     code = commit_one(broker, group.name, topic, 42, generation=second.generation, member_id=second.id)

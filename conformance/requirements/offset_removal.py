@@ -247,7 +247,7 @@ def own_retention(broker: Broker) -> None:
     source="OffsetCommitRequest schema, retention_time_ms",
     sentence="In v2 to v4 a commit is taken whatever number of milliseconds it asks to be kept for, the largest and negative "
     "ones too.",
-    accepted="NONE(0) for 0, -2, and the smallest and the largest number of 64 bits; and the offset is told",
+    accepted="NONE(0) for 0, -2, and the smallest and the largest number of 64 bits; and the offset is reported",
 )
 def any_retention(broker: Broker) -> None:
     topic = broker.topic()

@@ -130,7 +130,7 @@ def old_magic(broker: Broker) -> None:
 
 @requirement(
     "PRD-04",
-    notices="none seen: all clients send one batch a partition; who takes two and stores both harms nobody",
+    notices="none seen: all clients send one batch a partition; who takes two and stores both harms no client",
     source="ProduceRequest.validateRecords",
     sentence="From v3 on, no batch at all, or more than one for a partition, is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for no bytes and for two batches; before 2.4 (KIP-467) CORRUPT_MESSAGE(2), before 2.8 "
@@ -227,7 +227,7 @@ def larger_than_a_segment(broker: Broker) -> None:
 
 @requirement(
     "PRD-09",
-    notices="none seen: all clients write 0, and a broker that puts its own offset there harms nobody",
+    notices="none seen: all clients write 0, and a broker that puts its own offset there harms no client",
     source="UnifiedLog.analyzeAndValidateRecords",
     sentence="A client's batch whose base offset is not 0 is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for base offsets 1, 5 and -1; before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",
@@ -284,7 +284,7 @@ def control_bit(broker: Broker) -> None:
 
 @requirement(
     "PRD-12",
-    notices="none seen: no client writes it, and a broker that ignores the producer id harms nobody",
+    notices="none seen: no client writes it, and a broker that ignores the producer id harms no client",
     source="LogValidator.validateBatch",
     sentence="A batch with a producer id and a negative base sequence is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87); before 2.4 (KIP-467) CORRUPT_MESSAGE(2)",

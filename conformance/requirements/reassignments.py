@@ -15,7 +15,7 @@ ENDS = ("kill", "restart")
 
 
 def ongoing(broker: Broker, topic: Topic) -> Any:
-    """What ListPartitionReassignments tells of partition 0; None where nothing is going on."""
+    """What ListPartitionReassignments reports about partition 0; None where nothing is going on."""
     table = ListPartitionReassignmentsRequest
     asked = table.ListPartitionReassignmentsTopics(name=topic.name, partition_indexes=[0])
     answer = broker.call(table(topics=[asked], timeout_ms=30_000), timeout_s=30)
@@ -27,7 +27,7 @@ def ongoing(broker: Broker, topic: Topic) -> Any:
 def expect_ongoing(broker: Broker, topic: Topic, *, all_: set[int], adding: list[int], removing: list[int]) -> None:
     """The reassignment goes on: these replicas in all, these to come and these to go."""
     found = ongoing(broker, topic)
-    broker.expect(found is not None, "ListPartitionReassignments tells of it")
+    broker.expect(found is not None, "ListPartitionReassignments reports it")
     broker.expect_equal("all replicas", set(found.replicas), all_)
     broker.expect_equal("those to come", list(found.adding_replicas), adding)
     broker.expect_equal("those to go", list(found.removing_replicas), removing)
@@ -49,7 +49,7 @@ def expect_done(nodes: Cluster, topic: Topic, *replicas: int) -> None:
     notices="data: replicas are dropped before others have their records",
     source="KIP-455; ReplicationControlManager.changePartitionReassignment",
     sentence="A reassignment adds the new replicas, waits until they are in sync and then drops those that are not wanted; "
-    "ListPartitionReassignments tells of it meanwhile.",
+    "ListPartitionReassignments reports it meanwhile.",
     accepted="while the new replica is frozen: all three replicas, who comes and who goes; then the new ones only",
     nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip

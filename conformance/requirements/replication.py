@@ -16,7 +16,7 @@ DEADLINE_S = 180.0
 FREEZES = ("pause", "resume")
 ENDS = ("kill", "restart")
 NEWS_S = 0.1
-"""How long what must not happen may take to be told by Metadata, if it does."""
+"""How long what must not happen may take to be reported by Metadata, if it does."""
 
 
 def log_end(broker: Broker, topic: Topic) -> int:
@@ -213,7 +213,7 @@ def the_last_one_is_kept(broker: Broker) -> None:
         writes = Writes()
         nodes.write_some(topic, writes, 5)
         nodes.pause(only_one)
-        state = nodes.await_state(topic, lambda state: state.leader < 0, "nobody leads")
+        state = nodes.await_state(topic, lambda state: state.leader < 0, "no replica leads")
         kept = set(state.isr)
         if not kept:
             kept = set(nodes.described(topic).eligible_leader_replicas or ())
@@ -276,7 +276,7 @@ def byte_for_byte(broker: Broker) -> None:
 
 
 def survive_on_the_follower(nodes: Cluster, leader: int, follower: int) -> tuple[Topic, list[bytes]] | None:
-    """A topic of which the leader was killed with records in its log that nobody else has, and which the follower leads now.
+    """A topic of which the leader was killed with records in its log that no other node has, and which the follower leads now.
 
     Gives what its log holds, the last one a new record, where the dead leader's has a lost one. None where the machine was
     too slow for it. The dead leader stays down. A fetch that waited at the leader as the follower froze is answered by the

@@ -364,8 +364,8 @@ def serves(broker: Broker, topic: Topic) -> bool:
 
 untestable(
     "RET-10",
-    notices="none seen: nobody waits for the first look",
+    notices="none seen: no request waits for the first look",
     sentence="The first look for expired segments comes 30 s after the start (log.initial.task.delay.ms).",
     source="LogManager.startup; log.initial.task.delay.ms (internal)",
-    reason="that nothing was removed before is no proof of when the broker looked; a broker that looks earlier harms nobody",
+    reason="that nothing was removed before is no proof of when the broker looked; a broker that looks earlier harms no client",
 )

@@ -11,7 +11,7 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest
 STATIC = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3}
 """The versions from which on a member may tell its instance id."""
 SKIPS = 9
-"""The version of JoinGroup from which on a leader is told to skip the assignment (KIP-814)."""
+"""The version of JoinGroup from which on a leader is asked to skip the assignment (KIP-814)."""
 
 
 def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
@@ -30,7 +30,7 @@ def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
     notices="client: each restart of a static member stops the whole group for a rebalance (KIP-345)",
     source="KIP-345; KAFKA-10284; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
     sentence="A static member that joins with its instance id and no member id is given a new member id, its place and its "
-    "assignment; nobody joins again for it.",
+    "assignment; no member joins again for it.",
     accepted="for a follower: NONE(0), another member id, the same generation, the same bytes, and no rebalance for the leader",
     apis=STATIC,
 )
@@ -43,7 +43,7 @@ def back_again(broker: Broker) -> None:
         broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup")
         broker.expect(again.id not in ("", follower.id), f"{again.id} is not {follower.id}")
         broker.expect_equal("the generation", again.generation, follower.generation)
-        broker.expect_equal("the leader that it is told", answer.leader, leader.id)
+        broker.expect_equal("the leader that it receives", answer.leader, leader.id)
         synced = again.sync()
         broker.expect_error(synced.error_code, ErrorCode.NONE, what="SyncGroup")
         broker.expect_equal("the assignment", bytes(synced.assignment), wanted)
@@ -119,8 +119,8 @@ def removed_by_instance_id(broker: Broker) -> None:
     "GRP-40",
     notices="client: Java's static leader assigns again after each restart, or nobody does (KIP-814)",
     source="KIP-814; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
-    sentence="A static leader that comes back leads no new assignment: from v9 on it is told that it leads and is to skip the "
-    "assignment, before it is told the old leader's id; either way it gets its assignment, and nobody joins again.",
+    sentence="A static leader that comes back leads no new assignment: from v9 on it learns that it leads and is to skip the "
+    "assignment, before it receives the old leader's id; either way it gets its assignment, and no member joins again.",
     accepted="v9: skip_assignment with itself as the leader and all members; before: another leader's id and no members; the "
     "same generation and bytes, no rebalance for the follower",
     apis=STATIC,
@@ -134,7 +134,7 @@ def leader_back_again(broker: Broker) -> None:
             answer = again.ask_to_join()
             broker.expect_error(answer.error_code, ErrorCode.NONE, what="JoinGroup")
             broker.expect_equal("the generation", again.generation, leader.generation)
-            broker.expect_equal("whether it is told that it leads", again.leads, version >= SKIPS)
+            broker.expect_equal("whether it learns that it leads", again.leads, version >= SKIPS)
             broker.expect_equal("whether it is to skip the assignment", answer.skip_assignment, version >= SKIPS)
             reported = {one.group_instance_id for one in answer.members}
             broker.expect_equal("the members told", reported, {"one", "two"} if version >= SKIPS else set())
@@ -177,7 +177,7 @@ def all_start_again(broker: Broker) -> None:
     "GRP-42",
     notices="client: the process that was replaced waits for its request timeout before it learns of it",
     source="KIP-345; ClassicGroup.replaceStaticMember",
-    sentence="A static member whose request is held when its instance id joins as somebody else is answered at once: it is "
+    sentence="A static member whose request is held when its instance id joins as another member is answered at once: it is "
     "fenced.",
     accepted="FENCED_INSTANCE_ID(82) for a held JoinGroup and a held SyncGroup",
     apis=STATIC,

@@ -208,7 +208,7 @@ def already_there(broker: Broker) -> None:
 
 @requirement(
     "TOP-04",
-    notices="operator: a topic has fewer copies than was asked for, and nobody was told",
+    notices="operator: a topic has fewer copies than was asked for, and nobody was informed",
     source="ReplicationControlManager.createTopic",
     sentence="A partition count of 0 or below -1 is INVALID_PARTITIONS; a replication factor of 0, below -1, or above the "
     "number of brokers is INVALID_REPLICATION_FACTOR.",
@@ -544,7 +544,7 @@ def expect_unknown(broker: Broker, topic: Topic, leader: Connection, *, by_name:
 
 
 def awaited_error(broker: Broker, ask: Any, version: int, error: ErrorCode, what: str) -> None:
-    """The partition's answer comes to be this error: the broker itself may hear of a deletion after its metadata."""
+    """The partition's answer comes to be this error: the broker itself may learn of a deletion after its metadata."""
     broker.eventually(lambda: ask(version).error_code == error, f"{what} (v{version}) is answered with {error.name}")
     broker.saw(f"{what} (v{version}): {error.name}")
 

@@ -198,7 +198,7 @@ def writes_wait(broker: Broker) -> None:
     "it, with the partitions that have no marker yet; the others are visible already.",
     accepted="the state and the partition that is held up, before and after requests of every kind; then CompleteCommit or "
     "CompleteAbort without partitions, and the next transaction",
-    draft="PrepareEpochFence, which the draft's state graph has, is never seen: a fenced transaction is told as PrepareAbort",
+    draft="PrepareEpochFence, which the draft's state graph has, is never seen: a fenced transaction is reported as PrepareAbort",
     nodes=3, hooks=FREEZES, configs=PATIENT, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def between_end_and_completion(broker: Broker) -> None:
@@ -209,7 +209,7 @@ def between_end_and_completion(broker: Broker) -> None:
         def expect_prepared(what: str) -> None:
             found = client.described()
             reported = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
-            broker.expect_equal(f"{what}: what is told", reported, (prepared, [(case.held.name, [0])]))
+            broker.expect_equal(f"{what}: what is reported", reported, (prepared, [(case.held.name, [0])]))
 
         broker.eventually(
             lambda: [one.topic for one in client.described().topics] == [case.held.name], "one partition is left"

@@ -1,4 +1,4 @@
-"""TXN: what is told of transactions, and what the brokers say to each other about them."""
+"""TXN: what is reported about transactions, and what the brokers say to each other about them."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def described(broker: Broker) -> None:
         def expect_reported(state: str, partitions: dict[str, list[int]]) -> int:
             found = client.described()
             reported = found.transaction_state, found.producer_id, found.producer_epoch, found.transaction_timeout_ms
-            broker.expect_equal("what is told", reported, (state, *client.identity, TIMEOUT_MS))
+            broker.expect_equal("what is reported", reported, (state, *client.identity, TIMEOUT_MS))
             listed = {one.topic: sorted(one.partitions) for one in found.topics}
             broker.expect_equal(f"{state}: the partitions", listed, partitions)
             return found.transaction_start_time_ms
@@ -138,7 +138,7 @@ def several_described(broker: Broker) -> None:
     wanted = [ErrorCode.NONE, missing, invalid, ErrorCode.NONE]
     broker.expect_equal("the errors", [one.error_code for one in reported], wanted)
     reported = broker.call(DescribeTransactionsRequest(transactional_ids=[]), to=coordinator).transaction_states
-    broker.expect_equal("what is told of none", list(reported), [])
+    broker.expect_equal("what is reported about none", list(reported), [])
 
 
 @requirement(

@@ -214,7 +214,7 @@ def reported_of(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]
 
 def through_reported(broker: Broker, topic: Topic) -> tuple[int, list[tuple[int, int]]]:
     """The same of a leader that is new."""
-    return through(broker, lambda: reported_of(broker, topic), "the new leader tells of transactions")
+    return through(broker, lambda: reported_of(broker, topic), "the new leader reports transactions")
 
 
 @requirement(
@@ -249,7 +249,7 @@ def the_coordinator_dies(broker: Broker) -> None:
 
 
 def description(case: Wanted) -> tuple[object, ...]:
-    """What DescribeTransactions tells of it."""
+    """What DescribeTransactions reports about it."""
     found = case.client.described()
     expect_agreed("DescribeTransactions", found.error_code)
     partitions = sorted((one.topic, tuple(one.partitions)) for one in found.topics)
@@ -287,8 +287,8 @@ def late_at_the_next_coordinator(broker: Broker) -> None:
     "TXV-23",
     notices="stuck: read_committed consumers of that partition wait for ever (KAFKA-20734)",
     source="KIP-98; KAFKA-20734; TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue",
-    sentence="A transaction that ends while nobody leads one of its partitions ends there too, when the partition has a leader "
-    "again.",
+    sentence="A transaction that ends while no replica leads one of its partitions ends there too, when the partition has a "
+    "leader again.",
     accepted="the markers in that partition once it is led; all records of the commits, none of the aborts, and nothing held up",
     tolerated="what Kafka 4.3.1 does (KAFKA-20734): it takes a partition without a leader for a deleted one, tells that the "
     "transaction is complete, and never writes the marker; read_committed is held up there for ever",
@@ -303,7 +303,7 @@ def while_nobody_leads(broker: Broker) -> None:
             case.client.write(held, case.value)
             case.client.write(free, case.value)
         nodes.pause(frozen)
-        nodes.await_state(held, lambda state: state.leader == NO_ID, "nobody leads")
+        nodes.await_state(held, lambda state: state.leader == NO_ID, "no replica leads")
         for case in cases:
             expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
         expect_outcomes(broker, cases, free, times=1)

@@ -203,7 +203,7 @@ def over_a_restart(broker: Broker) -> None:
 
     before = seen()
     broker.restart_leader(topic)
-    broker.expect_equal("what is told after the restart", seen(), before)
+    broker.expect_equal("what is reported after the restart", seen(), before)
     for client in clients:
         broker.expect_equal(f"{client.protocol.name}: the state", client.state(), ONGOING)
         client.write(topic, b"2 of %s" % client.protocol.name.encode())

@@ -80,7 +80,7 @@ def all_or_nothing(broker: Broker) -> None:
     "TXV-03",
     notices="data: read_uncommitted consumers lose the records that are open or aborted",
     source="KIP-98; FetchIsolation.HIGH_WATERMARK",
-    sentence="read_uncommitted sees the records of open and of aborted transactions, and is told of no aborted ones.",
+    sentence="read_uncommitted sees the records of open and of aborted transactions, and learns of no aborted ones.",
     accepted="all records in the order of the log, before and after the abort; no aborted transactions are listed",
     apis=TRANSACTIONS,
 )

@@ -28,17 +28,17 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 LAST_EPOCH = 32_766
 """The last epoch that a client is given; the one above is kept for the coordinator's own fencing."""
 WITH_IDENTITY, OWN_ERROR = 3, 4
-"""The versions of InitProducerId from which on a producer says who it is, and is told PRODUCER_FENCED."""
+"""The versions of InitProducerId from which on a producer says who it is, and receives PRODUCER_FENCED."""
 RIVALS, ROUNDS = 10, 3
 KNOWN_AGAIN_SINCE = "4.0"
 """From this Kafka on a producer whose epoch the coordinator raised is known by the one that it has (KIP-890)."""
 
 FENCED_SINCE = 2
-"""The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn from which on a fenced producer is told PRODUCER_FENCED."""
+"""The version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn from which on a fenced producer receives PRODUCER_FENCED."""
 
 
 def fenced_in(version: int) -> ErrorCode:
-    """What a fenced producer is told in this version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
+    """What a fenced producer receives in this version of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
     return ErrorCode.PRODUCER_FENCED if version >= FENCED_SINCE else ErrorCode.INVALID_PRODUCER_EPOCH
 
 
@@ -58,7 +58,7 @@ def expect_refused(broker: Broker, what: str, answer: Any, *accepted: ErrorCode)
     "TXN-01",
     notices="data: two producers with one id and epoch end each other's transactions",
     source="KIP-98; TransactionCoordinator.handleInitProducerId",
-    sentence="InitProducerId with a transactional id that nobody used gives a fresh producer id with epoch 0, and opens no "
+    sentence="InitProducerId with a transactional id that was not used gives a fresh producer id with epoch 0, and opens no "
     "transaction.",
     accepted="in every version NONE(0), a producer id that was not given before, epoch 0, state Empty",
     apis=TRANSACTIONS,

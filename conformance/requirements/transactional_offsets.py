@@ -16,13 +16,13 @@ UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 def reported_of(
     broker: Broker, group: str, topic: Topic, partition: int = 0, *, stable: bool = False, version: int | None = None
 ) -> tuple[int, int]:
-    """What OffsetFetch tells of one partition: the offset and the error code. `stable` is require_stable."""
+    """What OffsetFetch reports about one partition: the offset and the error code. `stable` is require_stable."""
 
     def reported() -> Found | None:
         found = committed(broker, group, [(topic, partition)], version=version, require_stable=stable)
         return None if found.error_code in LOADING else found
 
-    found = broker.eventually(reported, f"the offsets of {group} are told")
+    found = broker.eventually(reported, f"the offsets of {group} are reported")
     broker.expect_equal("the error of OffsetFetch", found.error_code, ErrorCode.NONE)
     offset = only([*found.partitions.values()], "partition in the answer to OffsetFetch").offset
     return offset, only([*found.errors.values()], "error in the answer to OffsetFetch")
@@ -44,7 +44,7 @@ def expect_reported(broker: Broker, what: str, group: str, topic: Topic, offset:
     "TXV-08",
     notices="data: records are processed twice, or never: position and output of a transaction part",
     source="KIP-98; OffsetMetadataManager.pendingTransactionalOffsets",
-    sentence="An offset that a transaction commits for a group is told once the transaction is committed, and never if it is "
+    sentence="An offset that a transaction commits for a group is reported once the transaction is committed, and never if it is "
     "aborted.",
     accepted="the offset of before, or -1 where there was none, while the transaction is open and after an abort; the new one "
     "after a commit; other partitions are not touched",
@@ -74,7 +74,7 @@ def offsets_of_a_transaction(broker: Broker) -> None:
     notices="data: Streams and Java with exactly-once begin at an offset that the pending transaction has passed already",
     source="KIP-447; OffsetMetadataManager.fetchOffsets",
     sentence="OffsetFetch with require_stable is UNSTABLE_OFFSET_COMMIT for a partition whose offset a transaction has "
-    "pending; without it, the offset of before is told.",
+    "pending; without it, the offset of before is reported.",
     accepted="UNSTABLE_OFFSET_COMMIT(88) and offset -1 in every version from 7 on, for that partition alone; NONE(0) without "
     "require_stable, and once the transaction has ended either way",
     since="2.5",
@@ -151,7 +151,7 @@ def the_last_one_written(broker: Broker) -> None:
         first.write_offsets(group, {(topic, 0): 7})
         second.write_offsets(group, {(topic, 0): 6})
         second.finish(committed=True)
-        broker.eventually(lambda: reported_of(broker, group, topic)[0] == 6, "the second one's offset is told")
+        broker.eventually(lambda: reported_of(broker, group, topic)[0] == 6, "the second one's offset is reported")
         reported = reported_of(broker, group, topic, stable=True)
         broker.expect_equal("require_stable while the first is pending", reported, (NOTHING, UNSTABLE))
         first.finish(committed=True)

@@ -144,7 +144,7 @@ def _runs(task: Task, most: int, interpreter: RemoteInterpreter | None) -> Itera
 
 
 RUNS_AT_ONCE = 10
-"""So many another interpreter is asked for; those behind the last one of a trial are led in vain."""
+"""So many another interpreter is asked for; those behind the last one of a trial are led without effect."""
 
 
 # ---- the store

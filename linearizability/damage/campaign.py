@@ -96,7 +96,7 @@ def damage(
 ) -> None:
     """Damage one file of a data folder of the reference, start on it, and compare what is served with what was.
 
-    A start is right, or refused by a message that names the file, or what is missing is told; exit 1 where anything is
+    A start is right, or refused by a message that names the file, or what is missing is reported; exit 1 where anything is
     silently less, or refused without a name.
     """
     results = Results(read_store(store).get("reference") if resume else None)

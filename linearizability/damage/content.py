@@ -213,13 +213,13 @@ def _commit_offsets(ask: Ask, part: int) -> None:
 
 
 Observation = dict[str, Any]
-"""What was seen, by its name; a value that begins with "error" is what a client was told instead."""
+"""What was seen, by its name; a value that begins with "error" is what a client received instead."""
 
 ERROR = "error "
 
 
 def observe(ask: Ask, producer: Producer, now: int) -> Observation:
-    """Read everything. What a client is told as an error is a part of the result; nothing is raised for it."""
+    """Read everything. What a client is reported as an error is a part of the result; nothing is raised for it."""
     seen: Observation = {"topics": _topics(ask)}
     for place in PLACES:
         name = f"{place[0]}-{place[1]}"

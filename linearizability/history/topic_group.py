@@ -1,6 +1,6 @@
 """A consumer group's offsets in a topic, kept by a reader that is no member: it chooses its partitions by itself.
 
-Brokers take such commits only while the group has no members, and tell of them as of those of any group. Of two readers that
+Brokers take such commits only while the group has no members, and report them as of those of any group. Of two readers that
 keep the same group's offsets neither learns of the other.
 """
 
@@ -110,7 +110,7 @@ class TopicGroup:
             )
             return {place.partition: answer.result().offset for place, answer in answers.items()}
 
-        # A partition that has just been added is told of before its leader knows it.
+        # A partition that has just been added learns of before its leader knows it.
         return self._answer("its records cannot be found", ask, AGAIN | {KafkaError.UNKNOWN_TOPIC_OR_PART})
 
     def _partitions(self) -> list[int]:

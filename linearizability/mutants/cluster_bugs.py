@@ -47,7 +47,7 @@ def kip_101_divergence(original: Any, properties: Any) -> str:
 @mutant(
     "kip-279",
     "reference.storage.log:Log.end_offset_for_epoch",
-    "Of an epoch that it does not have, a leader tells where the next one begins, as if it had it.",
+    "Of an epoch that it does not have, a leader reports where the next one begins, as if it had it.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def kip_279(original: Any, log: Any, epoch: int) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BUCKETS = 120
 """Points of a series; a run of any length has so many."""
 MEDIAN, HIGH = 0.5, 0.99
-"""The shares of successful sends whose latencies are told, each by the least that so many did not exceed."""
+"""The shares of successful sends whose latencies are reported, each by the least that so many did not exceed."""
 
 
 @dataclass(frozen=True)

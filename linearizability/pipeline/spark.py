@@ -100,7 +100,7 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
     if known:
         spark = session(master)
         with tempfile.TemporaryDirectory(prefix="tidegauge-facts-") as folder:
-            # A history's id need not be unique among files, so runs are told apart by their number here.
+            # A history's id need not be unique among files, so runs are distinguished by their number here.
             write_histories(Path(folder), known)
             contexts = {
                 str(number): context_of(history.contract, history.marks, history.tally.ends_at)

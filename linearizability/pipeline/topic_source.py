@@ -128,7 +128,7 @@ class HistoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """The next micro-batch's end. All before `start` is done, so it is committed.
 
-        That holds for the first start too: what forbids commits is told before anything is read.
+        That holds for the first start too: what forbids commits is reported before anything is read.
         """
         begin = from_spark(start)
         self._commit(begin)

@@ -23,7 +23,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
         for name in ("group", "epoch", "value", "process", "operation", "invoked", "completed")
     )
     named = member != UNKNOWN
-    member = np.where(named, member, process)  # who names no member is told from others of this kind by its process
+    member = np.where(named, member, process)  # who names no member learns from others of this kind by its process
     order = np.lexsort((operation, member, named, generation, group))
     group, generation, member, named, operation = (
         column[order] for column in (group, generation, member, named, operation)

@@ -259,7 +259,7 @@ class Partition:
 
     @cached_property
     def log_appends(self) -> npt.NDArray[np.intp]:
-        """Appends that took effect and whose offset was told."""
+        """Appends that took effect and whose offset was reported."""
         return np.flatnonzero(self.happened & (self.append_slot >= 0))
 
     @cached_property

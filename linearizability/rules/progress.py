@@ -74,7 +74,7 @@ PROGRESS = Rule(
 
 GAP = Rule(
     id="availability-gap",
-    definition="Between two successful sends lies more than a second in which others were tried in vain.",
+    definition="Between two successful sends lies more than a second in which others were tried without effect.",
     promise="Never a violation: faults cost availability. The sizes are worth knowing.",
     source="Kafka documentation, availability and durability guarantees",
     needs="sends with times",

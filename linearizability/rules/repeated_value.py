@@ -1,4 +1,4 @@
-"""repeated-value: a value that was sent twice, so that its records cannot be told apart."""
+"""repeated-value: a value that was sent twice, so that its records cannot be distinguished."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def kernel(partition: Partition, context: Context) -> Iterator[Found]:
 
     def witness(index: int) -> Witness:
         operations = appends.operation[appends.value == values[index]]
-        return -1, values[index], operations[:3], f"sent {len(operations)} times: its records cannot be told apart"
+        return -1, values[index], operations[:3], f"sent {len(operations)} times: its records cannot be distinguished"
 
     sent = np.flatnonzero(partition.is_repeated(appends.value))
     _, first = np.unique(appends.value[sent], return_index=True)

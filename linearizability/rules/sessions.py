@@ -99,7 +99,7 @@ def skipped_slots(partition: Partition, context: Context, steps: Steps, index: i
 
 def must_be_delivered(partition: Partition) -> Mask:
     """Slots whose record every consumer must be given: known to be in the log, and not of a transaction that was aborted, or
-    that nobody knows to have been committed: who reads uncommitted records was given those too."""
+    that is unknown to have been committed: who reads uncommitted records was given those too."""
     return partition.once("must be delivered", lambda: _must_be_delivered(partition))
 
 

@@ -40,7 +40,7 @@ MONOTONE = {
 """Rule -> the number that never goes back."""
 
 MAY_GO_BACK = frozenset({"log-start-back", "high-watermark-back", "log-end-back"})
-"""Those that may, where a replica follows, or as one reign gives way to the next."""
+"""Those that may, where a replica follows, or as one leader epoch gives way to the next."""
 
 
 class Watch:

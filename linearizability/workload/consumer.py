@@ -27,7 +27,7 @@ GROUP_METADATA_WORD = b"CGMDv2:"
 
 
 def run(client_run: ClientRun) -> None:
-    """Consume until told to stop."""
+    """Consume until asked to stop."""
     while not client_run.stopping.is_set():
         with client_run.recorder() as recorder:
             Incarnation(client_run, recorder).run()

@@ -72,7 +72,7 @@ class Session:
 
 
 def run(client_run: ClientRun) -> None:
-    """Produce on all lanes until told to stop."""
+    """Produce on all lanes until asked to stop."""
     senders = [
         PartitionSender(client_run, partition) for partition in range(min(client_run.task.partitions, MOST_SENDERS))
     ]
@@ -113,7 +113,7 @@ class PartitionSender:
     # ---- lives
 
     def run(self) -> None:
-        """Live until told to stop; what breaks the lane itself is left in `broken`."""
+        """Live until asked to stop; what breaks the lane itself is left in `broken`."""
         try:
             for number in range(INCARNATIONS_A_SENDER):
                 if self.client_run.stopping.is_set():
@@ -286,7 +286,7 @@ class PartitionSender:
             self.leader = None
 
     def _new_session(self) -> Session:
-        """A producer id from any broker; waits until one gives it. Errors: SessionLost when told to stop."""
+        """A producer id from any broker; waits until one gives it. Errors: SessionLost when asked to stop."""
         while not self.client_run.stopping.is_set():
             host, port = self.addresses[self.turn % len(self.addresses)]
             self.turn += 1

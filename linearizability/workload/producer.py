@@ -51,7 +51,7 @@ def partitioner(does: Producing, chance: random.Random) -> Partitioner:
 
 
 def run(client_run: ClientRun) -> None:
-    """Produce until told to stop."""
+    """Produce until asked to stop."""
     while not client_run.stopping.is_set():
         with client_run.recorder() as recorder:
             Incarnation(client_run, recorder).run()

@@ -29,11 +29,11 @@ LAST_TRIES_S = 20.0
 
 
 class IncarnationOver(Exception):
-    """The producer is of no use any more, or told to stop; the text says why."""
+    """The producer is of no use any more, or asked to stop; the text says why."""
 
 
 def run(client_run: ClientRun) -> None:
-    """Transact until told to stop."""
+    """Transact until asked to stop."""
     while not client_run.stopping.is_set():
         with client_run.recorder() as recorder:
             Incarnation(client_run, recorder).run()

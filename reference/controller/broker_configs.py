@@ -1,7 +1,7 @@
 """Which broker settings may change while it runs, for whom, and under which names they are read (KIP-226, KIP-412).
 
 A setting for all brokers has the empty resource name. A name that Kafka does not know is taken, as from a file: it may be a
-plugin's; since nobody knows whether it is a secret, its value is not told.
+plugin's; since nobody knows whether it is a secret, its value is not reported.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def synonyms_of(name: str) -> tuple[str, ...]:
 
 
 def definition_of(name: str) -> Definition:
-    """A broker setting's definition, also of a name that no file has, and of one that nobody knows."""
+    """A broker setting's definition, also of a name that no file has, and of one that is unknown."""
     base = base_name(name)
     return BROKER.get(base) or THROTTLES.get(base) or UNKNOWN
 

@@ -33,7 +33,7 @@ IN_CONTROLLED_SHUTDOWN = 1
 
 
 def check_broker_epoch(image: MetadataImage, broker: NodeId, epoch: int) -> BrokerImage:
-    """The registration of a broker in this life. Errors: KafkaError STALE_BROKER_EPOCH for none or another life."""
+    """The registration of a broker in this incarnation. Errors: KafkaError STALE_BROKER_EPOCH for none or another incarnation."""
     found = image.brokers.get(broker)
     if found is None:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker}")
@@ -57,12 +57,12 @@ def register_broker(
     has_session: bool,
     knows_previous_epoch: bool = True,
 ) -> Decision[BrokerRegistrationResponse]:
-    """Take a broker on the list, or amend its registration where it is the same life.
+    """Take a broker on the list, or amend its registration where it is the same incarnation.
 
-    `offset` is the first of these records' and so the epoch of a new life. `has_session` says whether the life that is
-    registered under this id was heard from lately (`Heartbeats`). `knows_previous_epoch` is false before version 3 of the
-    request. A new life begins fenced and in no ISR; if it does not name the epoch of the life before, that did not end
-    cleanly: it may have lost its tail, and is not eligible to lead either (KIP-966).
+    `offset` is the first of these records' and so the epoch of a new incarnation. `has_session` says whether the incarnation that
+    is registered under this id was in contact lately (`Heartbeats`). `knows_previous_epoch` is false before version 3 of the
+    request. A new incarnation begins fenced and in no ISR; if it does not name the epoch of the incarnation before, that did not
+    end cleanly: it may have lost its tail, and is not eligible to lead either (KIP-966).
     Errors: KafkaError INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, BROKER_ID_NOT_REGISTERED from a broker that
     comes from ZooKeeper, INVALID_REGISTRATION, UNSUPPORTED_VERSION.
     """

@@ -1,10 +1,10 @@
-"""What the active controller tells of its decisions, by the names that they have in the specification.
+"""What the active controller reports about its decisions, by the names that they have in the specification.
 
 A decision is its records, so what is told is read off them, when they are appended and before anything else can happen.
 A step that concerns a broker is one row, with every partition that it changes; one that concerns a partition is a row of
 that partition alone. Rows say where in the metadata log the decision ends, and in which epoch it was made: what is not
 committed there never happened. The form is that of `spec/cluster_trace.py`. `Begin` is a new partition; `End` says that
-it is deleted, or that the specification does not know what is made of it here. What concerns neither is not told.
+it is deleted, or that the specification does not know what is made of it here. What concerns neither is not reported.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class DecisionTracing:
-    """Tells of one controller's decisions; `image` is the metadata without the decision that is told."""
+    """Reports one controller's decisions; `image` is the metadata without the decision that is reported."""
 
     def __init__(self, node: NodeId, image: MetadataImage, configuration: Configuration, trace: Trace) -> None:
         self._node = node
@@ -49,7 +49,7 @@ class DecisionTracing:
         self._trace = trace
 
     def trace_step(self, records: Sequence[Message], epoch: Epoch, end: Offset) -> None:
-        """Tell of the decision that these records are; the metadata log ends at `end` with them."""
+        """Report the decision that these records are; the metadata log ends at `end` with them."""
         row: Row = {"node": self._node, "controllerEpoch": epoch, "offset": end}
         for action, more in self._steps(records):
             self._trace(action, row | more)
@@ -131,7 +131,7 @@ class DecisionTracing:
             return "CallOffReassignment", replicas
         if _reassigns(record) and {*after.isr} <= {*partition.isr}:
             return "Reassign", replicas
-        # A member that joins may end a reassignment, and with it the leader's reign.
+        # A member that joins may end a reassignment, and with it the leader's epoch.
         if record.leader == NO_LEADER_CHANGE or _reassigns(record):
             return "AlterPartition", {"leader": partition.leader}
         action = "ElectLeader" if record.leader in partition.isr else "ElectUncleanLeader"

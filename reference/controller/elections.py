@@ -24,7 +24,7 @@ PREFERRED_ELECTION, UNCLEAN_ELECTION = range(2)
 """Types of elections, as the wire numbers them (org.apache.kafka.common.ElectionType)."""
 
 MAX_ELECTIONS_AT_ONCE = 1_000
-"""Limit on the elections of one decision that nobody asked for; the rest follow in the next."""
+"""Limit on the elections of one decision that was not asked for; the rest follow in the next."""
 
 ElectionResult = ElectLeadersResponse.ReplicaElectionResult
 PartitionResult = ElectLeadersResponse.PartitionResult

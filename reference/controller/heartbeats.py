@@ -1,4 +1,4 @@
-"""Which brokers live: when each was heard from last, how far it has replayed, and what its heartbeat is answered.
+"""Which brokers live: when each was in contact last, how far it has replayed, and what its heartbeat is answered.
 
 Nothing of it is metadata: a new controller begins with none of it, and gives every broker that is not fenced a session.
 Source: KIP-631; org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker and ReplicationControlManager.
@@ -28,14 +28,14 @@ NOTHING_REPLAYED: Offset = -1
 """How far a broker is that has not said so since its registration has changed: as Kafka, its next heartbeat is waited for."""
 
 Incarnation = tuple[NodeId, int]
-"""A broker and its epoch: a broker that comes back is heard from anew."""
+"""A broker and its epoch: a broker that comes back is in contact again."""
 
 
 class BrokerState(Enum):
     FENCED = "may neither lead nor be in sync"
     UNFENCED = "serves"
     CONTROLLED_SHUTDOWN = "serves until others lead all that it led and know it"
-    SHUTDOWN_NOW = "fenced, and told to stop"
+    SHUTDOWN_NOW = "fenced, and asked to stop"
 
     @property
     def is_fenced(self) -> bool:
@@ -88,7 +88,7 @@ class Heartbeats:
             self._received[broker, epoch] = now
 
     def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:
-        """Whether the life that is registered was heard from within its session's time."""
+        """Whether the incarnation that is registered was in contact within its session's time."""
         found = image.brokers.get(broker)
         return found is not None and not self._is_overdue((broker, found.epoch), now)
 

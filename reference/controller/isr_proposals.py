@@ -24,7 +24,7 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.primitives import NodeId
 
 ANY_BROKER_EPOCH = -1
-"""The broker epoch of a member whose life the leader does not know: it is not checked."""
+"""The broker epoch of a member whose incarnation the leader does not know: it is not checked."""
 
 Proposal = AlterPartitionRequest.PartitionData
 Member = AlterPartitionRequest.BrokerState
@@ -36,7 +36,7 @@ def alter_partition(
 ) -> Decision[AlterPartitionResponse]:
     """Write the ISRs that a leader proposes, each or its refusal.
 
-    Errors: KafkaError STALE_BROKER_EPOCH where the leader is not registered in this life. Per partition:
+    Errors: KafkaError STALE_BROKER_EPOCH where the leader is not registered in this incarnation. Per partition:
     UNKNOWN_TOPIC_ID, and those of `_judge`; NEW_LEADER_ELECTED where the proposal ended a reassignment that moved the
     leadership: the one case in which a refusal goes along with a record.
     """
@@ -88,7 +88,7 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
 
     Errors: KafkaError NOT_CONTROLLER for epochs that this controller does not know yet: another one made them;
     FENCED_LEADER_EPOCH, INVALID_REQUEST from who does not lead, INVALID_UPDATE_VERSION; INVALID_REQUEST for an ISR that
-    cannot be; INELIGIBLE_REPLICA for a member that is fenced, shuts down, or lives another life.
+    cannot be; INELIGIBLE_REPLICA for a member that is fenced, shuts down, or lives another incarnation.
     """
     _judge_epochs(leader, partition, proposal)
     isr = [each.broker_id for each in members(proposal)]

@@ -5,7 +5,7 @@
 The cluster's metadata are one log. One *voter* leads and appends; the others, and the *observers* (brokers without a vote),
 fetch from it. A record is *committed* when a majority of the voters has it durably and one of the leader's own epoch with
 it; what is committed is never lost and never changes, and only from committed records a node makes its image. Every leader
-has an epoch of its own, larger than all before: whoever hears of a larger one stops to lead.
+has an epoch of its own, larger than all before: whoever learns of a larger one stops to lead.
 
 # Inputs and outputs
 
@@ -21,7 +21,7 @@ has an epoch of its own, larger than all before: whoever hears of a larger one s
 - Time: `tick(now)`, at the latest at `next_deadline()`.
 - The leader: `append(records, now)`, once it `is_ready`; `resign(now)` before a clean end.
 - What is true: `committed(start)` gives the metadata records from an offset up to `high_watermark`. When
-  `take_snapshot_notice()` is true (at the start, if there is a snapshot, and whenever the leader sent one), begin anew with
+  `take_snapshot_notice()` is true (at the start, if there is a snapshot, and whenever the leader sent one), begin again with
   `snapshot_records()` and go on with `committed(latest_snapshot.end_offset)`. `write_snapshot` keeps the log short.
 
 So a node's loop is, after every call: take sends and answers; then
@@ -35,7 +35,7 @@ A leader that decides on top of what is not committed yet reads that by `appende
 
 # What is durable, and when
 
-Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before anybody is told. A voter flushes
+Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before anybody is informed. A voter flushes
 what it fetched before it fetches on, for its next fetch tells the leader that it has it. The leader counts itself only
 with what it has flushed. When the disk refuses, the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append`
 raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses in the middle of a cut, the
@@ -47,7 +47,7 @@ member `is_broken`: nobody knows what the log is then, and only a new start find
   to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
 - The leader flushes before it answers fetches that wait, so that nobody has a record durably before the leader.
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
-- A follower that was told by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
+- A follower that was reported by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
   successor need not wait for the others' timeouts.
 - No voter is added or removed, and UpdateRaftVoter is not sent.
 

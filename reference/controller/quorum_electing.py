@@ -76,7 +76,7 @@ class Electing(Leading):
         """Give this member's vote, or say whether it would (pre-vote).
 
         Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INCONSISTENT_VOTER_SET for strangers, FENCED_LEADER_EPOCH,
-        INVALID_VOTER_KEY when somebody else was meant, KAFKA_STORAGE_ERROR.
+        INVALID_VOTER_KEY when another node was meant, KAFKA_STORAGE_ERROR.
         """
         if request.cluster_id is not None and request.cluster_id != self.cluster_id:
             return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
@@ -161,7 +161,7 @@ class Electing(Leading):
     # ---- leaders that come and go
 
     def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
-        """A leader tells of its epoch. Errors in the answer as for `handle_vote`."""
+        """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
         if request.cluster_id is not None and request.cluster_id != self.cluster_id:
             return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         reported = messages.of_metadata(request.topics)

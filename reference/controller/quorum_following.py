@@ -21,7 +21,7 @@ class Following(Member):
     """What a member does to have what the leader has."""
 
     def _fetch_from_leader(self, state: Follower, now: TimestampMs) -> None:
-        """Fetch; while the leader does not answer, ask somebody else, who may know another."""
+        """Fetch; while the leader does not answer, ask another node, who may know another."""
         leader = self._stored.leader
         if self._requests.is_pausing(leader):
             self._fetch_from_anybody(now)
@@ -143,13 +143,13 @@ class Following(Member):
             state.deadline = now + self.settings.fetch_timeout_ms
             state.has_fetched = True
             return
-        # The leader has dropped the snapshot, or sends what does not fit: fetch again, and be told of another.
+        # The leader has dropped the snapshot, or sends what does not fit: fetch again, and learn of another.
         state.receipt.abandon()
         state.receipt = None
         self._requests.pause(peer, now)
 
     def _take_piece(self, state: Follower, answer: FetchSnapshotResponse.PartitionSnapshot, now: TimestampMs) -> bool:
-        """The next piece of a snapshot; with the last one the log begins anew. False if it does not fit."""
+        """The next piece of a snapshot; with the last one the log begins again. False if it does not fit."""
         receipt, data = state.receipt, messages.bytes_of(answer.unaligned_records)
         assert receipt is not None
         id = SnapshotId(answer.snapshot_id.epoch, answer.snapshot_id.end_offset)

@@ -79,7 +79,7 @@ class Leading(Member):
     def append(self, records: Sequence[Message], now: TimestampMs) -> Offset:
         """Append records of one decision, durably; gives the offset of the first.
 
-        They are committed when `high_watermark` is above the last; until then nobody may be told that they are true.
+        They are committed when `high_watermark` is above the last; until then nobody may learn that they are true.
         Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
         MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
         """
@@ -117,7 +117,7 @@ class Leading(Member):
     def handle_fetch(self, request: FetchRequest, token: object, now: TimestampMs) -> None:
         """Serve a member's fetch, or a consumer's: records now, or when there are some, or nothing after max_wait_ms.
 
-        A member that has what the leader does not have is told where they part, one that has too little is told of a
+        A member that has what the leader does not have learns where they part, one that has too little learns of a
         snapshot. Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
         NOT_LEADER_OR_FOLLOWER, each with the epoch and leader that this member knows; KAFKA_STORAGE_ERROR.
         """

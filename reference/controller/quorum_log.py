@@ -242,7 +242,7 @@ class QuorumLog:
         return id
 
     def install(self, receipt: SnapshotReceipt, now: TimestampMs) -> None:
-        """Begin anew from a snapshot that the leader sent.
+        """Begin again from a snapshot that the leader sent.
 
         Errors: CorruptFile when it is damaged; ValueError when the log goes further; StorageError.
         """

@@ -120,7 +120,7 @@ class Follower:
     role: ClassVar[Role] = Role.FOLLOWER
     deadline: TimestampMs
     has_fetched: bool = False
-    """Whether the leader has answered a fetch: then it is alive, and nobody else gets a pre-vote."""
+    """Whether the leader has answered a fetch: then it is alive, and no other node gets a pre-vote."""
     receipt: SnapshotReceipt | None = None
     """The snapshot that the leader is sending; meanwhile no records are fetched."""
 

@@ -41,7 +41,7 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
 
 
 def write_quorum_state(disk: Disk, folder: Path, state: QuorumState) -> None:
-    """Store the state durably, before anybody is told of it. Errors: OSError."""
+    """Store the state durably, before anybody learns of it. Errors: OSError."""
     data = {
         "leaderId": state.leader,
         "leaderEpoch": state.leader_epoch,

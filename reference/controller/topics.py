@@ -62,7 +62,7 @@ def new_topic_id(chance: Chance) -> TopicId:
 
 @dataclass(slots=True)
 class Created:
-    """A topic about to be: its records, and what the response tells of it."""
+    """A topic about to be: its records, and what the response reports about it."""
 
     name: TopicName
     id: TopicId

@@ -1,4 +1,4 @@
-"""Sets of partitions as consumer groups (KIP-848) use them: by topic id, so that a topic's next life is another topic."""
+"""Sets of partitions as consumer groups (KIP-848) use them: by topic id, so that a topic's next incarnation is another topic."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The broker keeps the *generation*: a set of members that all answered one call to join, and one assignment for them. What
 the log has of it (`record`, `replay`) is the last generation whose assignment was written; who is joining and waiting now
-is known only here, and begins anew with another coordinator (GRP-24). How members come and go is `classic_groups`.
+is known only here, and begins again with another coordinator (GRP-24). How members come and go is `classic_groups`.
 
 Source: requirements GRP-*; org.apache.kafka.coordinator.group.classic.ClassicGroup.
 """
@@ -109,7 +109,7 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, terms: Terms) -> None:
-        """A member says anew what it is."""
+        """A member says again what it is."""
         self._count(member, -1)
         member.terms = terms
         self._count(member, +1)
@@ -185,7 +185,7 @@ class ClassicGroup:
         self.move_to(State.COMPLETING_REBALANCE, now)
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """The generation as one member is told of it: the leader also gets what all say of themselves (GRP-06)."""
+        """The generation as one member learns of it: the leader also gets what all say of themselves (GRP-06)."""
         is_leader = member.id == self.leader
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -226,7 +226,8 @@ class ClassicGroup:
         return {member.id: member.assignment for member in self.members.values()}
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Take up a record of the group: its own decision, which the members that are here have led to, or an earlier life's."""
+        """Take up a record of the group: its own decision, which the members that are here have led to, or an earlier
+        incarnation's."""
         reported = {each.member_id for each in value.members}
         for gone in [id for id in self.members if id not in reported]:
             self.remove(gone)
@@ -244,7 +245,7 @@ class ClassicGroup:
         self.state_since = value.current_state_timestamp
 
     def _learn(self, reported: Member) -> None:
-        """A record tells of a member: somebody new, or one of whom an earlier record said something else."""
+        """A record reports a member: somebody new, or one of whom an earlier record said something else."""
         known = self.members.get(reported.id)
         if known is None:
             self.add(reported)

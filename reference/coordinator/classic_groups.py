@@ -301,7 +301,7 @@ class ClassicGroups:
                 self.rebalances.loaded(group, now)
 
     def unload(self) -> None:
-        """Another node coordinates now: whoever waits is told so."""
+        """Another node coordinates now: whoever waits learns so."""
         for group in self._groups.values():
             for member in group.members.values() if isinstance(group, ClassicGroup) else ():
                 self.rebalances.refuse_waiting(member, ErrorCode.NOT_COORDINATOR)
@@ -335,8 +335,8 @@ def _new_group_record(id: GroupId, now: TimestampMs) -> KeyValue:
 
 
 def _rejoined(group: ClassicGroup, member: Member, former_leader: str | None, version: int) -> JoinGroupResponse:
-    """The generation that goes on for a static member. A leader is told that there is nothing to assign (KIP-814); before
-    that could be said, it was told its former member id as the leader's, and so did not know itself to be it."""
+    """The generation that goes on for a static member. A leader learns that there is nothing to assign (KIP-814); before
+    that could be said, it received its former member id as the leader's, and so did not know itself to be it."""
     if version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT:
         return group.joined(member, skip_assignment=member.id == group.leader)
     response = group.joined(member)

@@ -89,7 +89,7 @@ class Member:
             and reported.protocols[0] in self.protocols
         )
 
-    # ---- as others are told of it
+    # ---- as others learn of it
 
     def joined(self, protocol: str | None) -> JoinGroupResponse.JoinGroupResponseMember:
         """For the group's leader."""
@@ -139,7 +139,7 @@ def member_of(request: JoinGroupRequest, id: str, client: Client, token: Token) 
 
 
 def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue) -> Member:
-    """A member as the log tells of it: of its protocols only the chosen one is known."""
+    """A member as the log reports it: of its protocols only the chosen one is known."""
     return Member(
         id=each.member_id,
         instance_id=each.group_instance_id,

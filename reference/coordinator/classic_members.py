@@ -1,6 +1,6 @@
 """Members of consumer groups that speak the classic protocol (KIP-848, online migration; CGH-17).
 
-To such a member the group looks like a classic one that is led by somebody else: the generation is its member epoch, a
+To such a member the group looks like a classic one that is led by another member: the generation is its member epoch, a
 rebalance is whatever it has to do to come to its target, and SyncGroup gives it what it owns. It says what it owns in the
 subscription with which it joins. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and its like of 4.3.1.
 """
@@ -52,7 +52,7 @@ class ClassicMembers:
         token: Token,
         now: TimestampMs,
     ) -> None:
-        """JoinGroup: the answer is the member's epoch as its generation; nobody is told to lead."""
+        """JoinGroup: the answer is the member's epoch as its generation; nobody is asked to lead."""
         try:
             self._say(token, self._join(group, request, version, client, now))
         except KafkaError as error:

@@ -38,7 +38,7 @@ class Timer(Enum):
     """What a group waits for, or a member of it."""
 
     MEMBER = auto()
-    """A sign of life."""
+    """A sign of incarnation."""
     DELAY = auto()
     """More members, before the first generation."""
     JOIN = auto()
@@ -110,7 +110,7 @@ class Rebalances:
         self.touch(group, member, now)
 
     def refuse_waiting(self, member: Member, error: ErrorCode) -> None:
-        """Tell a member why it waits in vain."""
+        """Tell a member why it waits without effect."""
         self.answer_join(member, join_refused(member.id, error))
         self.answer_sync(member, SyncGroupResponse(error_code=error))
 
@@ -149,7 +149,7 @@ class Rebalances:
             self.rebalance(group, now)
 
     def prepare(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Call all members to join; who waits for an assignment is told that it will not come (GRP-15)."""
+        """Call all members to join; who waits for an assignment learns that it will not come (GRP-15)."""
         if group.state is State.COMPLETING_REBALANCE:
             self._withdraw_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
         group.pending_syncs.clear()

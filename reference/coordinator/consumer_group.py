@@ -1,6 +1,6 @@
 """A consumer group (KIP-848): members, what each shall own, and what each owns.
 
-Three epochs order its life. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
+Three epochs order its incarnation. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
 epoch* is the group epoch for which the targets were made. A *member epoch* is the assignment epoch to which a member has
 come. So the group is
 
@@ -123,7 +123,7 @@ class ConsumerGroup:
     # ---- what offsets ask
 
     def expires_from(self, commit_timestamp: TimestampMs) -> TimestampMs | None:
-        """Offsets of topics that nobody subscribes to expire from their commit on."""
+        """Offsets of topics that has no subscriber expire from their commit on."""
         return commit_timestamp
 
     def check_commit(
@@ -159,7 +159,7 @@ class ConsumerGroup:
             raise KafkaError(_stale(member), f"The epoch {epoch} is not the member's, {member.epoch}.")
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that nobody subscribes to may always be deleted (GAD)."""
+        """Offsets of topics that has no subscriber may always be deleted (GAD)."""
 
     def check_delete(self) -> None:
         """Errors: KafkaError NON_EMPTY_GROUP."""
@@ -209,7 +209,7 @@ def _stale(member: ConsumerMember) -> ErrorCode:
 
 
 def _check_partition(member: ConsumerMember, epoch: MemberEpoch, topic: TopicName, partition: TopicIdPartition) -> None:
-    """A member of an older epoch may commit what it has owned since then: nobody else had it in between."""
+    """A member of an older epoch may commit what it has owned since then: no other member had it in between."""
     since = member.held.get(partition)
     if since is None or epoch < since:
         raise KafkaError(_stale(member), f"{topic}-{partition[1]} was not the member's in epoch {epoch}.")

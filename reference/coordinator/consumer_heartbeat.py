@@ -51,7 +51,7 @@ class Heartbeat:
     has_moved: bool = False
     """Whether the member came closer to its target."""
     steps: Steps | None = None
-    """What a trace is to be told of it; None where nobody listens."""
+    """The steps that a trace reports of it; None without a trace."""
 
     def __post_init__(self) -> None:
         self.members = dict(self.group.members)
@@ -156,7 +156,7 @@ class Heartbeat:
             self.trace_step("JoinGroup", member=self.before.id, groupEpoch=epoch)
 
     def update_target(self, member: ConsumerMember, epoch: int) -> tuple[int, Assignment]:
-        """For which group epoch the member has a target, and the target; made anew where that is due."""
+        """For which group epoch the member has a target, and the target; made again where that is due."""
         group = self.group
         may = may_assign(group.assigned_at, self.settings.assignment_interval_ms, self.now)
         if group.assignment_epoch >= epoch or not may:

@@ -1,7 +1,7 @@
 """What a ConsumerGroupHeartbeat must be to be looked at, and what its epochs must be to count.
 
 Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager (CGH-01 to CGH-04,
-CGH-08, CGH-12). The messages are told to the client.
+CGH-08, CGH-12). The messages are reported to the client.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class MemberState(IntEnum):
     STABLE = 0
     """It owns what it shall, or as much of it as anybody gives up now."""
     UNREVOKED_PARTITIONS = 1
-    """It was told to give up partitions and has not said that it did."""
+    """It was asked to give up partitions and has not said that it did."""
     UNRELEASED_PARTITIONS = 2
     """It shall own partitions that others have not given up."""
     UNKNOWN = 127
@@ -71,13 +71,13 @@ class ConsumerMember:
     """The server-side assignor that it wants."""
     assigned: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
     pending_revocation: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
-    """What it was told to give up and may still consume from."""
+    """What it was asked to give up and may still consume from."""
     classic: ClassicMember | None = None
     """Set for a member that speaks the classic protocol."""
 
     @property
     def held(self) -> Mapping[TopicIdPartition, MemberEpoch]:
-        """Everything that nobody else may own now."""
+        """Everything that no other member may own now."""
         return {**self.assigned, **self.pending_revocation}
 
     def is_reconciled_to(self, target_epoch: MemberEpoch) -> bool:

@@ -2,8 +2,8 @@
 
 | wait | how long | else |
 | --- | --- | --- |
-| SESSION | session timeout, from each sign of life | the member is fenced |
-| REVOCATION | rebalance timeout, from being told to give up partitions | the member is fenced, if it is still in that epoch |
+| SESSION | session timeout, from each sign of incarnation | the member is fenced |
+| REVOCATION | rebalance timeout, from being asked to give up partitions | the member is fenced, if it is still in that epoch |
 | JOIN | rebalance timeout, from telling a classic member to join again | the member is fenced |
 | SYNC | rebalance timeout, from a classic member's join | the member is fenced |
 | PATTERNS | not at all | patterns are matched against all topics |
@@ -49,13 +49,13 @@ class ConsumerTimers:
         """The epoch in which a member is to give up partitions."""
 
     def received(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A sign of life."""
+        """A sign of incarnation."""
         classic = member.classic
         timeout_ms = self._session_timeout_ms(group) if classic is None else classic.session_timeout_ms
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
 
     def moved(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A member came closer to its target, or was told to give up partitions first."""
+        """A member came closer to its target, or was asked to give up partitions first."""
         due = Due(Wait.REVOCATION, group, member.id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self._timers.schedule(due, now + member.rebalance_timeout_ms)
@@ -65,7 +65,7 @@ class ConsumerTimers:
             self._revoking.pop((group, member.id), None)
 
     def called(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A classic member was told to join again: the first time counts."""
+        """A classic member was asked to join again: the first time counts."""
         due = Due(Wait.JOIN, group, member.id)
         if self._timers.deadline_of(due) is None:
             self._timers.schedule(due, now + member.rebalance_timeout_ms)

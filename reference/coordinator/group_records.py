@@ -26,7 +26,7 @@ OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
 """The one version that can say when an offset expires, for OffsetCommit requests 2 to 4 that ask for it."""
 
 REMEMBERED_OFFSET_KEYS = 4096
-"""Groups commit the same few partitions again and again: so many keys are neither encoded nor decoded anew."""
+"""Groups commit the same few partitions again and again: so many keys are neither encoded nor decoded again."""
 
 Place = tuple[TopicName, int]
 """A partition."""

@@ -1,6 +1,6 @@
 """The groups and the offsets of one partition of `__consumer_offsets`.
 
-A shard is made anew by whoever comes to lead the partition, from its records alone; see `reference.node.coordination`. It
+A shard is made again by whoever comes to lead the partition, from its records alone; see `reference.node.coordination`. It
 holds groups of both types under their ids, and the offsets of all of them.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.

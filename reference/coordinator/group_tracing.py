@@ -1,9 +1,9 @@
 """The steps of consumer groups, told by the names that the specification has for them (spec/groups/Groups.tla).
 
 One heartbeat may be several steps: a member joins, the assignor runs, the member is heard. Each is a row with what it left
-behind; all of them are told when their records are written, before any answer leaves the node. `BEYOND` is what the
+behind; all of them learn when their records are written, before any answer leaves the node. `BEYOND` is what the
 specification does not know: members of the classic protocol, static members that leave for now, patterns, and subscriptions
-that change. Nothing is computed where nobody listens.
+that change. Nothing is computed without a trace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Steps = list[tuple[str, dict[str, Any]]]
 
 
 class GroupTracing:
-    """Tells of all groups of a shard."""
+    """Reports all groups of a shard."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace

@@ -1,7 +1,7 @@
 """What groups do with their offsets: commit them, within a transaction or not, and delete them.
 
 Partitions that do not exist are refused one by one, as are metadata that are too long; the group refuses as a whole, which
-is what all others are told then. Where no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17;
+is what all others receive then. Where no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17;
 KIP-1251; kafka.server.KafkaApis, org.apache.kafka.coordinator.group.OffsetMetadataManager.
 """
 

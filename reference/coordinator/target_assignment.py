@@ -1,4 +1,4 @@
-"""The targets of a group's members, made anew for a group epoch.
+"""The targets of a group's members, made again for a group epoch.
 
 Source: org.apache.kafka.coordinator.group.modern.TargetAssignmentBuilder.
 """

@@ -1,7 +1,7 @@
 """The transaction coordinator of one partition of `__transaction_state`: what becomes of its transactional ids.
 
 A decision looks at the state and gives the records that make the next one. They are appended to the partition, and replayed
-here: only then they are true, and only when they are committed anybody is told. Once a transaction's outcome is committed
+here: only then they are true, and only when they are committed anybody is informed. Once a transaction's outcome is committed
 (PrepareCommit, PrepareAbort) it is carried out: whoever drives the coordinator asks `take_prepared` and has markers written
 to each partition of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all have.
 A coordinator that comes later finds prepared transactions in the log, and has all markers written again: a partition that
@@ -221,7 +221,7 @@ class TransactionCoordinator:
         return self._decide(decided, lambda: self.trace_step("TimeOut", id))
 
     def expire(self, now: TimestampMs) -> list[KeyValue]:
-        """What forgets the ids that nobody used for transactional.id.expiration.ms."""
+        """What forgets the ids that were not used for transactional.id.expiration.ms."""
         due = [id for id, each in self.transactions.items() if each.is_expired(now, self._settings.expiration_ms)]
         return [transaction_tombstone(self.transactions[id].to(State.DEAD).id) for id in due]
 

@@ -278,7 +278,7 @@ class Serving:
     def _refuse(
         self, name: TopicName | None, result: PartitionData, error: KafkaError | LogError | RecordsError
     ) -> PartitionData:
-        """An error's result: where the log is, is not told, as Kafka does not (FET-02)."""
+        """An error's result: where the log is, is not reported, as Kafka does not (FET-02)."""
         result.error_code = error.code
         result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
         result.aborted_transactions = None

@@ -1,10 +1,10 @@
 """Fetch sessions: a client names its partitions once and from then on only what changes (KIP-227).
 
-A session is a list of partitions with what the client last asked and was last told of each. Each request of a session
+A session is a list of partitions with what the client last asked and was last sent about each. Each request of a session
 carries the next epoch; an incremental response leaves out the partitions with nothing new, and a partition that returned
 records goes to the end of the list, so that none starves when a response has room for few (FSS-01 to FSS-10).
 
-A partition is *settled* while it would be read without result: the client has all that it may have, and was told all that
+A partition is *settled* while it would be read without result: the client has all that it may have, and received all that
 there is to say. A request reads only partitions that are not settled, so that idle ones cost nothing. News of the partition
 (`FetchSessions.news`), a new question about it, or another `reader` of the session unsettles it. A leader counts every
 fetch of the session as a fetch of the settled partitions too: that is made up for when they are unsettled.
@@ -40,7 +40,7 @@ PartitionKey = tuple[TopicName, TopicId, int]
 
 @dataclass(slots=True, eq=False)
 class Wanted:
-    """What a client asks of one partition, and what it was told last."""
+    """What a client asks of one partition, and what it received last."""
 
     topic: TopicName
     topic_id: TopicId
@@ -258,7 +258,7 @@ class FetchSessions:
 
 
 def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
-    """Whether an incremental response has something to tell of the partition (FSS-06), or of a high watermark that a
+    """Whether an incremental response has something to report about the partition (FSS-06), or of a high watermark that a
     follower does not have, whatever it was told (KIP-1166)."""
     return (
         _has_records(result)
@@ -272,7 +272,7 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
 
 
 def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.PartitionData) -> None:
-    """Keep what is being told; an error or a divergence is told again until it is gone. Partitions with records go last
+    """Keep what is being told; an error or a divergence is reported again until it is gone. Partitions with records go last
     (FSS-10)."""
     failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
     wanted.sent_high_watermark = -1 if failed else result.high_watermark

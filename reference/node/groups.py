@@ -94,7 +94,7 @@ class Groups:
     # ---- the node's doings
 
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica of the topic leads or follows in a new reign (COO-05)."""
+        """A replica of the topic leads or follows in a new leader epoch (COO-05)."""
         self.coordination.on_role(partition, now)
         self.send_said(now)
 
@@ -223,7 +223,7 @@ def sync_group(groups: Groups, request: Request, body: SyncGroupRequest, now: Ti
 
 
 def heartbeat(groups: Groups, request: Request, body: HeartbeatRequest, now: TimestampMs) -> Message | None:
-    """A member of a group that is still being loaded has done what it should: it is told that all is well."""
+    """A member of a group that is still being loaded has done what it should: it learns that all is well."""
     try:
         index, shard = groups.shard_of_member(body.group_id)
     except KafkaError as error:
@@ -282,7 +282,7 @@ def consumer_settings_of(configuration: Configuration) -> ConsumerGroupSettings:
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a client is told of a write that was not committed in time: it may ask again."""
+    """What a client learns about a write that was not committed in time: it may ask again."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.REQUEST_TIMED_OUT else code
 
 

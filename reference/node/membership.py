@@ -1,13 +1,13 @@
 """This broker as a member of the cluster: it registers, keeps saying that it is alive, and asks leave to stop.
 
 A broker gets its epoch by registration, replays the metadata at least up to that record, and is fenced until a heartbeat
-says so; then it is elected and put into ISRs. A controller that does not know its epoch any more makes it register anew.
+says so; then it is elected and put into ISRs. A controller that does not know its epoch any more makes it register again.
 Source: KIP-500, KIP-631; org.apache.kafka.server.BrokerLifecycleManager.
 
     starting --registered--> recovering --caught up--> running --wants to stop--> leaving --allowed--> gone
 
 Who wants to stop while its registration is under way waits for the answer, for the epoch belongs into the note of its clean
-end: without it the next life would count as one that may have lost its tail (KIP-966).
+end: without it the next incarnation would count as one that may have lost its tail (KIP-966).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_CONTROLLER_MS = 5_000
 
 
 class State(Enum):
-    """Where a broker's life in the cluster stands."""
+    """Where a broker's incarnation in the cluster stands."""
 
     STARTING = auto()
     RECOVERING = auto()
@@ -63,13 +63,13 @@ class Membership:
         now: TimestampMs,
     ) -> None:
         """`applied` tells up to where this node has replayed the metadata; `registration.previous_broker_epoch` is that
-        of the life before if it ended cleanly, else -1 (KIP-966)."""
+        of the incarnation before if it ended cleanly, else -1 (KIP-966)."""
         self.state = State.STARTING
         self.broker_epoch = -1
         self.is_fenced = True
         self.has_caught_up = False
         """Whether the metadata are replayed up to the registration: before, nothing of this broker may be served, and what
-        the metadata say of its partitions is of an earlier life, whether or not it wants to stop already."""
+        the metadata say of its partitions is of an earlier incarnation, whether or not it wants to stop already."""
         self._registration = registration
         self._heartbeat_interval_ms = heartbeat_interval_ms
         self._applied = applied
@@ -161,7 +161,7 @@ class Membership:
         self.metadata_applied(now)
 
     def _refused(self, error: int) -> None:
-        """Say why, once; that the controller is another one, or that our former life is not yet forgotten, will pass."""
+        """Say why, once; that the controller is another one, or that our former incarnation is not yet forgotten, will pass."""
         if error in (self._refusal, ErrorCode.NOT_CONTROLLER):
             return
         self._refusal = error
@@ -192,7 +192,7 @@ class Membership:
             return
         self._answered_at = now
         if answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
-            # The controller knows another life of this broker: what it granted to ours is void.
+            # The controller knows another incarnation of this broker: what it granted to ours is void.
             if self.state is not State.LEAVING:
                 self.state = State.STARTING
                 self.has_caught_up = False

@@ -60,7 +60,7 @@ def api_versions(
 def api_versions_response(
     image: MetadataImage, apis: Mapping[int, Api], request: Request, error: ErrorCode
 ) -> ApiVersionsResponse:
-    """The list itself; features whose least level is 0 are told from version 4 on (API-10)."""
+    """The list itself; features whose least level is 0 are reported from version 4 on (API-10)."""
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
@@ -124,7 +124,7 @@ def describe_cluster(
 
 
 def _controller_for_clients(context: Context) -> NodeId:
-    """The controller that clients are told of: a live broker, which forwards (KIP-500)."""
+    """The controller that clients learn of: a live broker, which forwards (KIP-500)."""
     if context.node in context.image.brokers:
         return context.node
     return next((broker.id for broker in context.image.live_brokers()), -1)

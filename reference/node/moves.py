@@ -2,7 +2,7 @@
 
     copying --has all--> caught up --the metadata name the new directory--> replaced
 
-A copy grows in the new directory while the replica goes on in the old one. Once it has all, the controller is told of the new
+A copy grows in the new directory while the replica goes on in the old one. Once it has all, the controller learns of the new
 directory; when the metadata name it, and the copy has all at that moment, the copy takes the log's place. A copy that an
 earlier run left is found in its folder and goes on. What moves is not compacted.
 Source: kafka.server.ReplicaAlterLogDirsThread.

@@ -290,7 +290,7 @@ class Node:
 
     @property
     def may_stop(self) -> bool:
-        """Whether `shut_down` would surprise nobody. Alone in the quorum, nobody is there to take over."""
+        """Whether `shut_down` would surprise no client. Alone in the quorum, nobody is there to take over."""
         return not self.is_broker or len(self.voters) == 1 or self.membership.state is State.GONE
 
     def shut_down(self, now: TimestampMs) -> None:
@@ -398,7 +398,7 @@ class Node:
         return Peer(epoch, found.fenced, found.in_controlled_shutdown)
 
     def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
-        """A replica leads or follows anew: its fetcher, its coordinator and who waits for it are told."""
+        """A replica leads or follows again: its fetcher, its coordinator and who waits for it are informed."""
         self.replication.on_role(partition)
         if is_new_epoch and partition.topic == OFFSETS_TOPIC:
             self.groups.on_role(partition, now)
@@ -407,7 +407,7 @@ class Node:
         self.purgatories.wake(partition, now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica is no more: who waits for it is told."""
+        """A replica is no more: who waits for it is informed."""
         self.replication.on_given_up(partition)
         self.purgatories.wake(partition, now)
         if partition.topic == OFFSETS_TOPIC:
@@ -416,6 +416,6 @@ class Node:
             self.transactions.coordination.on_given_up(partition, now)
 
     def on_retention(self, partition: Partition) -> None:
-        """A replica's log begins later: its leader, or those that fetch from it, are told."""
+        """A replica's log begins later: its leader, or those that fetch from it, are reported."""
         self.replication.on_retention(partition)
         self.purgatories.news(partition.key)

@@ -18,7 +18,7 @@ from reference.replication import partition as places
 from reference.storage.errors import LogError
 
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
-"""KIP-207; who asks in an earlier version is told LEADER_NOT_AVAILABLE."""
+"""KIP-207; who asks in an earlier version receives LEADER_NOT_AVAILABLE."""
 
 FIRST_VERSION = {
     places.LATEST: 1,

@@ -1,6 +1,6 @@
 """The partitions that this node has replicas of: taken up and given up as the metadata say, and kept in order.
 
-What the image says of a partition becomes true here: its log exists, it leads or follows in its reign, its settings are
+What the image says of a partition becomes true here: its log exists, it leads or follows in its leader epoch, its settings are
 the topic's. Retention and the checkpoint of high watermarks are here too, for they go over all replicas. What goes on
 between the nodes stands in `replication`.
 """
@@ -32,10 +32,10 @@ TAKE_UPS_A_STEP = 50
 
 
 class Listener(Protocol):
-    """Who hears of what became of replicas."""
+    """Who learns of what became of replicas."""
 
     def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
-        """Its role or its reign is another, or only its ISR and assignment."""
+        """Its role or its leader epoch is another, or only its ISR and assignment."""
         ...
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
@@ -125,7 +125,7 @@ class Replicas:
     # ---- following the metadata
 
     def reconcile(self, now: TimestampMs, changed: Iterable[Key] | None = None) -> None:
-        """Make this node's replicas what the image says: new ones, new reigns, new settings, deleted ones.
+        """Make this node's replicas what the image says: new ones, new leader epochs, new settings, deleted ones.
 
         `changed` are the partitions of which the image says something else than at the last call; by default it may be
         all. Many at once are taken up by and by: until then they are not led here.
@@ -198,7 +198,7 @@ class Replicas:
     def _take_up(
         self, topic: TopicImage, index: int, image: PartitionImage, config: LogConfig, min_isr: int, now: TimestampMs
     ) -> bool:
-        """Whether the replica leads or follows anew, or has another ISR."""
+        """Whether the replica leads or follows again, or has another ISR."""
         key = (topic.name, index)
         partition = self.partitions.get(key) or self._set_aside.get(key)
         if partition is not None and partition.topic_id != topic.id:
@@ -238,7 +238,7 @@ class Replicas:
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
-        """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is told."""
+        """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is informed."""
         partition = self.partitions.pop(key, None)
         aside = self._set_aside.pop(key, None)
         self._logs.delete(key, now)
@@ -254,7 +254,7 @@ class Replicas:
         return found
 
     def _log_config(self, topic: TopicName) -> LogConfig:
-        """The part of a topic's settings that its logs follow; made anew only when what it comes from has changed."""
+        """The part of a topic's settings that its logs follow; made again only when what it comes from has changed."""
         sources = (self._image.topic_config(topic), *self._configuration.dynamic_broker_values())
         known = self._log_configs.get(topic)
         if known is None or known[0] != sources:

@@ -56,7 +56,7 @@ class Replication:
     # ---- following
 
     def on_role(self, partition: Partition) -> None:
-        """A replica has a new role or reign: ask its leader for it, and nobody else."""
+        """A replica has a new role or leader epoch: ask its leader for it, and no other node."""
         leader = partition.state.leader if partition.role is Role.FOLLOWER else None
         for broker, fetcher in self._fetchers.items():
             if broker != leader:

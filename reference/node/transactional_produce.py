@@ -39,7 +39,7 @@ _UNVERIFIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What old clients would not try again; they are told NOT_ENOUGH_REPLICAS, which they do (TXN-17)."""
+"""What old clients would not try again; they receive NOT_ENOUGH_REPLICAS, which they do (TXN-17)."""
 
 
 def has_transactional_batches(body: ProduceRequest) -> bool:
@@ -62,7 +62,7 @@ def verify(
     now: TimestampMs,
     verified: Verified,
 ) -> None:
-    """Find out what each batch's append must show; `verified` is told, perhaps before this returns.
+    """Find out what each batch's append must show; `verified` is reported, perhaps before this returns.
 
     Errors: KafkaError INVALID_PRODUCER_ID_MAPPING when the batches are of several producers.
     """

@@ -136,7 +136,7 @@ class Transactions:
     # ---- by itself
 
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica of `__transaction_state` leads or follows anew."""
+        """A replica of `__transaction_state` leads or follows again."""
         self.coordination.on_role(partition, now)
         self._has_news = True
         if self._next_abort is None:
@@ -207,5 +207,5 @@ class Transactions:
 
 
 def after_append(error: ErrorCode) -> ErrorCode:
-    """What clients are told when a decision was written and is not committed: they come again."""
+    """What clients receive when a decision was written and is not committed: they come again."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.REQUEST_TIMED_OUT else error

@@ -28,7 +28,7 @@ TopicName: TypeAlias = str
 """Name of a topic: 1 to 249 of [a-zA-Z0-9._-]."""
 
 TopicId: TypeAlias = UUID
-"""Identity of a topic's one life: a topic that is deleted and made again has another (KIP-516)."""
+"""Identity of a topic's one incarnation: a topic that is deleted and made again has another (KIP-516)."""
 
 GroupId: TypeAlias = str
 """Name of a consumer group."""

@@ -2,8 +2,8 @@
 
 One fetcher for each broker that leads something this node follows. It has one request out at a time, and no clock and no
 connection of its own:
-- `follow(partition)` whenever a replica has become follower of this leader, or of this leader in a new reign; `leave` when
-  the replica is given up (one whose reign is over is passed over by itself);
+- `follow(partition)` whenever a replica has become follower of this leader, or of this leader in a new leader epoch; `leave` when
+  the replica is given up (one whose leader epoch is over is passed over by itself);
 - `next_request(now)`: a FetchRequest, now and then a ListOffsetsRequest, or None while one is out or nothing is to be
   asked before `next_deadline()`;
 - `answered(response, now)` or, without an answer, `failed(now)`; then at once `next_request` again.
@@ -13,7 +13,7 @@ Each partition is at one stage. A fetch that was out of range leads through two 
     FETCHING --OFFSET_OUT_OF_RANGE--> ASKING_END --ours is longer: cut--> FETCHING
                                       ASKING_END --> ASKING_START --ours ends before: start over--> FETCHING
     any stage --error--> the same question again after replica.fetch.backoff.ms (of an end or start: FETCHING again)
-    any stage --FENCED_LEADER_EPOCH, the log refuses--> FAILED until the next reign
+    any stage --FENCED_LEADER_EPOCH, the log refuses--> FAILED until the next leader epoch
 
 A disk that refuses is asked again after the same pause: it may have been full. (Kafka gives up the whole folder.)
 
@@ -81,7 +81,7 @@ PLACES: dict[Stage, int] = {Stage.ASKING_END: LATEST, Stage.ASKING_START: EARLIE
 
 @dataclass(slots=True)
 class Followed:
-    """A partition in the reign in which it is followed."""
+    """A partition in the leader epoch in which it is followed."""
 
     partition: Partition
     leader_epoch: Epoch
@@ -100,7 +100,7 @@ class Followed:
         return self.partition.topic_id, self.partition.index
 
     def is_followed_from(self, leader: NodeId) -> bool:
-        """Whether the replica still follows that broker in that reign."""
+        """Whether the replica still follows that broker in that leader epoch."""
         partition = self.partition
         return (
             partition.role is Role.FOLLOWER
@@ -154,7 +154,7 @@ class Fetcher:
     # ---- what is followed
 
     def follow(self, partition: Partition) -> bool:
-        """Ask for a partition from now on; False where it is already asked for in this reign (or has failed in it)."""
+        """Ask for a partition from now on; False where it is already asked for in this leader epoch (or has failed in it)."""
         known = self._followed.get((partition.topic_id, partition.index))
         if known is not None and known.partition is partition and known.leader_epoch == partition.state.leader_epoch:
             return False
@@ -182,7 +182,7 @@ class Fetcher:
         return [each.partition for each in self._followed.values()]
 
     def has_failed(self, partition: Partition) -> bool:
-        """Whether a partition waits for its next reign."""
+        """Whether a partition waits for its next leader epoch."""
         known = self._followed.get((partition.topic_id, partition.index))
         return known is not None and known.stage is Stage.FAILED
 
@@ -331,7 +331,7 @@ class Fetcher:
         if wrong is not None:
             fetched.notes.append(Note(None, f"broker {self.leader}: {wrong}"))
             if was_full:
-                # A lost session is begun anew at once; one that cannot be begun must not be tried without a pause.
+                # A lost session is begun again at once; one that cannot be begun must not be tried without a pause.
                 self._back_off_all(now)
             return
         for topic in response.responses:
@@ -475,6 +475,6 @@ class Fetcher:
         followed.stage = Stage.FETCHING
         if followed.partition.start_over_at(self.leader, start, now):
             fetched.moved.append(followed.partition)
-            fetched.notes.append(Note(followed.partition, f"begun anew at the leader's start {start}"))
+            fetched.notes.append(Note(followed.partition, f"begun again at the leader's start {start}"))
         else:
             followed.ready_at = now + self.settings.backoff_ms

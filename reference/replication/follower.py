@@ -1,10 +1,10 @@
 """A follower's steps: to take what its leader sends, and to cut its own log where it left the leader's.
 
-In: a new reign (`become_follower`) and what came back from the leader: records (`append_fetched`), a diverging epoch
+In: a new leader epoch (`become_follower`) and what came back from the leader: records (`append_fetched`), a diverging epoch
 (`truncate`), or the leader's bounds, where a fetch was out of range (`truncate_to_leader_end`, `start_over_at`). Offsets and
 epochs are the leader's, kept as they are. `fetcher` is who asks.
 
-With the historical rule `high-watermark` a follower cuts its log to its own high watermark when a reign begins, and from
+With the historical rule `high-watermark` a follower cuts its log to its own high watermark when a leader epoch begins, and from
 then on believes that logs of equal length are equal. That loses and forks committed records (KIP-101); it is here so that
 tests of the testers have something to find. Source: Kafka's `AbstractFetcherThread`, `ReplicaFetcherThread`; KIP-101,
 KIP-279, KIP-595.
@@ -29,14 +29,14 @@ class Following(Replica):
     __slots__ = ()
 
     def become_follower(self, state: PartitionState) -> bool:
-        """Another broker leads from now on, or nobody; False, and nothing, for a reign that is not newer.
+        """Another broker leads from now on, or nobody; False, and nothing, for a leader epoch that is not newer.
 
         Errors: StorageError when the log cannot be cut; the replica then acts as before.
         """
         if self.role is not Role.NONE and state.leader_epoch <= self.state.leader_epoch:
             return False
         log = self.log
-        # Cutting nothing off still forgets the epoch of a reign in which this replica wrote nothing: it must not be
+        # Cutting nothing off still forgets the epoch of a leadership in which this replica wrote nothing: it must not be
         # taken for the epoch of the records that now come.
         kept = self.high_watermark if self.truncation == "high-watermark" else log.log_end_offset
         log.truncate_to(min(kept, log.log_end_offset))

@@ -1,7 +1,7 @@
 """Who is in sync, and who may become so: the rules of the ISR over plain numbers.
 
 Source: Kafka's `Partition` and `Replica` (maybeExpandIsr, getOutOfSyncReplicas, updateFetchStateOrThrow); KIP-497, KIP-841
-(fenced brokers and brokers in shutdown stay out) and KIP-903 (so do brokers of another life).
+(fenced brokers and brokers in shutdown stay out) and KIP-903 (so do brokers of another incarnation).
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from reference.protocol.primitives import Offset, TimestampMs
 from reference.replication.partition_state import BrokerEpoch
 
 NEVER_FETCHED: BrokerEpoch = -2
-"""Stands for the broker epoch of a follower that has not fetched in this reign."""
+"""Stands for the broker epoch of a follower that has not fetched in this leader epoch."""
 
 UNSAID: BrokerEpoch = -1
 """The broker epoch of a fetch that does not say one: it is not compared."""
 
 
 def may_join(end: Offset, high_watermark: Offset, epoch_start: Offset) -> bool:
-    """Whether a follower has all that is committed, and all that its leader's reign began with.
+    """Whether a follower has all that is committed, and all that its leader's epoch began with.
 
     The second keeps what an earlier leader may have committed: a new leader's high watermark can lag behind it.
 
@@ -30,7 +30,7 @@ def may_join(end: Offset, high_watermark: Offset, epoch_start: Offset) -> bool:
 def is_admissible(
     fetched_epoch: BrokerEpoch, registered_epoch: BrokerEpoch, is_fenced: bool, is_shutting_down: bool
 ) -> bool:
-    """Whether a broker that has fetched in one life, and is registered in another or the same, may be in the ISR.
+    """Whether a broker that has fetched in one incarnation, and is registered in another or the same, may be in the ISR.
 
     post: not _ or (not is_fenced and not is_shutting_down)
     post: not _ or fetched_epoch == registered_epoch or fetched_epoch == -1

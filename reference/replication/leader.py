@@ -1,12 +1,12 @@
 """A leader's steps: what followers' fetches tell, how far the partition is committed, and who is in sync.
 
-In: a new reign (`become_leader`), a newer record of the same reign (`commit_isr`), a follower's fetch (`answer_fetch`), the
-answer to a proposal (`proposal_answered`), time (`shrink_isr`, due at `shrink_deadline`). Out: `high_watermark`, and a
-proposal for the controller (`take_proposal`), one at a time.
+In: a new leader epoch (`become_leader`), a newer record of the same leader epoch (`commit_isr`), a follower's fetch
+(`answer_fetch`), the answer to a proposal (`proposal_answered`), time (`shrink_isr`, due at `shrink_deadline`). Out:
+`high_watermark`, and a proposal for the controller (`take_proposal`), one at a time.
 
 The high watermark is the least log end offset of the *maximal* ISR: the committed members and those of the pending
 proposal. It also waits for a follower that is caught up and may be about to join, for otherwise a busy partition's
-follower would chase it for ever. It never goes back within a reign, and it stands still while the ISR is smaller than
+follower would chase it for ever. It never goes back within a leader epoch, and it stands still while the ISR is smaller than
 min.insync.replicas, so that whoever then leaves the ISR has every committed record (KIP-966). Source: Kafka's `Partition`
 (maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
 
@@ -38,10 +38,10 @@ class Leading(Readable):
 
     __slots__ = ()
 
-    # ---- reigns
+    # ---- leader epochs
 
     def become_leader(self, state: PartitionState, now: TimestampMs) -> bool:
-        """A new reign of this replica begins at the end of its log; False, and nothing, for one that is not newer.
+        """A new leader epoch of this replica begins at the end of its log; False, and nothing, for one that is not newer.
 
         Errors: StorageError when the disk does not take the epoch's start; nothing has then changed.
         """
@@ -69,13 +69,13 @@ class Leading(Readable):
         return True
 
     def is_newer(self, state: PartitionState) -> bool:
-        """Whether a reign is to be taken up: any by a replica without a role, else one with a newer leader epoch."""
+        """Whether a leader epoch is to be taken up: any by a replica without a role, else one with a newer leader epoch."""
         return self.role is Role.NONE or state.leader_epoch > self.state.leader_epoch
 
     def commit_isr(
         self, state: PartitionState, now: TimestampMs, removed_pending_replay: frozenset[NodeId] = frozenset()
     ) -> bool:
-        """Take over what the controller wrote in this reign; it settles what was pending. False for nothing newer.
+        """Take over what the controller wrote in this leader epoch; it settles what was pending. False for nothing newer.
 
         `removed_pending_replay` are who left and counts yet: nobody, where the record itself was replayed.
         """
@@ -122,9 +122,9 @@ class Leading(Readable):
         """Serve a follower's fetch up to the log's end, and learn from it how far the follower is.
 
         A fetch that waited and is read again is not news: `read_as_follower` is for that. What is answered is the high
-        watermark before this fetch, as Kafka answers it: the next response tells the follower what it brought about.
+        watermark before this fetch, as Kafka answers it: the next response reports the follower what it brought about.
         Errors: KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (also for a fetch of an
-        earlier life), OFFSET_OUT_OF_RANGE; StorageError.
+        earlier incarnation), OFFSET_OUT_OF_RANGE; StorageError.
         """
         read = self.read_as_follower(follower, fetch_offset, last_fetched_epoch, asked_epoch, max_bytes, minimum_one)
         if self.trace is not None and self._has_deleted(last_fetched_epoch):
@@ -355,7 +355,7 @@ class Leading(Readable):
     def _take_accepted(
         self, leader_epoch: Epoch, partition_epoch: Epoch, isr: tuple[NodeId, ...], now: TimestampMs
     ) -> None:
-        """An answer from another reign or the past settles nothing: metadata will."""
+        """An answer from another leader epoch or the past settles nothing: metadata will."""
         if leader_epoch != self.state.leader_epoch or partition_epoch < self.state.partition_epoch:
             return
         if partition_epoch == self.state.partition_epoch:
@@ -366,7 +366,7 @@ class Leading(Readable):
         )
 
     def _removed_pending_replay_after(self, isr: tuple[NodeId, ...]) -> frozenset[NodeId]:
-        """Who counts yet when an answer has told of an ISR: all who have left since the last record that was replayed."""
+        """Who counts yet when an answer has reported an ISR: all who have left since the last record that was replayed."""
         return self.removed_pending_replay | {*self.state.isr} - {*isr}
 
     def roll_back_isr(self, now: TimestampMs) -> None:

@@ -1,12 +1,12 @@
-"""One partition's replica, put together: who leads is told to it, and what clients want of it.
+"""One partition's replica, put together: who leads is reported to it, and what clients want of it.
 
 A replica leads in an epoch or it does not. `leader` and `follower` hold the steps of the two roles under the names that
 they have in the specification, `reading` what clients may see, and this module what concerns all of them: following the
-metadata, producing, deleting records, and the end and beginning of a life. Everything is a plain call that changes this
+metadata, producing, deleting records, and the end and beginning of an incarnation. Everything is a plain call that changes this
 object and its log, at a time that the caller gives; what must wait, waits at the caller's.
 
 A node drives it so:
-- it makes a replica on its log, and calls `restart` with the checkpointed high watermark if there was a life before;
+- it makes a replica on its log, and calls `restart` with the checkpointed high watermark if there was an incarnation before;
 - for every record of the partition in the metadata: `take_up(state, now)`; `brokers`, `min_isr`, `lag_max_ms` are kept
   current by the node;
 - after each call that may have moved something: `take_proposal()` for the controller, `answer_to_produce(end)` for who
@@ -120,7 +120,7 @@ class Partition(Leading, Following):
     # ---- lives
 
     def restart(self, checkpoint: Offset) -> None:
-        """The log was recovered after an earlier life: its high watermark is the checkpoint's, as far as the log goes."""
+        """The log was recovered after an earlier incarnation: its high watermark is the checkpoint's, as far as the log goes."""
         self.role, self.state = Role.NONE, NO_STATE
         self.high_watermark = max(min(checkpoint, self.log.log_end_offset), self.log.log_start_offset)
         if self.trace is not None:
@@ -150,7 +150,7 @@ class Partition(Leading, Following):
         transaction_version: int = 0,
         guard: Guard | None = NOT_REQUIRED,
     ) -> AppendInfo:
-        """Append a producer's batch in this reign.
+        """Append a producer's batch in this leader epoch.
 
         `min_isr` is for callers that do not keep the attribute of that name current; the last two as for the log's
         `append_as_leader`.

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower: how far it was when it last fetched, when, and in which life."""
+"""What a leader knows of one follower: how far it was when it last fetched, when, and in which incarnation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN: Offset = -1
 
 @dataclass(slots=True)
 class Progress:
-    """A follower in its leader's eyes; a new reign begins with none (Kafka's `ReplicaState`)."""
+    """A follower in its leader's eyes; a new leader epoch begins with none (Kafka's `ReplicaState`)."""
 
     end: Offset = UNKNOWN
     """Its log end offset: what it asked for last; -1 while unknown."""
@@ -27,7 +27,7 @@ class Progress:
     def take_fetch(
         self, offset: Offset, log_start: Offset, broker_epoch: BrokerEpoch, leader_end: Offset, now: TimestampMs
     ) -> bool:
-        """Learn from a fetch; True when the follower's end or life is another than before."""
+        """Learn from a fetch; True when the follower's end or incarnation is another than before."""
         is_news = offset != self.end or broker_epoch != self.broker_epoch
         # A clock that was set back must not make a follower lag.
         now = max(now, self.last_fetch, self.last_caught_up)

@@ -25,7 +25,8 @@ class Proposal:
     """The partition epoch that the proposal builds on."""
     isr: tuple[NodeId, ...]
     broker_epochs: tuple[BrokerEpoch, ...]
-    """One for each of `isr`: the life in which the member fetched; -1 for one that has not fetched in this reign."""
+    """One for each of `isr`: the incarnation in which the member fetched; -1 for one that has not fetched in this leader
+    epoch."""
 
 
 class ProposalOutcome(Enum):

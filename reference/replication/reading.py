@@ -119,7 +119,7 @@ class Readable(Replica):
         """The offset for a time or a place (LOF-01 to LOF-12); a replica sees all, a client what is committed.
 
         Errors: as for `require_leader`; KafkaError OFFSET_NOT_AVAILABLE while a new leader does not know yet how far
-        its predecessor had committed (KIP-207; clients before ListOffsets v5 are told LEADER_NOT_AVAILABLE).
+        its predecessor had committed (KIP-207; clients before ListOffsets v5 receive LEADER_NOT_AVAILABLE).
         """
         self.require_leader(asked_epoch)
         log = self.log

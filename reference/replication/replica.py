@@ -1,4 +1,4 @@
-"""One replica of one partition: its log, its role, how far it is committed, and whom it tells of its steps.
+"""One replica of one partition: its log, its role, how far it is committed, and whom it reports its steps.
 
 The steps themselves stand by their roles: `leader`, `follower`, and `reading` for what clients may see; `partition` puts
 them together.
@@ -27,7 +27,7 @@ Trace = Callable[[str, Mapping[str, Any]], None]
 
 
 class Role(Enum):
-    """What a replica is in its reign; NONE until it has replayed who leads."""
+    """What a replica is in its leader epoch; NONE until it has replayed who leads."""
 
     NONE = auto()
     LEADER = auto()
@@ -63,7 +63,7 @@ class Replica:
     removed_pending_replay: frozenset[NodeId] = frozenset()
     """As a leader: who left the ISR by the answer to a proposal whose record is not replayed yet; they count until then."""
     epoch_start: Offset = -1
-    """As a leader: where its reign began."""
+    """As a leader: where its leader epoch began."""
 
     @property
     def is_leader(self) -> bool:

@@ -7,7 +7,7 @@ than time passes: a fetch of 500 ms waits 450 to 550 ms, and a step of a minute 
 
 Set far ahead, the wall clock is followed at once. A `now` that is an hour late would refuse what producers send
 (message.timestamp.after.max.ms), and a machine that slept so long has lost its clients' sessions anyway. Set far back, it is
-waited for: log-append times must not fall, and a start anchors anew.
+waited for: log-append times must not fall, and a start anchors again.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class ServerConfiguration(BaseModel):
         return name in {given.upper() for given in self.controller_listener_names}
 
     def advertised(self, listener: Listener) -> Listener:
-        """The address that clients are told for a listener."""
+        """The address that clients receive for a listener."""
         for given in self.advertised_listeners:
             if given.name == listener.name:
                 return given

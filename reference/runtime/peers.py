@@ -1,7 +1,7 @@
 """Connections to other nodes: the runtime's side of `Send` and `HangUp`.
 
 One connection for each peer and lane, opened by the first frame for it. What is sent while the connection is being made
-waits; when it cannot be made or breaks, the node is told once, and whatever waited is gone.
+waits; when it cannot be made or breaks, the node is informed once, and whatever waited is gone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Channel = tuple[NodeId, str]
 
 
 class Listener(Protocol):
-    """Who is told of answers and failures."""
+    """Who learns of answers and failures."""
 
     def on_answer(self, channel: Channel, frame: bytes) -> None:
         """An answer has wholly come."""

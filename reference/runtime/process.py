@@ -77,8 +77,8 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
 def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
     """Write each specification-level step as a JSON line; None where no trace is asked for.
 
-    Each has a number in this life and the time of the machine's monotonic clock in microseconds, which is one for all nodes
-    of a machine: `spec/merging.py` puts their traces in one order.
+    Each has a number in this incarnation and the time of the machine's monotonic clock in microseconds, which is one for all
+    nodes of a machine: `spec/merging.py` puts their traces in one order.
     """
     if path is None:
         return None

@@ -76,7 +76,7 @@ def bind_listeners(configuration: ServerConfiguration) -> list[BoundListener]:
 
 
 def advertised_endpoints(configuration: ServerConfiguration, bound: list[BoundListener]) -> tuple[Endpoint, ...]:
-    """The addresses that clients are told: those of the file, a port of 0 replaced by the one that was bound."""
+    """The addresses that clients receive: those of the file, a port of 0 replaced by the one that was bound."""
     ports = {each.name: each.port for each in bound}
     found: list[Endpoint] = []
     for listener in configuration.listeners:
@@ -130,7 +130,7 @@ class Server:
         """Whether the node was shut down, or is broken: from then on nothing may change its files, least of all a timer that
         is due while the event loop ends."""
 
-    # ---- life
+    # ---- incarnation
 
     async def run(self) -> None:
         """Serve until `stop` is called. A clean stop then closes every connection and shuts the node down.

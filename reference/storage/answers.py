@@ -93,5 +93,5 @@ class LastWritten(NamedTuple):
     """What a producer wrote last, by which its state is known again after a restart."""
 
     data_offset: Offset | None
-    """Last offset of its last data batch; None when only a marker tells of its epoch."""
+    """Last offset of its last data batch; None when only a marker reports its epoch."""
     epoch: ProducerEpoch

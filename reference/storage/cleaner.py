@@ -53,7 +53,7 @@ class Cleaner:
         self.stable_end: Callable[[TopicPartition], Offset] = lambda key: 0
         """The last stable offset of a partition: nothing from there on is compacted."""
         self.cleaned_bytes = 0
-        """Bytes of all segments that were written anew."""
+        """Bytes of all segments that were written again."""
         self._disk = disk
         self._path = folder / CLEANER_OFFSETS
         self._logs = logs

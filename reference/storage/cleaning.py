@@ -1,7 +1,7 @@
 """One compaction of one log, in steps as small as the caller likes.
 
 First the keys of the dirty section are read into a map; then all segments from the log's start up to the map's end are
-written anew, neighbours together, without what the map supersedes; each group takes its originals' place when it is whole
+written again, neighbours together, without what the map supersedes; each group takes its originals' place when it is whole
 and durable. A step ends after each batch: whoever drives the compaction stops where it wants, and goes on later. In between
 the log may grow, and be read. Whatever shortens it ends the compaction; what was swapped stays.
 Source: Kafka's documentation, "Log Compaction"; org.apache.kafka.storage.internals.log.Cleaner; requirements CMP-*.
@@ -32,7 +32,7 @@ class Done(NamedTuple):
     end: Offset
     """Up to here the log is clean."""
     read_bytes: int
-    """Bytes of the segments that were written anew."""
+    """Bytes of the segments that were written again."""
     left_bytes: int
     """And what is left of them."""
 
@@ -70,7 +70,7 @@ class Cleaning:
     def _clean(
         self, group: list[Segment], kept: BatchFilter, transactions: CleanedTransactions, config: LogConfig
     ) -> Generator[int, None, int]:
-        """Write a group anew; gives the bytes that are left of it."""
+        """Write a group again; gives the bytes that are left of it."""
         writer = self._writing = SegmentWriter(self.log.new_cleaned_segment(group[0].base_offset, self._now), config)
         transactions.index = writer.segment.transaction_index
         for segment in group:

@@ -1,4 +1,4 @@
-"""Closed segments on their way to the disk: the waiting may be somebody else's, the log's state is not."""
+"""Closed segments on their way to the disk: the waiting may be another client's, the log's state is not."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ class LogDirectory:
         self._checksums: dict[TopicPartition, LogChecksums] = {}
         self._checksums_are_written = False
         self._has_stale_lines = False
-        """Whether a checkpoint on the disk tells of a log that is no more: one of its name must not be opened before."""
+        """Whether a checkpoint on the disk reports a log that is no more: one of its name must not be opened before."""
         self.offline: dict[TopicPartition, str] = {}
         """Logs that could not be opened, and why."""
         self._is_ours = True
@@ -494,7 +494,7 @@ class LogDirectory:
         """Open the logs that a crash left and no metadata have named since: those of partitions that are elsewhere by now.
 
         Apache Kafka recovers them when it starts. Without it no later end of this broker would count as a clean one, and
-        the controller would take it for one that lost its tail. What cannot be opened is told, and stays as it is.
+        the controller would take it for one that lost its tail. What cannot be opened is reported, and stays as it is.
         """
         try:
             for name, key in self.unopened():

@@ -3,7 +3,7 @@
 After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each segment. After a crash, the
 segments from the recovery point on are read: their indexes are built again from their batches, and the log is cut at the
 first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
-before the recovery point moved past them; those whose indexes do not tell of their batches are read too. Apache Kafka
+before the recovery point moved past them; those whose indexes do not report their batches are read too. Apache Kafka
 looked for this until 2.x and trusts since then; here a wrong position would be taken for the log's end, and a wrong
 timestamp lets retention delete what is young.
 
@@ -223,7 +223,7 @@ def remove_rubbish(disk: Disk, folder: Path) -> None:
 
 
 def _is_sound(segment: Segment) -> bool:
-    """Whether the indexes' last entries tell of batches that are there, and those from there to the end are whole."""
+    """Whether the indexes' last entries report batches that are there, and those from there to the end are whole."""
     try:
         return _offset_index_fits(segment) and _time_index_fits(segment)
     except RecordsError:
@@ -344,7 +344,7 @@ class _Recovery:
                 )  # fmt: skip
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-                # A flush may have failed in the last life: what is read here may be in the system's cache only.
+                # A flush may have failed in the last incarnation: what is read here may be in the system's cache only.
                 segment.file.rewrite(batch.position, batch.data)
                 marker = marker_of(header, batch.data)
                 aborted = self.producers.aborted_by(header, marker, header.base_offset)
@@ -393,7 +393,7 @@ class _Recovery:
     # ---- producers
 
     def remove_stray_snapshots(self, segments: list[Segment], log_end: Offset) -> None:
-        """Those behind the log's end tell of what is lost; of the others those at segments' starts, and the newest, stay."""
+        """Those behind the log's end report what is lost; of the others those at segments' starts, and the newest, stay."""
         kept = {segment.base_offset for segment in segments} | {log_end}
         offsets = self.producers.snapshot_offsets()
         for offset in offsets:

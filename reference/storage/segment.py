@@ -98,7 +98,7 @@ class Segment:
         """Max timestamp of the first batch, once somebody has looked."""
         self._checksum: SegmentChecksum | None = None
         self.on_repair: Callable[[str], None] = _say_nothing
-        """Is told of what a look-up found damaged."""
+        """Is reported what a look-up found damaged."""
         self._bytes_since_entry = 0
         self._recent_last_offsets: list[Offset] = []
         self._recent_positions: list[int] = []

@@ -1,4 +1,4 @@
-"""An internal topic that is damaged on the disk: who needs the damaged partition is refused, nobody else notices."""
+"""An internal topic that is damaged on the disk: who needs the damaged partition is refused, no other client notices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Groups of many, many groups, and members that lie or say too much: nobody else is harmed, and nothing acknowledged is lost."""
+"""Groups of many, many groups, and members that lie or say too much: no other member is harmed, and nothing acknowledged is
+lost."""
 
 from __future__ import annotations
 

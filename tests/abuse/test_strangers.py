@@ -160,7 +160,7 @@ def test_a_voters_id_without_its_role_is_refused_at_once(house: House) -> None:
 
 
 def active(house: House) -> tuple[Member, int]:
-    """The active controller and its epoch, as it tells itself."""
+    """The active controller and its epoch, as it reports itself."""
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
     until = time.monotonic() + WITHIN_S

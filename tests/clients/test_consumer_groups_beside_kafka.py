@@ -1,6 +1,6 @@
 """One conversation with a consumer group, held with Kafka and with the reference: the same answers, the same records.
 
-What differs by chance is made alike: topics are told by their names, times and hashes of topic ids are left out, and the
+What differs by chance is made alike: topics are reported by their names, times and hashes of topic ids are left out, and the
 records of several members in a row are sorted, because Kafka writes those in the order of a hash table.
 """
 

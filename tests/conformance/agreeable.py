@@ -11,7 +11,7 @@ from reference.protocol.errors import ErrorCode
 from tests.conformance.parrot import Answer, Parrot
 
 UNASKED = 5
-"""Partitions of a topic that nobody made."""
+"""Partitions of a topic that was not made."""
 
 
 class Agreeable(Parrot):

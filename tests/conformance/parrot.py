@@ -178,7 +178,7 @@ YES: dict[str, Answer] = {
 
 
 class Flock(Parrot):
-    """Three brokers that lead and follow as they are told to, live for ever, and keep nothing."""
+    """Three brokers that lead and follow as they are asked to, live for ever, and keep nothing."""
 
     def __init__(self) -> None:
         self.placed: dict[str, list[int]] = {}

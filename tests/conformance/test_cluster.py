@@ -75,7 +75,7 @@ def test_a_node_that_was_killed_while_frozen_is_restarted_only(broker: Broker) -
 def test_a_cluster_that_is_not_whole_is_a_failure(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", 0.1)
     broker.subject.nodes = 4
-    with pytest.raises(Failed, match="Metadata tells of every broker"):
+    with pytest.raises(Failed, match="Metadata reports every broker"):
         Cluster(broker)
 
 

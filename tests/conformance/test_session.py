@@ -35,7 +35,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Mortal:
-    """A target of one broker that ends when it is told to, and comes back with another port unless it may not."""
+    """A target of one broker that ends when it is asked to, and comes back with another port unless it may not."""
 
     def __init__(self, *, restartable: bool) -> None:
         self.hooks = ("restart", "logs") if restartable else ("logs",)

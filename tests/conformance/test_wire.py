@@ -1,4 +1,4 @@
-"""The raw client: what the other side does wrong is told apart, and every byte is kept."""
+"""The raw client: what the other side does wrong is distinguished, and every byte is kept."""
 
 from __future__ import annotations
 

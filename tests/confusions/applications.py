@@ -22,7 +22,7 @@ QUICK_GROUPS: Settings = {
     "enable.auto.commit": False,
     "topic.metadata.refresh.interval.ms": 200,
 }
-"""Members hear of rebalances soon; nothing is committed that a test does not commit."""
+"""Members learn of rebalances soon; nothing is committed that a test does not commit."""
 
 _numbers = itertools.count(1)
 

@@ -38,7 +38,7 @@ def topic_id_of(name: str) -> UUID:
 
 
 class Cluster:
-    """Brokers are numbered as they like; each new life has the next incarnation."""
+    """Brokers are numbered as they like; each new incarnation has the next incarnation."""
 
     def __init__(self, *, has_elr: bool = True, settings: dict[str, str] | None = None) -> None:
         self.image = MetadataImage()
@@ -64,7 +64,7 @@ class Cluster:
     # ---- brokers
 
     def registration(self, broker: NodeId, *, is_clean: bool = True, **changes: object) -> BrokerRegistrationRequest:
-        """A request of a new life."""
+        """A request of a new incarnation."""
         self.lives += 1
         known = self.image.brokers.get(broker)
         request = BrokerRegistrationRequest(
@@ -127,7 +127,7 @@ class Cluster:
         self.write(brokers.fence_broker(self.image, self.configuration, broker))
 
     def crash(self, broker: NodeId) -> None:
-        """The broker is fenced, and comes back with another life that has lost its tail."""
+        """The broker is fenced, and comes back with another incarnation that has lost its tail."""
         self.now += SESSION_MS + 1
         self.fence(broker)
         self.register(self.registration(broker, is_clean=False))

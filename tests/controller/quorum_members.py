@@ -30,7 +30,7 @@ CONFIG = LogConfig(retention_ms=-1, max_message_bytes=1 << 20, segment_bytes=600
 
 
 def topic(number: int) -> TopicRecord:
-    """A metadata record that can be told from others."""
+    """A metadata record that can be distinguished from others."""
     return TopicRecord(name=f"t{number}", topic_id=UUID(int=number))
 
 

@@ -1,7 +1,7 @@
 """A small world of quorum members: one clock, one queue, disks that forget, a network that does what networks do.
 
-A life is drawn from a seed: members append, fetch, vote, write snapshots; they crash (with and without loss of power, also in
-the middle of a step), stop for a while and go on, lose and double and delay messages, and are cut off in one direction or
+A incarnation is drawn from a seed: members append, fetch, vote, write snapshots; they crash (with and without loss of power, also
+in the middle of a step), stop for a while and go on, lose and double and delay messages, and are cut off in one direction or
 both. After every step what Raft promises is checked. At the end all heals, and within a bound a new record is everywhere.
 """
 
@@ -143,7 +143,7 @@ class World:
     """Members, time, messages, and what is known of all of them together."""
 
     def __init__(self, seed: int, voters: int = 3, observers: int = 1, *, storm: bool = False) -> None:
-        """With `storm` a life is short and all elections: members crash when they have just promised something."""
+        """With `storm` an incarnation is short and all elections: members crash when they have just promised something."""
         self.chance = Random(seed)
         self.now = 1_000_000
         chance = self.chance
@@ -207,7 +207,7 @@ class World:
         self.at(self.now + self.chance.randrange(2, most), lambda: self.start(member))
 
     def step(self, member: Member, action: Callable[[Quorum], None], *, starting: bool = False) -> None:
-        """One step of a member: it may end its life; its messages go out; what it shows is checked."""
+        """One step of a member: it may end its incarnation; its messages go out; what it shows is checked."""
         try:
             if starting:
                 member.start()
@@ -392,7 +392,7 @@ class World:
             self.start(member)
 
     def live(self) -> None:
-        """A whole life. Errors: Violation."""
+        """A whole incarnation. Errors: Violation."""
         end = self.now + (STORM_MS if self.storm else RUN_MS)
         time = self.now
         self.is_hurting = True

@@ -1,4 +1,4 @@
-"""What a controller tells of its decisions: reassignments, their recall and their end, and changed min.insync.replicas."""
+"""What a controller reports about its decisions: reassignments, their recall and their end, and changed min.insync.replicas."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AnswerParts = tuple[str, Mapping[str, Any]]
 
 
 class TracingCluster(Cluster):
-    """A cluster of five brokers and one partition, whose controller tells what it decides."""
+    """A cluster of five brokers and one partition, whose controller reports what it decides."""
 
     def __init__(self, **settings: str) -> None:
         self.reported: list[AnswerParts] = []

@@ -46,7 +46,7 @@ class Decisions(RuleBasedStateMachine):
         self.joined: set[int] = set()
         """Who has joined the ISR in this step."""
         self.stopping: set[int] = set()
-        """Who asked leave to stop: it asks again in each heartbeat of that life."""
+        """Who asked leave to stop: it asks again in each heartbeat of that incarnation."""
 
     @property
     def partition(self) -> PartitionImage:

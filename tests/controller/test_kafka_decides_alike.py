@@ -1,6 +1,6 @@
 """The same decisions, one after another, by this controller and by Apache Kafka's own control managers.
 
-A life is a random sequence of requests. Both sides are asked for each, write the same records to the byte, give the same
+A incarnation is a random sequence of requests. Both sides are asked for each, write the same records to the byte, give the same
 answers with the same messages, and go on from there. What is left out of the comparison: which version of a record Kafka
 writes, that it fences again who is fenced, that it keeps in the ELR whom a reassignment has dropped, and what comes after it
 has failed (IllegalArgumentException in PartitionRegistration.directory) because such a one was the last leader.
@@ -67,7 +67,7 @@ def word(truth: bool) -> str:
 
 
 class Incarnation:
-    """One cluster's life: what was asked, as Java reads it, and what this side answered."""
+    """One cluster's incarnation: what was asked, as Java reads it, and what this side answered."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)

@@ -137,7 +137,7 @@ class Room:
 
 @dataclass
 class Client:
-    """A member as a well-behaved client: it does at once what it is told."""
+    """A member as a well-behaved client: it does at once what it receives."""
 
     room: Room
     id: str

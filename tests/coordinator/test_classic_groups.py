@@ -1,4 +1,4 @@
-"""A classic group's life, told by what its members are answered."""
+"""A classic group's incarnation, told by what its members are answered."""
 
 from __future__ import annotations
 

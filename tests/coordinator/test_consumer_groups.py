@@ -207,7 +207,7 @@ def test_a_static_member_finds_what_it_left() -> None:
     again = Client(room, "c", instance="i", topics=["foo"])
     assert again.join().error_code == ErrorCode.NONE
     assert again.names() == owned
-    assert room.group().epoch == epoch, "nobody else is bothered"
+    assert room.group().epoch == epoch, "no other member is bothered"
     assert [*room.group().members] == ["b", "c"]
 
 

@@ -39,7 +39,7 @@ class ConsumerGroupRun(RuleBasedStateMachine):
             self.room, f"{name}-{self.joined}", instance="i" if name == NAMES[-1] else None, topics=topics, regex=regex
         )
         if is_lost and client.instance is None:
-            client.join()  # and the client never hears of it: it asks again; an instance would have to wait for its session's end
+            client.join()  # and the client never learns of it: it asks again; an instance would have to wait for its session's end
         assert client.join().error_code in (ErrorCode.NONE, ErrorCode.UNRELEASED_INSTANCE_ID)
         if client.last.error_code == ErrorCode.NONE:
             self.away.discard(name)

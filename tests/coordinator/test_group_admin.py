@@ -1,4 +1,4 @@
-"""What administrators are told of a shard's groups."""
+"""What administrators learn about a shard's groups."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.people = [Person(f"p{number}", "i" if number == 0 else None) for number in range(4)]
         self.tokens = 0
         self.leaders: dict[tuple[int, int], str] = {}
-        """Who leads a generation, by the coordinator's life and the generation's number."""
+        """Who leads a generation, by the coordinator's incarnation and the generation's number."""
         self.given: dict[tuple[int, int], dict[str, bytes]] = {}
         """What a generation's leader sent for each member."""
         self.written: dict[int, dict[str, bytes]] = {}
@@ -182,7 +182,7 @@ class GroupMachine(RuleBasedStateMachine):
     def disk_empties(self) -> None:
         self.room.refusal = None
 
-    # ---- what members are told
+    # ---- what members receive
 
     def listen(self) -> None:
         for person in sorted(self.people, key=lambda person: not person.is_leader):
@@ -218,7 +218,7 @@ class GroupMachine(RuleBasedStateMachine):
             if person.is_leader and person.sent is not None and person.generation not in self.written:
                 self.given.setdefault((self.incarnation, person.generation), person.sent)
             given = self.given.get((self.incarnation, person.generation), self.written.get(person.generation))
-            assert given is not None, "an assignment that nobody made"
+            assert given is not None, "an assignment that was not made"
             if person.instance is None:
                 assert assignment == given.get(person.id, b""), "exactly what the leader sent"
             self.written[person.generation] = given

@@ -35,7 +35,7 @@ def go_on(room: Room, classic: Classic, new: Client, rounds: int = 6) -> None:
 
 
 def test_a_new_member_joins_a_classic_group() -> None:
-    """CGH-34: the classic member keeps what it owns until it is told to join again."""
+    """CGH-34: the classic member keeps what it owns until it is asked to join again."""
     room = Room(foo=4)
     old = a_classic_group(room)
     new = Client(room, "n", topics=["foo"])

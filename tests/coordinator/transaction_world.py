@@ -89,7 +89,7 @@ class World:
         self.markers: list[Marker] = []
         self.partitions = {TopicPartition("t", index): _new_log() for index in range(partitions)}
         self.ends: dict[str, set[bool]] = {}
-        """What clients were told of their transactions."""
+        """What clients learned about their transactions."""
         self._next_producer_id = 100
         self._epoch = 0
         self.coordinator = self._new_coordinator()
@@ -153,7 +153,7 @@ class World:
         self._complete(coordinator, id)
 
     def deliver(self, marker: Marker, is_answered: bool) -> None:
-        """A partition takes a marker, or refuses it; the coordinator may not hear of it."""
+        """A partition takes a marker, or refuses it; the coordinator may not learn of it."""
         end = EndTransaction(marker.transaction.commits, marker.coordinator.epoch)
         batch = build_end_transaction(end, marker.transaction.producer_id, marker.transaction.epoch, self.now)
         try:

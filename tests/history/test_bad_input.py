@@ -134,7 +134,7 @@ def test_a_clock_that_steps_back(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_steps_back_within_an_operation(tmp_path: Path) -> None:
-    """An operation that ends before it began stops no rule, and condemns nobody."""
+    """An operation that ends before it began stops no rule, and accuses no broker."""
     clock = Clock()
     paths = record(tmp_path, clock)
     with Recorder.open(tmp_path, process=3, run="r", clock=clock) as late:

@@ -255,7 +255,7 @@ def test_a_send_that_failed_may_be_read_in_any_partition(tmp_path: Path) -> None
 
 
 def test_a_tool_that_was_killed_leaves_something_unsaid(tmp_path: Path) -> None:
-    """The record that nobody sent may be its last one."""
+    """The record that was not sent may be its last one."""
     ended = {"at": 90, "name": "shutdown_complete"}
     read = [consumed(50, 0), consumed(51, 1), ended]
     folder = events_of_tool(tmp_path / "v", producer=[acked(10, 0)], consumer=read)

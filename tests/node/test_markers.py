@@ -23,7 +23,7 @@ Answered = Callable[[Any, int], None]
 
 @dataclass
 class Room:
-    """A node with one coordinator, whose log never fails but when it is told to; other brokers are the test."""
+    """A node with one coordinator, whose log never fails but when it is asked to; other brokers are the test."""
 
     leaders: dict[TopicPartition, int] = field(default_factory=lambda: {A: 2, B: 3, C: 2})
     asked: list[tuple[int, WriteTxnMarkersRequest, Answered]] = field(default_factory=list[Any])

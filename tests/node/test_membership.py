@@ -175,7 +175,7 @@ def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
 
 
 def test_who_is_to_stop_before_it_has_caught_up_has_not_caught_up() -> None:
-    """Else it would act by what the metadata say of its earlier life (ServeBeforeReplay); found by a simulated trace."""
+    """Else it would act by what the metadata say of its earlier incarnation (ServeBeforeReplay); found by a simulated trace."""
     starting = Broker()
     starting.member.leave(0, 1_000)
     starting.applied = 100

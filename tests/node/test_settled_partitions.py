@@ -123,7 +123,7 @@ def replace_wanted(before: Wanted, end: int, data: FetchResponse.PartitionData) 
 
 
 class World:
-    """A leader, its twin which reads all partitions each time, and two followers that are told by both."""
+    """A leader, its twin which reads all partitions each time, and two followers that are reported by both."""
 
     def __init__(self, partitions: int) -> None:
         self.sides = Leader(partitions), Leader(partitions, settles=False)

@@ -27,7 +27,7 @@ DESCRIBED_AGAIN = {
     ("RemoteLogSegmentMetadataSnapshotRecord", "3.9.2"),
     ("VoteRequest", "3.9.2"),
 }
-"""Messages that a later release described anew (early access) or whose nested fields it renamed (Vote); the table follows
+"""Messages that a later release described again (early access) or whose nested fields it renamed (Vote); the table follows
 the newest, whose own serializers are asked about the same versions."""
 RENAMED = {("TxnOffsetCommitRequest", "generationIdOrMemberEpoch"): "generationId"}
 """Fields that 4.4.0 gave another name; 3.9.2 and 4.3.1 know them by the old one."""

@@ -81,7 +81,7 @@ class Promises:
         self.committed = longer
 
     def check_leader(self, partition: Partition, log: Content, members: Iterable[int]) -> None:
-        """LeaderCompleteness, NoAcknowledgedRecordLost, MaximalIsrIsSuperset: of the leader of the newest reign."""
+        """LeaderCompleteness, NoAcknowledgedRecordLost, MaximalIsrIsSuperset: of the leader of the newest leader epoch."""
         node = partition.node
         require(is_prefix(self.committed, log), "LeaderCompleteness", f"{node} has {log} of {self.committed}")
         lost = self.acknowledged - {value for _, value in log}

@@ -20,7 +20,7 @@ LAG_MS = 10_000
 
 
 def incarnation(node: int) -> int:
-    """The broker epoch that a node has in its first life."""
+    """The broker epoch that a node has in its first incarnation."""
     return 100 + node
 
 
@@ -56,14 +56,14 @@ def state(
 
 
 def leader(isr: Sequence[int] = ALL, registry: Registry | None = None, **settings: Any) -> Partition:
-    """Broker 1 in its reign of epoch 5."""
+    """Broker 1 in its leader epoch of epoch 5."""
     found = replica(1, registry, **settings)
     assert found.take_up(state(isr=isr), NOW)
     return found
 
 
 def follower(node: int = 2, **settings: Any) -> Partition:
-    """A broker that follows broker 1 in its reign of epoch 5."""
+    """A broker that follows broker 1 in its leader epoch of epoch 5."""
     found = replica(node, **settings)
     assert found.take_up(state(), NOW)
     return found
@@ -78,7 +78,7 @@ def batch(*values: bytes, base_offset: int = 0, epoch: int = -1, time: int = NOW
 
 
 def fetch(leading: Partition, node: int, offset: int, *, now: int = NOW, last_epoch: int = -1, **changes: Any):
-    """A follower's fetch in its first life and in the leader's reign."""
+    """A follower's fetch in its first incarnation and in the leader's epoch."""
     asked: dict[str, Any] = {
         "broker_epoch": incarnation(node),
         "asked_epoch": leading.leader_epoch,

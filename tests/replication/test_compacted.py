@@ -21,7 +21,7 @@ def put(leading: Partition, key: int, value: bytes) -> None:
 
 
 def copy_all(leading: Partition, following: Partition, limit: int = 200) -> int:
-    """Fetch until the follower has what the leader has, and knows so; gives how often it was told to cut."""
+    """Fetch until the follower has what the leader has, and knows so; gives how often it was asked to cut."""
     cuts = 0
     for _ in range(limit):
         at = following.log.log_end_offset
@@ -90,7 +90,7 @@ def test_a_follower_in_the_middle_of_what_went_gets_what_is_left() -> None:
 
 
 def test_an_epoch_of_which_nothing_is_left_does_not_part_the_logs() -> None:
-    """The follower never hears of epoch 6; asked where 5 ended, the leader tells of a place that the follower lacks."""
+    """The follower never learns of epoch 6; asked where 5 ended, the leader reports a place that the follower lacks."""
     leading = leader(isr=(1,), log=open_log(config=COMPACT))
     put(leading, 0, b"of epoch 5")
     put(leading, 9, b"stays")

@@ -1,4 +1,4 @@
-"""The asking side of a fetch session: what is named, what is left out, and when all begins anew."""
+"""The asking side of a fetch session: what is named, what is left out, and when all begins again."""
 
 from uuid import UUID
 

@@ -26,7 +26,7 @@ def take(following: Partition, records: bytes | bytearray, at: int, high_waterma
 
 
 def filled(*epochs: int, leads_in: int = 0, **settings: object) -> Partition:
-    """A follower in the newest of these reigns (or, of `leads_in`, still leader) with one record of each epoch."""
+    """A follower in the newest of these leader epochs (or, of `leads_in`, still leader) with one record of each epoch."""
     found = replica(2, **settings)
     for partition_epoch, epoch in enumerate(epochs):
         found.take_up(state(1, epoch, partition_epoch), NOW)

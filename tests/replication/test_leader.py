@@ -48,7 +48,7 @@ def refusal(code: ErrorCode, leading: Partition, node: int, offset: int, **chang
     assert error.value.code is code
 
 
-# ---- reigns
+# ---- leader epochs
 
 
 @pytest.mark.step("replication", "BecomeLeader")
@@ -395,7 +395,7 @@ def test_who_joined_and_left_by_answers_counts_too() -> None:
     answer(leading, leaving, partition_epoch=12, now=LATE)
     assert leading.high_watermark == 1
     leading.take_up(state(partition_epoch=11), LATE)
-    assert leading.high_watermark == 1, "that record is not the last that was told of"
+    assert leading.high_watermark == 1, "that record is not the last that was reported"
     leading.take_up(state(partition_epoch=12, isr=(1, 2)), LATE)
     assert leading.high_watermark == 2
 

@@ -16,7 +16,7 @@ LIVES, STEPS = 60, 800
 
 
 def trace_of(seed: int, *, steps: int = STEPS) -> Trace:
-    """One life as far as it went."""
+    """One incarnation as far as it went."""
     world = World(seed, as_specified=True)
     try:
         world.run(steps)

@@ -16,7 +16,7 @@ MOST_LIVES = 300
 
 
 def live(seed: int, **settings: object) -> World:
-    """A whole life, with its healing. Errors: Broken."""
+    """A whole incarnation, with its healing. Errors: Broken."""
     world = World(seed, **settings)  # type: ignore[arg-type]
     world.run(STEPS)
     world.heal()
@@ -24,7 +24,7 @@ def live(seed: int, **settings: object) -> World:
 
 
 def first_broken(**settings: object) -> str:
-    """The promise that the first bad life breaks."""
+    """The promise that the first bad incarnation breaks."""
     for seed in range(MOST_LIVES):
         try:
             live(seed, **settings)

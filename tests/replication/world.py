@@ -85,7 +85,7 @@ class Broker:
 
 
 class World:
-    """One partition's life."""
+    """One partition's incarnation."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class World:
         self.messages.append(message)
 
     def _deliver_fetch(self, message: Message) -> None:
-        """A leader hears it even from a life that is over; the answer then goes nowhere."""
+        """A leader hears it even from an incarnation that is over; the answer then goes nowhere."""
         leader, request = self.brokers[message.target], message.body
         response = leader.side.answer(request, self.now) if leader.is_running else None
         if message.fetcher is None:

@@ -1,4 +1,4 @@
-"""What the contract permits is reported and condemns nobody; the same anomaly without the permission does."""
+"""What the contract permits is reported and accuses no broker; the same anomaly without the permission does."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_send_that_nobody_answers_may_happen_whenever_it_likes() -> None:
 
 
 def test_a_send_with_lower_acks_among_others_condemns_nobody() -> None:
-    """The contract of the run is acks=all; one send asked for less, and what it was told may be undone."""
+    """The contract of the run is acks=all; one send asked for less, and what it received may be undone."""
     events = parse("0 send t-0:1@1\n1 send t-0:2@0")
     for acks, verdict in (("0", "valid"), ("1", "valid"), ("all", "invalid")):
         for event in events[:2]:

@@ -1,4 +1,4 @@
-"""What nodes tell of themselves: digests of their replicas, and high watermarks."""
+"""What nodes report about themselves: digests of their replicas, and high watermarks."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_what_was_skipped_may_have_expired_below_the_log_start_only(
 
 @pytest.mark.parametrize("block", range(2))
 def test_no_planted_loss_hides_behind_a_log_start_that_was_reported_later(block: int) -> None:
-    """A loss that a consumer came by is found, or unknown; what retention took from a sound log condemns nobody."""
+    """A loss that a consumer came by is found, or unknown; what retention took from a sound log accuses no broker."""
     found = Counter[str]()
     for seed in range(120 * block, 120 * block + 120):
         sound, broken = play(seed, loses=False), play(seed, loses=True)

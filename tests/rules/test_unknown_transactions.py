@@ -14,7 +14,7 @@ UNDECIDED = [send("t-0", 1), send("t-1", 2)]
 
 
 def record(folder, first_reader: str) -> None:
-    """A transaction that nobody knows the end of; process 2 saw one of its records; the final committed reads have none."""
+    """A transaction that is unknown the end of; process 2 saw one of its records; the final committed reads have none."""
     contract = Contract(acks="all", isolation="read_committed")
     with Recorder.open(folder, process=1, contract=contract, run="r") as producer:
         acknowledged = producer.invoke("send", [send("t-2", 9)])

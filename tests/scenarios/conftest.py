@@ -4,4 +4,4 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="write tests/scenarios and SCENARIOS.md anew")
+    parser.addoption("--rewrite", action="store_true", help="write tests/scenarios and SCENARIOS.md again")

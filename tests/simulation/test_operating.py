@@ -1,4 +1,5 @@
-"""The operator changes min.insync.replicas and costs no promise: whom a change leaves without a leader it helps, and nobody else."""
+"""The operator changes min.insync.replicas and costs no promise: whom a change leaves without a leader it helps, and no other
+client."""
 
 from pathlib import Path
 

@@ -82,7 +82,7 @@ def _found(mutant: str, pattern: str, first: int, by_history: bool) -> Outcome:
 
 
 def test_a_cut_between_the_two_whom_a_step_names_strikes_no_third():
-    """The leader proposes a follower, and from then on hears of it no more; the third replica stays in sync."""
+    """The leader proposes a follower, and from then on learns of it no more; the third replica stays in sync."""
     crash = Fault(at_ms=300, kind="crash", node=3, for_ms=100)
     cut = Fault(at_ms=500, after="ExpandIsr", kind="cut", role="between", for_ms=1_500)
     outcome, _ = run_schedule(played("blackout", 0).model_copy(update={"faults": (crash, cut)}))

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 def small(seed: int) -> Schedule:
-    """A short life with faults, of a cluster with one topic of several partitions, to each of which little is written."""
+    """A short incarnation with faults, of a cluster with one topic of several partitions, to each of which little is written."""
     schedule = short(seed, None, NODES)
     clients = tuple(
         client.model_copy(update={"batches": min(client.batches, BATCHES)}) if isinstance(client, Producer) else client
@@ -34,7 +34,7 @@ def small(seed: int) -> Schedule:
 
 
 def rows_of(schedule: Schedule, mutant: str = "") -> tuple[Outcome, list[Row]]:
-    """What all nodes told in one life, in order."""
+    """What all nodes told in one incarnation, in order."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
         outcome, _ = run_schedule(schedule, by_history=True, rows=rows)

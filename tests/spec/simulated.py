@@ -1,7 +1,8 @@
 """Traces of simulated lives with faults: what each process did to each partition, as the trace checker reads it.
 
-One life of one process is one trace of each of its partitions. A node alone takes its log up again without asking anybody:
-what the specification says about coming back is the controller's matter, so a trace begins with the life's first reign.
+One incarnation of one process is one trace of each of its partitions. A node alone takes its log up again without asking anybody:
+what the specification says about coming back is the controller's matter, so a trace begins with the incarnation's first leader
+epoch.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Rows = list[dict[str, Any]]
 
 @contextmanager
 def listening() -> Iterator[dict[tuple[int, int, str], Rows]]:
-    """Collect the rows of all machines, by node, life and partition."""
+    """Collect the rows of all machines, by node, incarnation and partition."""
     received: dict[tuple[int, int, str], Rows] = {}
     original = Machine._on_action
 
@@ -42,7 +43,7 @@ def listening() -> Iterator[dict[tuple[int, int, str], Rows]]:
 
 
 def as_trace(rows: Rows) -> Rows:
-    """A life's rows with the line that begins them."""
+    """A incarnation's rows with the line that begins them."""
     number, first = rows[0]["node"], rows[0]
     epoch = first["leaderEpoch"]
     begin = {

@@ -1,5 +1,5 @@
-"""Traces of whole clusters: what simulated nodes told of lives with faults is what the specification allows, whether told in
-one order or merged from each node's own; what is not, is rejected where it leaves the specification.
+"""Traces of whole clusters: what simulated nodes reported about lives with faults is what the specification allows, whether told
+in one order or merged from each node's own; what is not, is rejected where it leaves the specification.
 """
 
 import json
@@ -135,7 +135,7 @@ def test_traces_go_on_through_reassignments_and_changed_settings() -> None:
 
 @pytest.mark.java
 def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> None:
-    """Retention took the end of the former reign: where the two logs part cannot be told, and nothing later is judged."""
+    """Retention took the end of the former leader epoch: where the two logs part cannot be told, and nothing later is judged."""
     outcome, rows = rows_of(read_schedule(FOUND / "follower-cut-to-what-its-leader-has-deleted.json"))
     assert outcome.verdict == "valid", outcome.text
     reported = [row["action"] for row in rows if row.get("partition") == "orders0-0"]

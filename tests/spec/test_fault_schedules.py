@@ -65,7 +65,7 @@ def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(swi
 
 
 def trace_of_driven(switch: str, mutant: str) -> Trace:
-    """What the nodes tell of the only partition."""
+    """What the nodes report about the only partition."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
         run_schedule(driven(counterexample(switch)), by_history=True, rows=rows)
@@ -74,9 +74,9 @@ def trace_of_driven(switch: str, mutant: str) -> Trace:
 
 
 REPORT_NOTHING_FALSE = {
-    "AcknowledgeBeforeHighWatermark": "it tells a produce with acks=1, and what the client asked for is not in its trace",
+    "AcknowledgeBeforeHighWatermark": "it reports a produce with acks=1, and what the client asked for is not in its trace",
     "ElectOutsideIsr": "an administrator may ask for an unclean election, too",
-    "ForgetSequences": "a trace tells records by offsets, not by what is in them",
+    "ForgetSequences": "a trace reports records by offsets, not by what is in them",
 }
 """Switches whose mutants' steps are all steps of the specification, and why."""
 

@@ -1,4 +1,4 @@
-"""Small models are checked anew in every run of the tests; and what checks them can fail."""
+"""Small models are checked again in every run of the tests; and what checks them can fail."""
 
 import re
 from dataclasses import replace

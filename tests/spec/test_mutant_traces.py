@@ -1,7 +1,8 @@
-"""What brokers with a planted bug tell of themselves, where the bug shows in a partition's trace, is rejected.
+"""What brokers with a planted bug report about themselves, where the bug shows in a partition's trace, is rejected.
 
 The mutants of the switches are led to where it shows (`test_fault_schedules.py`, `test_quorum_schedules.py`); those of one node,
-of groups and of transactions stand with their traces. Here are the others of several nodes, and why some cannot be told by one.
+of groups and of transactions stand with their traces. Here are the others of several nodes, and why some cannot be reported by
+one.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ SHOWN_BY_SEED = {
     "follower-believes-its-leader": 76,
     "divergence-unchecked": 35,
 }
-"""Mutant -> a small life in which it leaves the specification."""
+"""Mutant -> a small incarnation in which it leaves the specification."""
 
 NOT_REPORTED = {
     "unfenced-before-replay": "no step of a partition: the simulation's check of the metadata finds it",
@@ -36,12 +37,12 @@ NOT_REPORTED = {
     "epoch-start-unasked": "it needs a leader that dies as it commits: no small life has one",
     "high-watermark-restored-wrongly": "it shows where a life ends with records that were not committed: seldom in small lives",
     "follower-serves-ahead": "small lives read from leaders",
-    "producers-forgotten-by-new-leaders": "a trace tells records by offsets, not by what is in them",
+    "producers-forgotten-by-new-leaders": "a trace reports records by offsets, not by what is in them",
     "commit-answered-before-it-is-replicated": "a group's commit is no step of a partition",
     "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_coordinator_schedules.py`)",
     "epoch-kept-by-end": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
 }
-"""Mutants of several nodes that no trace of a small life shows, and why."""
+"""Mutants of several nodes that no trace of a small incarnation shows, and why."""
 
 
 def test_every_mutant_of_several_nodes_is_rejected_somewhere_or_says_why_not() -> None:

@@ -106,7 +106,7 @@ def required_in_sync(target: Target, number: int) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a cluster's life: its nodes' traces are in node-1 to node-3."""
+    """The folder of a cluster's incarnation: its nodes' traces are in node-1 to node-3."""
     folder = tmp_path_factory.mktemp("traced")
     with open_target("reference:3", folder=folder, config=PROPERTIES) as target:
         addresses = ",".join(f"{node.host}:{node.port}" for node in target.nodes)

@@ -35,7 +35,7 @@ def test_what_is_stored_speaks_of_the_present_models() -> None:
 
 @pytest.mark.java
 def test_what_is_never_so_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stored row is found again, and a condition that no state meets is told apart."""
+    """The stored row is found again, and a condition that no state meets is distinguished."""
     model = MODEL["MCFailover"]
     stored = promises.load()["MCFailover"]
     found = promises.reach(model)

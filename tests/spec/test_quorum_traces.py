@@ -1,5 +1,5 @@
-"""Traces of the metadata quorum: what simulated voters told of lives with faults is what the specification allows, whether told
-in one order or merged from each voter's own; what Raft forbids is rejected at the step that does it.
+"""Traces of the metadata quorum: what simulated voters reported about lives with faults is what the specification allows, whether
+told in one order or merged from each voter's own; what Raft forbids is rejected at the step that does it.
 
 What mutants of the quorum tell stands with the schedules that lead them there (`test_quorum_schedules.py`).
 """
@@ -26,7 +26,7 @@ MERGED = 6
 
 @pytest.fixture(scope="module")
 def reported() -> list[list[Row]]:
-    """The rows of each life: some seven seconds on a quiet core, and four for TLC."""
+    """The rows of each incarnation: some seven seconds on a quiet core, and four for TLC."""
     return [as_read(rows_of(small(seed))[1]) for seed in LIVES]
 
 

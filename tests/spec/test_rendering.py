@@ -1,4 +1,4 @@
-"""A counterexample is told in words, and drawn between the places where its steps happen."""
+"""A counterexample is reported in words, and drawn between the places where its steps happen."""
 
 import xml.etree.ElementTree as ElementTree
 

@@ -1,4 +1,4 @@
-"""Traces of coordinators: what simulated groups and transactional ids did is what the specification allows; what is told
+"""Traces of coordinators: what simulated groups and transactional ids did is what the specification allows; what is reported
 falsely, and what a planted bug does, is rejected where it leaves the specification.
 """
 
@@ -31,7 +31,7 @@ GROUP_SEEDS, TRANSACTION_SEEDS, CLUSTER_SEEDS = range(16), range(5), range(2)
 
 
 def rows_of(workload: str, seed: int, nodes: int = 1) -> list[Row]:
-    """What all nodes told in one life, as it comes back from a file."""
+    """What all nodes told in one incarnation, as it comes back from a file."""
     rows: list[Row] = []
     run_schedule(draw(seed, None, nodes, workload), by_history=True, rows=rows)
     return [json.loads(json.dumps(row)) for row in rows]
@@ -138,7 +138,7 @@ def test_late_writes_and_second_markers_are_rejected() -> None:
 # ---- planted bugs
 
 LIVES_OF_A_BUG = 6
-"""Not every life comes to where a bug tells."""
+"""Not every incarnation comes to where a bug tells."""
 
 
 def given_to_two() -> AbstractContextManager[object]:

@@ -125,7 +125,7 @@ class LogMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.sequences: dict[int, int] = {}
         self.high_watermark = 0
-        """The highest that the log was told of; after a new start it must not hear of a lower one than its end."""
+        """The highest that the log was reported; after a new start it must not learn of a lower one than its end."""
         self.started_over = False
         """Records below the log's start have gone: producers whose state went with them are not compared."""
         self.checkpoint = (0, 0)
@@ -185,7 +185,7 @@ class LogMachine(RuleBasedStateMachine):
             assert self.log.size_bytes == size_before
             return
         except RefusedByProducerState:
-            # All that is left of the producer is a marker, which tells its epoch and no sequence: Kafka wants 0 then.
+            # All that is left of the producer is a marker, which reports its epoch and no sequence: Kafka wants 0 then.
             assert self.started_over and not self.written_by(producer)
             assert {row.producer_id: row.last_sequence for row in self.log.active_producers()}[producer] == -1
             self.sequences[producer] = 0
@@ -484,7 +484,7 @@ class LogMachine(RuleBasedStateMachine):
     def crash(self) -> None:
         """The process dies; everything that was written is there."""
         self.open(clean=False)
-        if self.visible():  # a log that ends in a gap below its start begins anew, and loses what nobody could see
+        if self.visible():  # a log that ends in a gap below its start begins again, and loses what nobody could see
             assert self.log.lost_bytes == 0
         self.reopened()
 

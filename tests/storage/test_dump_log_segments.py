@@ -59,7 +59,7 @@ def test_the_tool_reads_all_files(tmp_path: Path, ending: str) -> None:
         log.close()
     logs = files_of(log, ".log")
     # The active segment's indexes are as long as they may become while the log runs: the tool, like us, takes the
-    # zeros behind the entries for entries unless it is told the file's base offset; Kafka's own look the same.
+    # zeros behind the entries for entries unless it receives the file's base offset; Kafka's own look the same.
     indexes = files_of(log, ".index", ".timeindex")
     if ending == "running":
         indexes = [path for path in indexes if path.stem != logs[-1].stem]

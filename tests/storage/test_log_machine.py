@@ -1,4 +1,4 @@
-"""Lives of a log, on both disks: the same ones whenever these tests run, and many more, drawn anew, where there is time."""
+"""Lives of a log, on both disks: the same ones whenever these tests run, and many more, drawn again, where there is time."""
 
 import pytest
 from hypothesis import HealthCheck, settings

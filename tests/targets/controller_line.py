@@ -1,4 +1,4 @@
-"""A line between brokers and their controller, on which what one broker is told of the metadata can be held up, or one kind
+"""A line between brokers and their controller, on which what one broker learns about the metadata can be held up, or one kind
 of its requests lost, while all else passes: proposals, heartbeats and their answers have connections of their own, at Apache
 Kafka as at the reference.
 """
@@ -51,7 +51,7 @@ class Line:
         self.held = 0
         """How many answers were held up."""
         self.loses: int | None = None
-        """The API key of what the delayed broker asks in vain."""
+        """The API key of what the delayed broker asks without effect."""
         self.lost = 0
         """How many requests were lost."""
 
@@ -71,7 +71,7 @@ class Line:
             end.close()
 
     def hold(self) -> None:
-        """From now on the delayed broker is told nothing of the metadata."""
+        """From now on the delayed broker receives nothing of the metadata."""
         self._may_pass.clear()
 
     def release(self) -> None:

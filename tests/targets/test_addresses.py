@@ -31,7 +31,7 @@ def test_what_is_no_mapping_is_refused(text):
 
 @pytest.fixture
 def cluster(monkeypatch):
-    """Three nodes that advertise ports where nobody listens."""
+    """Three nodes that advertise ports where no node listens."""
     ports = free_ports(3)
     listed = [SimpleNamespace(node_id=n, host="127.0.0.1", port=port) for n, port in enumerate(ports, start=1)]
     monkeypatch.setattr(address, "listed_brokers", lambda *_, **__: listed)

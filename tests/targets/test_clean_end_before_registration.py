@@ -77,10 +77,10 @@ def play(broker: Broker, target: OneController) -> tuple[int | None, int | None,
     broker.eventually(lambda: target.line.lost > 0 and not notes(target), "it asked and took its note", within_s=30)
     assert target.member(FOLLOWER).process.stop(STOP_WITHIN_S), "SIGTERM did not end it"
     second = noted_epoch(target)
-    reported(f"the note after a registered life: {first}; after one that the controller never heard of: {second}")
+    reported(f"the note after a registered life: {first}; after one that the controller never learned of: {second}")
     target.line.loses = None
     target.kill(LEADER)
-    broker.eventually(lambda: state()[0] == NO_ID, "nobody leads", within_s=30)
+    broker.eventually(lambda: state()[0] == NO_ID, "no replica leads", within_s=30)
     reported(f"leader, ISR, ELR with both gone: {state()}")
     target.restart(FOLLOWER, wait=False)
     broker.eventually(lambda: state() != (NO_ID, [], [LEADER, FOLLOWER]), "the controller knows of it", within_s=30)

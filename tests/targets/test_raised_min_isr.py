@@ -1,7 +1,7 @@
-"""min.insync.replicas is raised while a leader's proposal to shrink the ISR is on its way, and the leader hears of the ISR
+"""min.insync.replicas is raised while a leader's proposal to shrink the ISR is on its way, and the leader learns of the ISR
 first: the specification's switch CommitBeforeMinIsr, tried on Apache Kafka and on the reference.
 
-Replicas are on nodes 1, which leads, and 2, which is frozen; the controller is node 3. What node 1 is told of the metadata is
+Replicas are on nodes 1, which leads, and 2, which is frozen; the controller is node 3. What node 1 learns about the metadata is
 held up, its AlterPartition and heartbeats are not. `python -m pytest -m slow -s tests/targets/test_raised_min_isr.py`
 tells what was seen.
 """
@@ -64,7 +64,7 @@ class Story:
         return result.error_code
 
     def raise_min_isr(self) -> None:
-        """min.insync.replicas=2, confirmed by the controller; the leader does not hear of it."""
+        """min.insync.replicas=2, confirmed by the controller; the leader does not learn of it."""
         self.line.hold()
         answer = alter_topic(self.broker, self.topic, ("min.insync.replicas", SET, "2"))
         self.broker.expect_error(answer.error_code, ErrorCode.NONE, what="IncrementalAlterConfigs")

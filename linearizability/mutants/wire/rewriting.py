@@ -68,7 +68,7 @@ BASIC: dict[str, tuple[str, ...]] = {
 
 
 class Liar:
-    """The tamper that tells one lie."""
+    """The tamper that reports one lie."""
 
     def __init__(self, lie: Lie) -> None:
         self.lie = lie
@@ -256,7 +256,7 @@ def twice(exchange: Exchange, message: Any) -> Act:
 
 
 def sent_twice(exchange: Exchange, message: Any) -> Act:
-    """The broker is asked twice; the client hears of once."""
+    """The broker is asked twice; the client learns of once."""
     other = struct.pack(">i", exchange.correlation_id ^ 0x4000_0000)
     return lambda frame: Answer([frame, frame[:8] + other + frame[12:]])
 

@@ -1,6 +1,6 @@
 """How the leader of a classic group shares out partitions: the assignors of Kafka's consumers.
 
-- `subscription`   what an assignor is told, and what it answers
+- `subscription`   what an assignor receives, and what it answers
 - `range`, `round_robin`, `sticky`   one eager assignor each: a pure function from a group to an assignment
 - `cooperative_sticky`   the sticky one, for members that keep their partitions while they join again (KIP-429)
 - `comparison`     the three on one example, as the table of the page

@@ -1,4 +1,4 @@
-"""What an assignor is told of a group, and what it answers.
+"""What an assignor learns about a group, and what it answers.
 
 In a classic group the broker passes members' metadata through; the member that is leader runs the assignor and sends the
 result with its SyncGroup. Source: org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.

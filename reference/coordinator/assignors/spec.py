@@ -1,4 +1,4 @@
-"""What an assignor is told of a group."""
+"""What an assignor learns about a group."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
     """Prove a producer's batch fit for the log: `records` is the field of a produce request (v3 and later).
 
     The batch's max timestamp and timestamp type are set in place; where the topic wants another codec, or the producer
-    numbered its records wrongly, the batch is built anew.
+    numbered its records wrongly, the batch is built again.
     Errors: RecordsError with Kafka's code, message and record errors; nothing has then been written.
     """
     view = memoryview(records)

@@ -1,7 +1,7 @@
 """Our validation and Kafka's LogValidator judge the same batches alike, sound ones and broken ones.
 
 Both get the same bytes and rules; they must answer with the same error code and the same refused records, or store the same
-bytes. Where both pack anew, packers differ, and the unpacked batches are compared.
+bytes. Where both pack again, packers differ, and the unpacked batches are compared.
 """
 
 import random
@@ -140,9 +140,9 @@ REFUSED_WHEN_REBUILT = (
     "Invalid negative producer epoch",
     "Cannot write transactional messages without a valid producer ID",
 )
-"""What Kafka stores as it is but will not pack anew (again UNKNOWN_SERVER_ERROR); we do."""
+"""What Kafka stores as it is but will not pack again (again UNKNOWN_SERVER_ERROR); we do."""
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}".encode().hex()
-"""What Kafka makes of a header's name that is not UTF-8 when it packs anew; we leave the name as it is."""
+"""What Kafka makes of a header's name that is not UTF-8 when it packs again; we leave the name as it is."""
 
 
 def is_misnumbered(data: bytes) -> bool:

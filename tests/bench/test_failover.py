@@ -243,7 +243,7 @@ told = []
 signal.signal(signal.SIGTERM, lambda *_: told.append(1))
 print("a line of a log")
 number = 0
-while not reported:
+while not told:
     print('{"name": "producer_send_success", "value": "%d"}' % number, flush=True)
     number += 1
     time.sleep(0.005)

@@ -6,6 +6,7 @@ Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 
 import errno
 import importlib
 import importlib.metadata
+import os
 import sys
 import traceback
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
     "releases": ("conformance.commands", "Show or measure what the suite says of Apache Kafka's releases."),
     "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
-    "adapter": ("conformance.adapter_commands", "Write and check an adapter, which lets the suite start your broker."),
+    "adapter": ("conformance.commands", "Write and check an adapter, which lets the suite start your broker."),
     "targets": ("linearizability.commands", "List and add the releases of Apache Kafka that can be a target."),
     "fuzz": ("linearizability.commands", "Hurt simulated brokers, in virtual time."),
     "hunt": ("linearizability.commands", "Hurt a real broker and judge what its clients saw."),
@@ -60,7 +61,7 @@ class LazyCommands(TyperGroup):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
 
-app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
 
 
 def _version(asked: bool) -> None:
@@ -74,11 +75,17 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and exit.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress: results and errors alone.")] = False,
 ) -> None:
     """The replicated log of Apache Kafka: a reference broker, its specification, and the suite that judges any broker.
 
-    Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown, 3 engine or target error, 64 wrong usage.
+    Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown, 3 engine or target error, 64 wrong usage, 130 interrupted.
+    With NO_COLOR=1 nothing is coloured.
     """
+    if quiet:
+        from linearizability.quiet import VARIABLE
+
+        os.environ[VARIABLE] = "1"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

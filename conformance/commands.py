@@ -1,4 +1,4 @@
-"""The commands of the conformance suite: run, list, explain, report, compare, releases, doctor.
+"""The commands of the conformance suite: run, list, explain, report, compare, releases, doctor, adapter.
 
 Exit codes: 0 pass, 1 fail, 2 unknown or nothing but skips, 3 engine or target error, 64 wrong usage.
 """
@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from conformance.adapter_commands import app as adapter
 from conformance.releases_commands import app as releases
+from linearizability.quiet import quiet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,6 +36,7 @@ SEVERITY = (PASS, UNKNOWN, BROKEN, FAIL)
 Kinds = TypeVar("Kinds", bound=StrEnum)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app.add_typer(adapter, name="adapter")
 app.add_typer(releases, name="releases")
 
 
@@ -261,7 +264,9 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
     from conformance.report.terminal import Progress
     from conformance.runner import run as run_suite
 
-    plan.listener = progress = Progress(Console(stderr=True), len(plan.entries), _report if as_json else None)
+    plan.listener = progress = Progress(
+        Console(stderr=True, quiet=quiet()), len(plan.entries), _report if as_json else None
+    )
     try:
         found = run_suite(plan)
     finally:
@@ -305,8 +310,11 @@ def _report(judgement: Judgement) -> None:
 def _show(found: Run, folder: Path, verbose: bool) -> None:
     """The run in the terminal, and where its page lies."""
     from conformance import report
-    from conformance.report.terminal import show
+    from conformance.report.terminal import show, show_verdict
 
+    if quiet():
+        show_verdict(found, _console())
+        return
     show(found, _console(), verbose=verbose)
     _console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
 

@@ -14,6 +14,8 @@ from typer._click import Command as ClickCommand
 from typer._click import Context as ClickContext
 from typer.core import TyperGroup
 
+from linearizability.quiet import quiet
+
 ENGINE_ERROR = 3
 EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
 HUNTED_NODES = 3
@@ -362,7 +364,8 @@ def _properties(pairs: list[str]) -> dict[str, str]:
 
 
 def _progress(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    if not quiet():
+        print(text, file=sys.stderr, flush=True)
 
 
 def _print_summary(summary: dict[str, Any]) -> None:

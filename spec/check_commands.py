@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from linearizability.quiet import quiet
 from spec.options import Json
 
 LIST_EXAMPLES = "Examples:  tidegauge spec list   ·   tidegauge spec list --json"
@@ -84,7 +85,8 @@ def check(
         if resume and kept and kept.digest == case.digest() and kept.as_expected:
             result = replace(kept, stored=True)
         else:
-            print(f"{case.name} …", file=sys.stderr, flush=True)
+            if not quiet():
+                print(f"{case.name} …", file=sys.stderr, flush=True)
             result = run_case(case, workers, memory_mb, budget_s, thoroughly=record)
             if record and not result.engine_error:
                 stored = load() | {case.name: result}

@@ -103,6 +103,11 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
         verdict = Text(f"{shown.verdict:<8}", style=RUN_STYLE[shown.verdict])
         console.print(verdict + Text(f"{shown.title}  ({shown.command}, {shown.seconds:.0f} s)"))
     console.print()
+    show_verdict(run, console)
+
+
+def show_verdict(run: Run, console: Console) -> None:
+    """A line for each profile, what changed against the baseline, and the verdict."""
     for tally in profile_tallies(run.judgements, run.target.kafka_version):
         console.print(Text(tally.line, style="bold red" if tally.failed else ""))
     console.print(Text(coverage(run.judgements).line))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from linearizability.quiet import quiet
+
 if TYPE_CHECKING:
     from linearizability.simulation.fuzzing import Summary
     from linearizability.simulation.schedule import Schedule
@@ -174,7 +176,7 @@ class _Progress:
         self._last = 0.0
 
     def __call__(self, summary: Summary) -> None:
-        if not self._tty and summary.seconds - self._last < self.EVERY_S:
+        if quiet() or (not self._tty and summary.seconds - self._last < self.EVERY_S):
             return
         self._last = summary.seconds
         count = len(summary.runs)
@@ -189,7 +191,7 @@ class _Progress:
         sys.stderr.flush()
 
     def finish(self) -> None:
-        if self._tty:
+        if self._tty and not quiet():
             sys.stderr.write("\n")
 
 

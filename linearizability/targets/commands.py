@@ -44,7 +44,7 @@ def list_(as_json: Json = False) -> None:
 
 @app.command(
     epilog="Examples:  tidegauge targets add 3.8.1   ·   tidegauge targets add 0.8.2.2 2.0.0 --json   ·   "
-    "tidegauge doctor --target kafka:3.8.1 then shows whether it starts"
+    "tidegauge doctor --target kafka:3.8.1"
 )
 def add(
     versions: Annotated[list[str], typer.Argument(metavar="VERSION...", help="Releases of Kafka, as 3.8.1.")],

@@ -1,0 +1,141 @@
+"""The command line: every example of a --help and of the documents parses; completion, colour and quiet."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer import _click as click
+
+from tidegauge import COMMANDS, app
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCUMENTS = (
+    "README.md",
+    "conformance/README.md",
+    "linearizability/README.md",
+    "spec/README.md",
+    "docs/ci.md",
+    "docs/testing.md",
+    "linearizability/targets/CONTRACT.md",
+)
+LEAST_EXAMPLES = 90
+PARTS = re.compile(r"\s+[·|]\s+")
+
+
+def leaves(command: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
+    names = command.list_commands(None) if hasattr(command, "list_commands") else None
+    if names is None:
+        yield path, command
+    for name in names or ():
+        yield from leaves(command.get_command(None, name), [*path, name])
+
+
+ROOT = typer.main.get_command(app)
+LEAVES = {" ".join(path): command for path, command in leaves(ROOT, [])}
+
+
+def parse(text: str) -> None:
+    """Errors: UsageError for a command, an option or a choice that there is not."""
+    words = shlex.split(text, comments=True)
+    assert words.pop(0) == "tidegauge", text
+    command: Any = ROOT
+    while hasattr(command, "get_command"):
+        while words[0].startswith("-"):
+            words.pop(0)
+        name = words.pop(0)
+        found = command.get_command(None, name)
+        assert found is not None, f"{text}: no command {name}"
+        command = found
+    try:
+        command.make_context(name, words)  # parses, converts and checks, and calls nothing
+    except click.exceptions.BadParameter as error:
+        assert "does not exist" in error.message, f"{text}: {error.message}"
+
+
+def examples(epilog: str) -> list[str]:
+    return [
+        part.strip() for part in PARTS.split(epilog.partition("Examples:")[2]) if part.strip().startswith("tidegauge ")
+    ]
+
+
+@pytest.mark.parametrize("name", LEAVES)
+def test_every_help_ends_with_examples_that_parse(name: str) -> None:
+    found = examples(LEAVES[name].epilog or "")
+    assert found, f"tidegauge {name} --help has no example"
+    for example in found:
+        parse(example)
+    assert any(example.startswith(f"tidegauge {name}") for example in found)
+
+
+def test_every_command_of_the_documents_parses() -> None:
+    lines = [
+        line
+        for name in DOCUMENTS
+        for line in re.findall(r"^(?:    |)(tidegauge [a-z].*)$", (REPOSITORY / name).read_text(), re.M)
+    ]
+    for line in lines:
+        parse(re.sub(r"\s+\d+>.*|\s+[|>].*", "", line))
+    assert len(lines) + sum(len(examples(one.epilog or "")) for one in LEAVES.values()) > LEAST_EXAMPLES
+
+
+def test_an_example_that_is_wrong_would_be_found() -> None:
+    for wrong in (
+        "tidegauge run --tarket x",
+        "tidegauge rum",
+        "tidegauge explain",
+        "tidegauge run --backend moon",
+        "tidegauge spec check A --jobs",
+    ):
+        with pytest.raises((click.exceptions.UsageError, AssertionError)):
+            parse(wrong)
+
+
+def tidegauge(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tidegauge", *arguments]
+    return subprocess.run(
+        command, env=os.environ | environment, capture_output=True, text=True, timeout=120, cwd=REPOSITORY
+    )
+
+
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [("bash", {"COMP_WORDS": "tidegauge re", "COMP_CWORD": "1"}), ("zsh", {"_TYPER_COMPLETE_ARGS": "tidegauge re"}),
+     ("fish", {"_TYPER_COMPLETE_ARGS": "tidegauge re", "_TYPER_COMPLETE_FISH_ACTION": "get-args"})],
+)  # fmt: skip
+def test_shells_complete_commands(shell: str, words: dict[str, str]) -> None:
+    script = tidegauge("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
+    assert "_TIDEGAUGE_COMPLETE" in script.stdout, script.stderr
+    completed = tidegauge(_TIDEGAUGE_COMPLETE=f"complete_{shell}", **words)
+    assert {name for name in COMMANDS if name.startswith("re")} <= set(re.findall(r"[a-z]+", completed.stdout)), (
+        completed.stderr
+    )
+
+
+def test_no_color_means_no_colour() -> None:
+    coloured = tidegauge("explain", "PRD-05", FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="")
+    plain = tidegauge("explain", "PRD-05", NO_COLOR="1")
+    assert "\x1b[" in coloured.stdout and "\x1b[" not in plain.stdout
+
+
+def test_quiet_says_the_result_alone(tmp_path: Path) -> None:
+    said = tidegauge("--quiet", "run", "API-01", "--results", str(tmp_path))
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.splitlines()[0].startswith("core: 1 of 1 musts judged") and len(said.stdout.splitlines()) <= 4
+    fuzzed = tidegauge("--quiet", "fuzz", "--schedules", "1", "--results", str(tmp_path))
+    assert (fuzzed.returncode, fuzzed.stderr) == (0, "")
+
+
+def test_modules_are_imported_when_their_command_is_called() -> None:
+    assert {module for module, _ in COMMANDS.values()} == {
+        importlib.import_module(module).__name__ for module, _ in COMMANDS.values()
+    }

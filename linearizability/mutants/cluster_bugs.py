@@ -279,7 +279,7 @@ def former_incarnation_unnoticed(original: Any, image: Any, member: Any) -> None
 
 @mutant(
     "kip-966",
-    "reference.controller.brokers:_end_life",
+    "reference.controller.brokers:_end_incarnation",
     "Whoever comes back from an unclean end is as eligible to lead as before.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip

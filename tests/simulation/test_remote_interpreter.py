@@ -114,7 +114,9 @@ def test_pypy_is_set_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_speed_is_told_by_hundred_runs(tmp_path: Path) -> None:
-    runs = [Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}, 0, {}) for n in range(250)]
+    runs = [
+        Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}, 0, {}, "") for n in range(250)
+    ]
     summary = Summary(Plan(tmp_path), runs)
     assert summary.speeds == [3_000, 6_000]
     said = summary.to_json()

@@ -1,0 +1,34 @@
+"""What a repository's host and a citation read: they parse, and say the version that the package has."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+FORMS = [
+    path for path in sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("*.yml")) if path.name != "config.yml"
+]
+VERSION = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"]
+
+
+def test_the_citation_and_the_changes_have_the_package_s_version():
+    assert str(yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]) == VERSION
+    assert f"\n## {VERSION}\n" in (REPOSITORY / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
+def test_an_issue_form_has_what_github_asks_for(path):
+    form = yaml.safe_load(path.read_text())
+    assert {"name", "description", "body"} <= set(form)
+    fields = [part for part in form["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in fields}) == len(fields) > 0
+    assert all(part["attributes"]["label"] for part in fields)
+
+
+def test_every_input_of_the_action_is_used_and_described():
+    action = yaml.safe_load((REPOSITORY / "action.yml").read_text())
+    steps = str(action["runs"]["steps"])
+    for name, one in action["inputs"].items():
+        assert one["description"] and f"inputs.{name} " in steps, name

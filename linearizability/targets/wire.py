@@ -166,7 +166,14 @@ def listed_brokers(host: str, port: int, *, timeout_s: float = 10.0) -> list[Any
         version = max(lowest, min(highest, 1))
         if version > min(highest, MetadataRequest.VERSIONS.highest):
             raise ValueError(f"the broker serves Metadata {lowest} to {highest}: none that is known here")
-        return wire.call(MetadataRequest(topics=[]), version).brokers
+        try:
+            return wire.call(MetadataRequest(topics=[]), version).brokers
+        except WireClosed as error:
+            if not wire.reports_versions:
+                raise
+            raise WireError(
+                f"{error}, after it answered ApiVersions: does this listener want SASL (--client-config)?"
+            ) from error
 
 
 def announced(size: int) -> str:

@@ -157,20 +157,21 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_digests(tmp_path):
                 )
             )
             time.sleep(5)
-        fuzzing = ["fuzz", "--schedules", "300", "--nodes", "1", "--json", "--results", str(tmp_path / "results")]
+        fuzzing = ["fuzz", "--schedules", "400", "--nodes", "1", "--json", "--results", str(tmp_path / "results")]
         there = subprocess.Popen(
             [sys.executable, "-m", "tidegauge", *fuzzing, "--engine", "spark", "--master", master],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
         )  # fmt: skip
-        time.sleep(12)
+        progress = next(line for line in there.stderr if " schedules, " in line)  # some seeds are done, others are not
         os.killpg(started[2].pid, signal.SIGKILL)
-        said, errors = there.communicate(timeout=300)
+        said, errors = there.communicate(timeout=500)
         assert there.returncode == 0, errors
         here = subprocess.run(
             [sys.executable, "-m", "tidegauge", *fuzzing], capture_output=True, text=True, timeout=300
         )
         digests = [line.split('"digest": "')[1][:64] for line in (said, here.stdout)]
         assert digests[0] == digests[1]
+        assert int(progress.split()[0]) < 400
     finally:
         for process in started:
             if process.poll() is None:

@@ -90,6 +90,12 @@ def test_every_way_in_leads_to_the_broker(kafka, tmp_path, listener, mechanism):
 
 
 @pytest.mark.kafka
+def test_a_listener_that_wants_sasl_is_suspected(kafka, tmp_path):
+    with pytest.raises(TargetError, match="does this listener want SASL"):
+        open_target(kafka.address("SASL_PLAINTEXT"), folder=tmp_path).open()
+
+
+@pytest.mark.kafka
 def test_stores_may_be_pkcs12(kafka):
     stores = {
         f"ssl_{store}_{name}": value

@@ -263,7 +263,7 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
     if plan.jobs == 1:
         _prepare(plan.mutant, plan.python)
         thresholds = gc.get_threshold()
-        _collect_rarely()
+        collect_rarely()
         try:
             for seeds in tasks:
                 yield _run_many(seeds, plan)
@@ -312,7 +312,7 @@ def _start_worker(mutant: str | None, python: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     _prepare(mutant, python)
-    _collect_rarely()
+    collect_rarely()
 
 
 def run_in_worker(seeds: range, plan: Plan) -> list[Small]:
@@ -326,7 +326,7 @@ def run_in_worker(seeds: range, plan: Plan) -> list[Small]:
 ALLOCATIONS_A_COLLECTION = 20_000
 
 
-def _collect_rarely() -> None:
+def collect_rarely() -> None:
     """A run makes few cycles and is short: the collector skips what exists already, and looks at new objects less often."""
     gc.freeze()
     gc.set_threshold(ALLOCATIONS_A_COLLECTION)

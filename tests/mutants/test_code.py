@@ -8,10 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from linearizability.mutants.code import judging
-from linearizability.mutants.code.__main__ import app
+from linearizability.mutants.code.__main__ import app, wilson
 from linearizability.mutants.code.changes import PACKAGES, all_changes, changes_of
 from linearizability.mutants.code.judging import STORE, Row, ask_simulation, load, store
+from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
+REFUSES_FOLLOWERS = "controller.quorum_leading:Leading._fetch_error:bound2"
 HIGH_WATERMARK = "replication.partition:Partition.restart:bound1"
 
 
@@ -52,10 +54,53 @@ def test_a_change_is_planted_before_its_module_is_imported():
     assert "is imported already" in done.stderr
 
 
-def test_the_simulation_detects_a_change_and_names_the_promise():
-    refuses_new_followers = all_changes()["controller.quorum_leading:Leading._fetch_error:bound2"]
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> Reached:
+    """Of four runs the last three reach the change."""
+    change = all_changes()[REFUSES_FOLLOWERS]
+    found = Reached(dict.fromkeys("0123", 1.0), {place_of(change): [*"123"]})
+    monkeypatch.setattr(judging, "reached_by_runs", lambda runs: found)
+    return found
+
+
+def test_the_simulation_detects_a_change_and_names_the_promise(reached: Reached):
     limits = judging.Limits(runs=4, simulation_s=600)
-    assert ask_simulation(refuses_new_followers, limits) == ("no-progress", 2)
+    assert ask_simulation(all_changes()[REFUSES_FOLLOWERS], limits) == ("no-progress", 2)
+
+
+def test_runs_that_do_not_reach_a_change_are_not_repeated(reached: Reached):
+    assert ask_simulation(all_changes()[HIGH_WATERMARK], judging.Limits(runs=4)) == ("", 4)
+    assert ask_simulation(all_changes()[REFUSES_FOLLOWERS], judging.Limits(runs=4), first=4) == ("", 4)
+
+
+def test_each_change_is_in_a_block_that_is_marked():
+    modules = {each.module for each in all_changes().values()}
+    marks = {
+        node.args[0].value
+        for module in modules
+        for node in ast.walk(marked(module))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == MARK
+        if isinstance(node.args[0], ast.Constant)
+    }
+    assert {place_of(each) for each in all_changes().values()} <= marks
+
+
+def test_a_mark_shows_what_is_reached():
+    code = "from reference.storage.checkpoints import _properties; _properties(b'a=1', '=')"
+    marks = "from linearizability.mutants.code.planting import plant_marks; seen = set(); plant_marks(seen); "
+    names = next(each for name, each in all_changes().items() if each.function == "_properties")
+    assert run(marks + code + f"; print({place_of(names)!r} in seen, len(seen) < 10)").stdout == "True True\n"
+
+
+def test_those_that_reach_a_change_are_asked_quickest_first_and_then_all_if_it_is_reached_before():
+    change = all_changes()[HIGH_WATERMARK]
+    seconds = {"slow": 2.0, "quick": 1.0, "other": 0.5}
+    assert Reached(seconds, {place_of(change): ["slow", "quick"]}).of(change) == ["quick", "slow"]
+    assert Reached(seconds, {place_of(change): ["slow", ALWAYS]}).of(change) == ["slow", "other", "quick"]
+
+
+def test_an_interval_is_wilsons():
+    assert [round(each, 3) for each in wilson(9, 11)] == [0.523, 0.949]
 
 
 def test_an_unknown_change_is_named():

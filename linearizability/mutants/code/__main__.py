@@ -13,7 +13,8 @@ from typing import Annotated
 import typer
 
 from linearizability.mutants.code.changes import PACKAGES, Change, all_changes
-from linearizability.mutants.code.planting import UnknownChange, plant
+from linearizability.mutants.code.planting import UnknownChange, plant, plant_marks
+from linearizability.mutants.code.reaching import Recorder, digest_of
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__)
 Names = Annotated[
@@ -54,6 +55,12 @@ def run(
     sample: Annotated[int, typer.Option(min=1, help="Of each package the first so many in the order drawn.")] = 10_000,
     for_s: Annotated[float | None, typer.Option(min=1, help="Begin no other change after so many seconds.")] = None,
     again: Annotated[bool, typer.Option("--again", help="Also what has a stored row.")] = False,
+    further: Annotated[
+        bool,
+        typer.Option(
+            "--further", help="Also the simulation's missing runs of what unit tests detect, and it does not."
+        ),
+    ] = False,
     runs: Annotated[int, typer.Option(min=1, help="Runs of the simulation for one change.")] = 500,
     simulation_s: Annotated[float, typer.Option(min=1, help="Time for these runs.")] = 240,
     unit_s: Annotated[float, typer.Option(min=1, help="After so long the unit tests hang.")] = 300,
@@ -62,18 +69,31 @@ def run(
     """Ask the unit tests and the simulation about changes; rows are stored in results.json as they are found."""
     from linearizability.mutants.code.judging import Limits, is_current, judge, load, store
 
-    stored, begin, counts = load(), time.monotonic(), Counter[str]()
-    for change in _chosen(names):
-        counts[change.package] += 1
-        if counts[change.package] > sample or (not again and is_current(change, stored.get(change.name))):
+    stored, begin = load(), time.monotonic()
+    for change in _in_turn(_chosen(names), sample):
+        before = stored.get(change.name)
+        before = before if is_current(change, before) and not again else None
+        if before and (not further or not before.unit or before.simulation or before.runs >= runs):
             continue
         if for_s and time.monotonic() - begin > for_s:
             break
-        row = judge(change, Limits(runs, simulation_s, unit_s))
-        before = stored.get(change.name)
-        store([replace(row, read=before.read) if before else row])
+        row = judge(change, Limits(runs, simulation_s, unit_s), before)
+        store([row])
         print(json.dumps(asdict(row)) if as_json else _line(row), flush=True)
     show()
+
+
+def _in_turn(changes: list[Change], sample: int) -> list[Change]:
+    """The first of each package, then the second of each, and so on: whenever it is broken off, it is a fair sample of each."""
+    counts = Counter[str]()
+    ranks: dict[str, int] = {}
+    for change in changes:
+        ranks[change.name] = counts[change.package]
+        counts[change.package] += 1
+    return sorted(
+        (each for each in changes if ranks[each.name] < sample),
+        key=lambda each: (ranks[each.name], PACKAGES.index(each.package)),
+    )
 
 
 def _line(row) -> str:
@@ -92,23 +112,29 @@ def show(as_json: Json = False) -> None:
     if as_json:
         print(json.dumps({package: _counts(rows) for package, rows in {**table, "all": rows}.items()}))
         return
-    print(f"{'package':<14}{'changes':>8}{'unit':>8}{'simulation':>12}{'both':>8}{'both of unit':>14}{'neither':>9}")
+    columns = ("changes", "unit", "simulation", "both", "both of unit", "95 %", "neither")
+    print(f"{'package':<14}" + "".join(f"{name:>14}" for name in columns))
     for package, some in {**table, "all": rows}.items():
-        print(
-            f"{package:<14}"
-            + "{changes:>8}{unit:>8}{simulation:>12}{both:>8}{share:>14}{neither:>9}".format(**_counts(some))
-        )
+        print(f"{package:<14}" + "".join(f"{value:>14}" for value in _counts(some).values()))
 
 
 def _counts(rows: list) -> dict[str, int | str]:
     rows = [row for row in rows if not row.simulation.startswith("cannot run")]  # they do not import: no plain mistake
     unit = sum(bool(row.unit) for row in rows)
     both = sum(bool(row.unit and row.simulation) for row in rows)
+    low, high = wilson(both, unit) if unit else (0, 1)
     return {
         "changes": len(rows), "unit": unit, "simulation": sum(bool(row.simulation) for row in rows), "both": both,
-        "share": f"{100 * both / unit:.0f} %" if unit else "-",
+        "share": f"{100 * both / unit:.0f} %" if unit else "-", "interval": f"{100 * low:.0f} to {100 * high:.0f} %",
         "neither": sum(not row.unit and not row.simulation for row in rows),
     }  # fmt: skip
+
+
+def wilson(found: int, of: int) -> tuple[float, float]:
+    """Wilson's interval of 95 % for a share."""
+    z2 = 1.96**2
+    middle, half = found + z2 / 2, (z2 * (found * (of - found) / of + z2 / 4)) ** 0.5
+    return (middle - half) / (of + z2), (middle + half) / (of + z2)
 
 
 @app.command()
@@ -131,13 +157,48 @@ def with_change(context: typer.Context, change: str, module: str) -> None:
 
 
 @app.command(hidden=True)
-def simulate(change: str, runs: int) -> None:
+def simulate(change: str, seeds: list[int]) -> None:
     """Print the broken promise of each run of the simulation with the change, or `-`."""
     _plant(change)
     from linearizability.mutants.code.judging import simulate as runs_of
 
-    for rule in runs_of(runs):
+    for rule in runs_of(seeds):
         print(rule, flush=True)
+
+
+@app.command(hidden=True)
+def reach_runs(runs: int) -> None:
+    """Record which runs of the simulation reach what."""
+    recorder = Recorder()
+    modules = plant_marks(recorder.now)
+    from linearizability.mutants.code.judging import SIMULATED, simulate
+
+    outcomes = simulate(range(runs))
+    for seed in range(runs):
+        if seed == 0:
+            import linearizability.simulation.judging  # noqa: F401
+
+            recorder.before()
+        recorder.begin()
+        if (rule := next(outcomes)) != "-":
+            raise SystemExit(f"the unchanged code breaks {rule} in run {seed}")
+        recorder.end(str(seed))
+    recorder.store(f"simulation-{runs}", f"{digest_of(*SIMULATED)} {runs}", modules)
+
+
+@app.command(hidden=True)
+def reach_tests(package: str, digest: str) -> None:
+    """Record which unit tests of a package reach what."""
+    recorder = Recorder()
+    modules = plant_marks(recorder.now)
+    import pytest
+
+    from linearizability.mutants.code.judging import PYTEST, UNIT_TESTS
+
+    arguments = [each for each in PYTEST if each != "-x"]
+    if pytest.main([*arguments, UNIT_TESTS[package]], plugins=[recorder]) != 0:
+        raise SystemExit(f"tests of {package} fail on the unchanged code")
+    recorder.store(package, digest, modules)
 
 
 def _plant(change: str) -> None:

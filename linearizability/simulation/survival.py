@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from uuid import UUID
 
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
-from linearizability.simulation.world import World
+from linearizability.simulation.world import Violation, World
 from reference.node.node import Node
+from reference.replication.partition import Partition
 from reference.storage.disk import SimulatedDisk
 
 Key = tuple[str, int]
@@ -25,8 +27,12 @@ class Survival:
         self._world = world
         self._before: dict[Key, tuple[LogRecord, int]] = {}
         """What each log held, and up to where it must still."""
-        self._restart_ends: dict[str, int] = {}
-        """Where each log ended when it was recovered."""
+        self._may_have_grown: set[Key] = set()
+        """Logs whose process ended after it wrote a batch and before it counted it."""
+        self._restarts: dict[str, tuple[int, int]] = {}
+        """Where each log ended when it was recovered, and the high watermark that it began with."""
+        self._committed: dict[tuple[str, UUID], int] = {}
+        """The high watermark of each log that was last stored."""
 
     def __bool__(self) -> bool:
         """Whether some log was not seen again."""
@@ -37,11 +43,15 @@ class Survival:
         """A log that was not seen again."""
         return next(iter(self._before))
 
-    def remember(self, node: Node, disk: SimulatedDisk | None = None) -> None:
-        """A process ends, or the contents of one of its disks are gone."""
+    def remember(self, node: Node, disk: SimulatedDisk | None = None, in_step: bool = False) -> None:
+        """A process ends, maybe in the middle of a step, or the contents of one of its disks are gone."""
         for key, partition in node.partitions.items():
             if disk is not None and partition.log._disk is not disk:
                 continue
+            if in_step:
+                self._may_have_grown.add(key)
+                if partition.log._cut is not None or partition.log._swap is not None:
+                    continue  # its files are between two states
             log = contents(partition.log)
             self._before[key] = (log, log.end)
 
@@ -55,9 +65,13 @@ class Survival:
             if key in node.partitions:
                 self._before[key] = (log._replace(flushed=log.end), least)
 
-    def recovered(self, partition: str, end: int) -> None:
+    def committed(self, partition: Partition, high_watermark: int) -> None:
+        """A high watermark is written to a checkpoint."""
+        self._committed[partition.name, partition.topic_id] = high_watermark
+
+    def recovered(self, partition: str, end: int, high_watermark: int) -> None:
         """A log was taken up again, and ended there: after that a follower may cut it, and a leader write to it."""
-        self._restart_ends[partition] = end
+        self._restarts[partition] = end, high_watermark
 
     def compare(self, node: Node) -> None:
         """Hold the logs that are there now against what they held; one that a full disk keeps from being taken up is
@@ -70,12 +84,21 @@ class Survival:
             if partition.topic_id != before.topic_id:
                 continue
             after = contents(partition.log)
-            recovered_end = self._restart_ends.pop(partition.name, after.end)
+            recovered_end, high_watermark = self._restarts.pop(partition.name, (after.end, None))
+            self._require_committed(partition, recovered_end, high_watermark)
             if recovered_end >= least:
                 least = 0
-            after = after.up_to(recovered_end)
+            after = after.up_to(min(recovered_end, before.end) if key in self._may_have_grown else recovered_end)
+            self._may_have_grown.discard(key)
             if key[0] in self._retained:
                 before = before._replace(start=max(before.start, after.start))
             require_prefix(f"{key[0]}-{key[1]} on {self._name}", before, after, least)
             if after.end < before.end:
                 self._world.counts["records lost in power failures"] += before.end - after.end
+
+    def _require_committed(self, partition: Partition, end: int, high_watermark: int | None) -> None:
+        """A replica begins with the high watermark that was last stored, as far as its log goes. Errors: Violation."""
+        least = min(self._committed.get((partition.name, partition.topic_id), 0), end)
+        if high_watermark is not None and high_watermark < least:
+            text = f"{partition.name} on {self._name} begins with the high watermark {high_watermark}, where {least} was stored"
+            raise Violation("high-watermark-forgotten", text)

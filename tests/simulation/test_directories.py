@@ -11,6 +11,8 @@ from linearizability.simulation.drawing import draw
 from linearizability.simulation.faults import inject
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
+from reference.storage.log import Log
+from reference.storage.log_manager import LogManager
 
 FLUSHED = {"flush.messages": "1"}
 
@@ -78,3 +80,22 @@ def test_a_move_that_the_disk_refuses_leaves_the_replica_where_it_is() -> None:
     moves = [Fault(at_ms=1_000, kind="move", node=1, topic="orders", partition=each, amount=0) for each in range(4)]
     outcome, _ = run_schedule(schedule(Fault(at_ms=1_000, kind="read-only", node=1, for_ms=500), *moves))
     assert (outcome.verdict, outcome.text) == ("valid", "")
+
+
+def test_a_replica_that_was_moved_and_killed_begins_with_its_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = Fault(at_ms=1_500, kind="move", node=2, amount=1), Fault(at_ms=2_000, kind="crash", node=2, for_ms=200)
+    idle = Schedule(
+        seed=3, nodes=3, log_directories=2, duration_ms=2_500, topics=(Topic(name="orders", replicas=(1, 2, 3)),),
+        clients=(Producer(acks="all", batches=10),),
+        faults=tuple(each.model_copy(update={"topic": "orders"}) for each in faults),
+    )  # fmt: skip
+    assert run_schedule(idle)[0].rule == ""
+    monkeypatch.setattr(LogManager, "replace_with_future", replace_without_high_watermark)
+    assert run_schedule(idle)[0].rule == "high-watermark-forgotten"
+
+
+def replace_without_high_watermark(logs: LogManager, key: tuple[str, int], _: int, now: int) -> Log:
+    holder, future = logs.holder(key), logs.future_holder(key)
+    assert holder is not None and future is not None
+    holder.delete(key, now)
+    return future.promote_future(key, now)

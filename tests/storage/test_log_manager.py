@@ -156,7 +156,8 @@ def test_a_copy_takes_the_place_of_its_log() -> None:
     world = World(2)
     logs = moving(world)
     assert logs.holder(KEY) is logs.directories[0] and logs.future_holder(KEY) is logs.directories[1]
-    log = logs.replace_with_future(KEY, NOW)
+    log = logs.replace_with_future(KEY, 7, NOW)
+    assert world.start().directories[1].high_watermark(KEY) == 7
     assert logs.holder(KEY) is logs.directories[1] and logs.future_holder(KEY) is None
     append(log)
     assert offsets(log) == [*range(11)] and log.folder == Path("/1/t-0")

@@ -22,6 +22,7 @@ from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
 from linearizability.simulation.copying import SimulatedCopier
+from linearizability.simulation.describing import SimulatedDescriber
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import ClientHistory, HistoryRecorder
@@ -376,10 +377,22 @@ class Cluster:
         bound = [member for member in members if not (self._is_forgetful and isinstance(member, SimulatedCopier))]
         if reason := unsettled(self, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
+        self._describe_groups(bound)
         for member in members:
             if not member.finished:
                 member.retire()
         self._rest([*members], REST_BOUND_MS)
+
+    def _describe_groups(self, members: Sequence[SimulatedMember]) -> None:
+        """Administrators are answered what the members of stable groups know. Errors: Violation."""
+        if all(member.finished for member in members):
+            return
+        recorder = self._recorder(None)
+        describer = SimulatedDescriber(self, recorder.process, recorder, members)
+        self._start(describer)
+        self.world.run(self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: describer.finished)
+        if not describer.finished:
+            raise Violation("description-differs", describer.difference)
 
     @property
     def _is_forgetful(self) -> bool:

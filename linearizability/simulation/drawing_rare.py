@@ -1,4 +1,5 @@
-"""What two of five schedules have besides: look-ups by time, deleted records, disks that write in any order, several directories.
+"""What two of five schedules have besides: look-ups by time, deleted records, disks that write in any order, several directories,
+processes that are killed between two changes of their disks.
 
 It is drawn behind everything else, so that the rest of a seed's schedule is what it was before.
 """
@@ -13,6 +14,9 @@ EVERY, FROM = 5, 3
 schedules by these (`bench fuzz`)."""
 DIRECTORIES = 2
 MOST_MOVES = 4
+MOST_CRASHES = 3
+CHANGES_BEFORE_DEATH = (2, 1, 3, 4, 5, 7, 10, 14)
+"""Most steps change the disk one to three times, and truncations, new segments and checkpoints more often."""
 
 
 def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
@@ -25,6 +29,8 @@ def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
         schedule = _with_any_order(choices, schedule)
     if schedule.nodes > 1 and choices.integer(0, 3) == 3:
         schedule = _with_directories(choices, schedule)
+    if choices.integer(0, 1):
+        schedule = _with_crashes_in_steps(choices, schedule)
     return schedule
 
 
@@ -65,6 +71,17 @@ def _with_directories(choices: Choices, schedule: Schedule) -> Schedule:
         faults.append(Fault(at_ms=at_ms + later_ms, kind="crash", node=node, for_ms=200))
     drawn = schedule.model_copy(update={"log_directories": DIRECTORIES})
     return _with_faults(drawn, [*schedule.faults, *faults])
+
+
+def _with_crashes_in_steps(choices: Choices, schedule: Schedule) -> Schedule:
+    faults = [
+        Fault(
+            at_ms=choices.integer(1, schedule.duration_ms), kind="crash-in-step", node=choices.one_of(schedule.node_ids),
+            for_ms=1_000, amount=choices.one_of(CHANGES_BEFORE_DEATH),
+        )
+        for _ in range(choices.integer(1, MOST_CRASHES))
+    ]  # fmt: skip
+    return _with_faults(schedule, [*schedule.faults, *faults])
 
 
 def _with_faults(schedule: Schedule, faults: list[Fault]) -> Schedule:

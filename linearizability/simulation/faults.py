@@ -74,6 +74,14 @@ def _flush_works(cluster: Cluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.flushes_fail = False
 
 
+def _crash_in_step(cluster: Cluster, fault: Fault) -> None:
+    cluster.machine(fault.node).dies_at_change = fault.amount
+
+
+def _crash_no_more(cluster: Cluster, fault: Fault) -> None:
+    cluster.machine(fault.node).dies_at_change = 0
+
+
 def _directory_fails(cluster: Cluster, fault: Fault) -> None:
     cluster.machine(fault.node).lose_directory()
 
@@ -221,6 +229,7 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "disk-full": (_disk_full, _room),
     "read-only": (_read_only, _writable),
     "flush-fails": (_flush_fails, _flush_works),
+    "crash-in-step": (_crash_in_step, _crash_no_more),
     "directory-fails": (_directory_fails, None),
     "move": (_move, None),
     "clock-jump": (_clock_jump, None),
@@ -353,6 +362,7 @@ def heal_all(cluster: Cluster) -> None:
     """Make everything whole again."""
     cluster.network.heal_all()
     for machine in cluster.machines:
+        machine.dies_at_change = 0
         machine.disk.capacity_bytes = None
         machine.disk.read_only = machine.disk.flushes_fail = False
         machine.resume()

@@ -124,6 +124,11 @@ class SimulatedMember(SimulatedConsumer):
         self._go_on()
 
     @property
+    def member_id(self) -> str:
+        """Empty before it has joined for the first time."""
+        return self._member_id
+
+    @property
     def _instance_id(self) -> str | None:
         return self.member.instance or None
 

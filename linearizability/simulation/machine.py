@@ -18,7 +18,7 @@ from linearizability.simulation.network import Connection, Network
 from linearizability.simulation.process import Process, where
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.survival import Survival
-from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
+from linearizability.simulation.world import MICROSECONDS_A_MS, Killed, Violation, World
 from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
@@ -62,11 +62,18 @@ class Checker(Protocol):
 
 
 class WatchedDisk(SimulatedDisk):
-    """A disk that shows what is written to the checkpoints of offsets."""
+    """A disk that shows each change before it is made, and what is written to the checkpoints of offsets."""
 
-    def __init__(self, on_checkpoint: Callable[[SimulatedDisk, str, bytes], None]) -> None:
+    def __init__(
+        self, on_checkpoint: Callable[[SimulatedDisk, str, bytes], None], before_change: Callable[[], None]
+    ) -> None:
         super().__init__()
         self._on_checkpoint = on_checkpoint
+        self._before_change = before_change
+
+    def _require_writable(self) -> None:
+        super()._require_writable()
+        self._before_change()
 
     def write_file(self, path: Path, data: bytes) -> None:
         """See `Disk`."""
@@ -92,7 +99,7 @@ class Machine:
     ) -> None:  # fmt: skip
         self.number = number
         self.name = f"node {number}"
-        self.disks = [WatchedDisk(self._on_checkpoint) for _ in range(schedule.log_directories)]
+        self.disks = [WatchedDisk(self._on_checkpoint, self._before_change) for _ in range(schedule.log_directories)]
         self.disk = self.disks[0]
         self.process: Process | None = None
         self.incarnations = 0
@@ -110,6 +117,9 @@ class Machine:
         self._chance = world.chance(f"machine/{number}")
         retained = frozenset(topic.name for topic in schedule.topics if topic.retains)
         self._survival = Survival(self.name, world, retained)
+        self.dies_at_change = 0
+        """The process ends before so many changes of its disks in one step are made; 0 for never."""
+        self._changes_in_step = 0
         self._starts_again = False
         """It was to start before its clean stop was over: it starts when that is."""
         self._strangers: list[Connection] = []
@@ -152,6 +162,7 @@ class Machine:
     def look_at_clock(self) -> TimestampMs:
         """The time of the step that begins: the node's, and its disk's."""
         now = self._clock.now()
+        self._changes_in_step = 0
         for disk in self.disks:
             disk.now = now
         return now
@@ -252,6 +263,26 @@ class Machine:
             self._log_event("is killed")
             process.die(silently=False)
 
+    def _before_change(self) -> None:
+        """A disk is about to change. Errors: Killed."""
+        if self.dies_at_change:
+            self._changes_in_step += 1
+            if self._changes_in_step >= self.dies_at_change:
+                self.dies_at_change = 0
+                raise Killed(self._die_in_step)
+
+    def _die_in_step(self) -> None:
+        """The process is killed in the middle of a step, perhaps as it starts or stops; its supervisor starts it again."""
+        self._world.counts["process killed in a step"] += 1
+        process, self.process = self.process, None
+        self._log_event("is killed in the middle of a step")
+        if process is not None:
+            self._survival.remember(process.node, in_step=True)
+            if self._checker is not None:
+                self._checker.on_process_end(self.number, False)
+            process.die(silently=False)
+        self._world.after(RESTART_AGAIN_MS * MICROSECONDS_A_MS, self.start)
+
     def fail(self, process: Process) -> None:
         """The process ends by itself, for its disk has failed; its supervisor starts it again. Errors: Violation."""
         if process is not self.process:
@@ -321,6 +352,9 @@ class Machine:
         try:
             process.node.shut_down(self.look_at_clock())
             self._survival.all_was_flushed(process.node)
+        except Killed:
+            process.die(silently=False)
+            raise
         except Violation:
             raise
         except Exception as error:
@@ -408,6 +442,8 @@ class Machine:
                     f"{name} of {self.name} says {offset} of {partition.name}, where {bound_of(partition)} is the most"
                 )
                 self._world.broken(rule, text)
+            if name == HIGH_WATERMARKS:
+                self._survival.committed(partition, int(offset))
 
     def _compare_logs(self, node: Node) -> None:
         """Errors: Violation."""
@@ -432,7 +468,7 @@ class Machine:
         if action in EVENTS:
             self._to_compare[place] = action in CUTS or self._to_compare.get(place, False)
         if action == "Restart":
-            self._survival.recovered(place, row["leo"])
+            self._survival.recovered(place, row["leo"], row.get("hw", row["leo"]))
         if self._checker is None:
             return
         counts[f"pair {self._last_actions.get(place, 'Begin')} {action}"] += 1

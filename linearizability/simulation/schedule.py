@@ -29,6 +29,7 @@ FAULTS: dict[str, str] = {
     "reset": "`amount` percent of all connections are cut; what is under way on them is lost",
     "flaky": "for `for_ms` every message cuts its connection with a chance of `amount` percent",
     "slow": "for `for_ms` everything on the network takes `amount` ms longer",
+    "crash-in-step": "within `for_ms` the process is killed before the change number `amount` that a step makes of its disks",
     "cut": "for `for_ms` nothing passes between the node and `others` (all other nodes where none are named)",
     "cut-out": "for `for_ms` nothing passes from the node to `others`; what they send arrives",
     "cut-in": "for `for_ms` nothing passes from `others` to the node; what it sends arrives",
@@ -227,7 +228,7 @@ class Fault(Value):
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
-        "lead", "uneven", "hold", "lose", "directory-fails", "move",
+        "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The target node, by its id."""

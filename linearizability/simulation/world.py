@@ -65,6 +65,14 @@ class Trace:
         return self._digest.hexdigest()
 
 
+class Killed(BaseException):
+    """A process ends in the middle of a step; nothing of the step is gone on with."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self.end = end
+
+
 class World:
     """Time and chance of one simulated run."""
 
@@ -136,6 +144,9 @@ class World:
             self.steps += 1
             if self.steps > MAX_STEPS:
                 raise Violation("endless", f"more than {MAX_STEPS} steps up to {self.now_ms} ms")
-            action(*arguments)
+            try:
+                action(*arguments)
+            except Killed as killed:
+                killed.end()
         if done is None or not done():
             self.now_us = max(self.now_us, until_us)

@@ -481,6 +481,8 @@ class Cluster:
         ]
 
     def _drain(self) -> None:
+        """The last reader begins after everything was acknowledged: at the same moment it would owe no record of that."""
+        self.world.run(self.world.now_us + 1)
         isolation = "read_committed" if self.schedule.transacts else "read_uncommitted"
         plan = Consumer(start="earliest", version=12, max_bytes=1 << 20, isolation=isolation)
         recorder = self._recorder(plan)

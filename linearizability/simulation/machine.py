@@ -432,8 +432,11 @@ class Machine:
     def _on_checkpoint(self, disk: SimulatedDisk, name: str, data: bytes) -> None:
         """Lines of logs that have moved to another directory stay until the next start there, and are not read."""
         rule, bound_of = BOUNDS[name]
-        for line in data.decode().splitlines()[2:]:
-            topic, index, offset = line.split(" ")
+        lines = [line.split(" ") for line in data.decode().splitlines()[2:]]
+        if name == HIGH_WATERMARKS and self._judged is not None:
+            stored = {f"{topic}-{index}" for topic, index, _ in lines}
+            self._survival.given_up({*self._survival.strangers(self._judged)} - stored)
+        for topic, index, offset in lines:
             partition = self._judged.partitions.get((topic, int(index))) if self._judged is not None else None
             if partition is None or partition.log._disk is not disk:
                 continue
@@ -467,6 +470,8 @@ class Machine:
         place = str(row.get("partition", ""))
         if action in EVENTS:
             self._to_compare[place] = action in CUTS or self._to_compare.get(place, False)
+        if action == "GiveUpReplica":
+            self._survival.given_up([place])
         if action == "Restart":
             self._survival.recovered(place, row["leo"], row.get("hw", row["leo"]))
         if self._checker is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from uuid import UUID
 
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
@@ -31,7 +31,7 @@ class Survival:
         """Logs whose process ended after it wrote a batch and before it counted it."""
         self._restarts: dict[str, tuple[int, int]] = {}
         """Where each log ended when it was recovered, and the high watermark that it began with."""
-        self._committed: dict[tuple[str, UUID], int] = {}
+        self._committed: dict[str, tuple[UUID, int]] = {}
         """The high watermark of each log that was last stored."""
 
     def __bool__(self) -> bool:
@@ -67,7 +67,16 @@ class Survival:
 
     def committed(self, partition: Partition, high_watermark: int) -> None:
         """A high watermark is written to a checkpoint."""
-        self._committed[partition.name, partition.topic_id] = high_watermark
+        self._committed[partition.name] = partition.topic_id, high_watermark
+
+    def given_up(self, names: Iterable[str]) -> None:
+        """Replicas that are no more, by partition; they may come again with new logs."""
+        for name in names:
+            self._committed.pop(name, None)
+
+    def strangers(self, node: Node) -> list[str]:
+        """The partitions of which a high watermark was stored, and of which the node has no replica now."""
+        return [name for name in self._committed if _key_of(name) not in node.partitions]
 
     def recovered(self, partition: str, end: int, high_watermark: int) -> None:
         """A log was taken up again, and ended there: after that a follower may cut it, and a leader write to it."""
@@ -98,7 +107,13 @@ class Survival:
 
     def _require_committed(self, partition: Partition, end: int, high_watermark: int | None) -> None:
         """A replica begins with the high watermark that was last stored, as far as its log goes. Errors: Violation."""
-        least = min(self._committed.get((partition.name, partition.topic_id), 0), end)
+        topic_id, stored = self._committed.get(partition.name, (None, 0))
+        least = min(stored, end) if topic_id == partition.topic_id else 0
         if high_watermark is not None and high_watermark < least:
             text = f"{partition.name} on {self._name} begins with the high watermark {high_watermark}, where {least} was stored"
             raise Violation("high-watermark-forgotten", text)
+
+
+def _key_of(name: str) -> Key:
+    topic, _, index = name.rpartition("-")
+    return topic, int(index)

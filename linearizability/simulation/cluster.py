@@ -21,6 +21,7 @@ from linearizability.simulation.cluster_checker import ClusterChecker
 from linearizability.simulation.configuration import PORTS, host_of
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
+from linearizability.simulation.coordinator_agreement import COORDINATED, require_replayed
 from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.describing import SimulatedDescriber
 from linearizability.simulation.gates import Gates
@@ -378,6 +379,7 @@ class Cluster:
         if reason := unsettled(self, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         self._describe_groups(bound)
+        self._compare_coordinators()
         for member in members:
             if not member.finished:
                 member.retire()
@@ -393,6 +395,14 @@ class Cluster:
         self.world.run(self.world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: describer.finished)
         if not describer.finished:
             raise Violation("description-differs", describer.difference)
+
+    def _compare_coordinators(self) -> None:
+        """Errors: Violation."""
+        for machine in self.machines:
+            node = machine.node
+            for partition in node.partitions.values() if node is not None else ():
+                if node is not None and partition.topic in COORDINATED:
+                    require_replayed(f"{partition.name} on {machine.name}", node, partition)
 
     @property
     def _is_forgetful(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 
 from linearizability.simulation.channels import Addresses
 from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
+from linearizability.simulation.coordinator_agreement import COORDINATED, COORDINATED_SAMPLED, require_replayed
 from linearizability.simulation.invariants import Watch
 from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
 from linearizability.simulation.network import Connection, Network
@@ -128,7 +129,7 @@ class Machine:
         self._last_actions: dict[str, str] = {}
         self._to_compare: dict[str, bool] = {}
         """Replicas whose logs are to be compared with what they keep beside their batches, and whether they were cut."""
-        self._changes = 0
+        self._changes = self._coordinated = 0
         self._judged: Node | None = None
         """The node whose checkpoints are judged: the last that has started."""
         for disk in self.disks:
@@ -421,6 +422,7 @@ class Machine:
             if self._survival:
                 self._survival.compare(node)
             self._changes += len(changed)
+            self._sample_coordinators(changed)
             if self._changes >= SAMPLED:
                 self._changes = 0
                 self._to_compare.setdefault(changed[-1].name, False)
@@ -428,6 +430,13 @@ class Machine:
                 self._compare_logs(node)
         except Violation as violation:
             self._world.broken(violation.rule, violation.text)
+
+    def _sample_coordinators(self, changed: Iterable[Partition]) -> None:
+        for partition in changed:
+            if partition.topic in COORDINATED:
+                self._coordinated += 1
+                if self._coordinated % COORDINATED_SAMPLED == 0:
+                    self._to_compare.setdefault(partition.name, False)
 
     def _on_checkpoint(self, disk: SimulatedDisk, name: str, data: bytes) -> None:
         """Lines of logs that have moved to another directory stay until the next start there, and are not read."""
@@ -456,6 +465,8 @@ class Machine:
             partition = node.partitions.get((topic, int(index)))
             if partition is not None and not node.is_broken:
                 require_agreement(f"{name} on {self.name}", partition.log, is_cut, partition.log.config.compacts)
+                if topic in COORDINATED:
+                    require_replayed(f"{name} on {self.name}", node, partition)
 
     def _log(self, level: str, message: str) -> None:
         self._world.trace.note(f"{self.name} {level} {message}")

@@ -11,6 +11,7 @@ from linearizability.simulation.machine import Machine
 from linearizability.simulation.network import Connection, Network
 from linearizability.simulation.schedule import CLIENTS
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
+from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.schema import Message
@@ -35,15 +36,7 @@ class Asked:
 
     @property
     def name(self) -> str:
-        return API_NAMES.get(self.key, str(self.key))
-
-
-API_NAMES = {
-    0: "Produce", 1: "Fetch", 2: "ListOffsets", 3: "Metadata", 19: "CreateTopics", 22: "InitProducerId",
-    8: "OffsetCommit", 9: "OffsetFetch", 10: "FindCoordinator", 11: "JoinGroup", 12: "Heartbeat", 13: "LeaveGroup",
-    14: "SyncGroup", 24: "AddPartitionsToTxn", 25: "AddOffsetsToTxn", 26: "EndTxn", 28: "TxnOffsetCommit",
-    43: "ElectLeaders", 44: "IncrementalAlterConfigs", 45: "AlterPartitionReassignments", 68: "ConsumerGroupHeartbeat",
-}  # fmt: skip
+        return APIS[self.key].name
 
 
 class Owner(Protocol):
@@ -144,7 +137,7 @@ class Line:
         correlation_id = self._owner.next_correlation_id()
         frame = encode_request(key, version, correlation_id, self.name, body)
         if world.trace.keep:
-            world.trace.log_event(self.name, self.machine.name, f"{API_NAMES[key]} v{version} {outline(body)}")
+            world.trace.log_event(self.name, self.machine.name, f"{APIS[key].name} v{version} {outline(body)}")
         if on_answer is not None:
             asked = Asked(correlation_id, key, version, on_answer, context)
             self._asked.append(asked)

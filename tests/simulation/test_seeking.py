@@ -3,7 +3,7 @@
 import pytest
 
 from linearizability.simulation.judging import run_schedule
-from linearizability.simulation.schedule import Producer, Schedule, Seeker
+from linearizability.simulation.schedule import Producer, Schedule, Seeker, Topic
 from linearizability.simulation.seeking import MAX_TIMESTAMP, Found, _require_right
 from linearizability.simulation.world import Violation
 from reference.storage.segment import Segment
@@ -57,3 +57,10 @@ def test_a_look_up_that_passes_over_a_record_is_found(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Segment, "find_timestamp", passes_over)
     schedule = Schedule(duration_ms=500, clients=(Producer(batches=20), Seeker(pause_ms=10)))
     assert run_schedule(schedule)[0].rule == "timestamp-not-first"
+
+
+def test_its_run_can_be_explained():
+    topic = Topic(name="orders", deletes=True)
+    schedule = Schedule(duration_ms=200, topics=(topic,), clients=(Producer(batches=5), Seeker(pause_ms=10)))
+    _, trace = run_schedule(schedule, keep_trace=True)
+    assert any("DeleteRecords v" in text for *_, text in trace.events)

@@ -319,7 +319,7 @@ def run_in_worker(seeds: range, plan: Plan) -> list[Small]:
     """Run some schedules in a process that may have run others before, with another mutant."""
     _prepare(plan.mutant, plan.python)
     if not gc.get_freeze_count():
-        _collect_rarely()
+        collect_rarely()
     return _run_many(seeds, plan)
 
 

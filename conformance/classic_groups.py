@@ -42,7 +42,7 @@ SAME = "the same"
 
 
 class Group:
-    """A group that nobody has used, at its coordinator, which answers for it."""
+    """A group that no member has used, at its coordinator, which answers for it."""
 
     def __init__(self, broker: Broker, name: str = "", *, protocol_type: str = CONSUMER) -> None:
         self.broker = broker

@@ -59,7 +59,7 @@ CONNECTION_LOST = "the connection"
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One partition, as a node's Metadata tells it."""
+    """One partition, as a node's Metadata reports it."""
 
     leader: int
     epoch: int
@@ -292,7 +292,7 @@ class Cluster:
         return set()
 
     def state(self, topic: Topic, via: int | None = None) -> State:
-        """Partition 0 as Metadata tells it, asked of one node or of any."""
+        """Partition 0 as Metadata reports it, asked of one node or of any."""
         asked = [MetadataRequest.MetadataRequestTopic(name=topic.name)]
         answer = self.broker.metadata(asked, to=self.address(via) if via is not None else None)
         found = only(only(answer.topics, f"entry for {topic.name}").partitions, "partition")
@@ -335,13 +335,13 @@ class Cluster:
         self.broker.eventually(served, f"the leader of {topic.name} serves it", within_s=STATE_WITHIN_S)
 
     def described(self, topic: Topic) -> Any:
-        """Partition 0 as DescribeTopicPartitions tells it, eligible leader replicas included."""
+        """Partition 0 as DescribeTopicPartitions reports it, eligible leader replicas included."""
         asked = DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)
         answer = self.broker.call(DescribeTopicPartitionsRequest(topics=[asked]))
         return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
 
     def quorum(self) -> Any:
-        """The partition of the metadata's own topic, as DescribeQuorum tells it."""
+        """The partition of the metadata's own topic, as DescribeQuorum reports it."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
         answer = self.broker.call(DescribeQuorumRequest(topics=[topic]))

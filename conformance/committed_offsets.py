@@ -207,8 +207,8 @@ def expect_offset(broker: Broker, group: str, topic: Topic, offset: int, what: s
 def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: str, *, within_s: float = 0.0) -> None:
     """Wait until this offset is reported, as after a fail-over.
 
-    A coordinator that has just been elected tells what is below its high watermark, which may lag for a moment behind what
-    was acknowledged (REP-12): so it may tell an earlier offset, or none, at first.
+    A coordinator that has just been elected reports what is below its high watermark, which may lag for a moment behind what
+    was acknowledged (REP-12): so it may report an earlier offset, or none, at first.
     """
 
     def reported() -> bool:
@@ -246,5 +246,5 @@ class Names:
         """The topic of an entry. Errors: Failed for one that was not asked for."""
         key = reported.topic_id if self.by_id else reported.name
         if key not in self.topics:
-            raise Failed(f"an answer reports topic {key}, which nobody asked for")
+            raise Failed(f"an answer reports topic {key}, which no client asked for")
         return self.topics[key]

@@ -40,7 +40,7 @@ REGEX = {"ConsumerGroupHeartbeat": 1}
 
 
 def unused_group(broker: Broker) -> str:
-    """A group id that nobody has used, and whose coordinator answers."""
+    """A group id that no member has used, and whose coordinator answers."""
     return Group(broker).name
 
 
@@ -50,7 +50,7 @@ def partitions_of(*topics: Topic) -> set[Owned]:
 
 
 def listed(partitions: Iterable[Owned]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
-    """Partitions as a heartbeat tells them."""
+    """Partitions as a heartbeat reports them."""
     table = ConsumerGroupHeartbeatRequest.TopicPartitions
     by_topic = itertools.groupby(sorted(partitions), key=lambda one: one[0])
     return [table(topic_id=topic, partitions=[one[1] for one in found]) for topic, found in by_topic]
@@ -116,7 +116,7 @@ class Consumer:
         return answer
 
     def learn(self, answer: Any, owned: set[Owned]) -> None:
-        """Remember what an answer tells, after having said to own this."""
+        """Remember what an answer reports, after having said to own this."""
         self.reported = owned
         self.id, self.epoch = self.id or answer.member_id, answer.member_epoch
         if answer.assignment is not None:
@@ -154,7 +154,7 @@ def reported_in(answer: Any) -> set[Owned]:
         return set()
     stated = [(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions]
     if len(set(stated)) != len(stated):
-        failure = Failed(f"an assignment tells partitions twice: {sorted(stated)[:5]}")
+        failure = Failed(f"an assignment reports partitions twice: {sorted(stated)[:5]}")
         failure.built_on = "CGH-18"
         raise failure
     return set(stated)

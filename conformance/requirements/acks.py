@@ -175,7 +175,7 @@ def every_codec_comes_back(broker: Broker) -> None:
 
 @requirement(
     "ACK-13",
-    notices="client: Java compares it on UNKNOWN_PRODUCER_ID, to tell removed records from lost ones",
+    notices="client: Java compares it on UNKNOWN_PRODUCER_ID, to distinguish removed records from lost ones",
     source="ProduceResponse schema (LogStartOffset, v5+); KIP-107",
     sentence="From v5 on the response carries the partition's log start offset.",
     accepted="0 at first, the new log start after DeleteRecords; equal to ListOffsets of the earliest",

@@ -100,7 +100,7 @@ def offsets_are_listed(broker: Broker) -> None:
     "BAS-06",
     notices="stuck: a consumer of a group waits until it knows the coordinator",
     source="FindCoordinator API",
-    sentence="FindCoordinator names the coordinator of a group that nobody has used.",
+    sentence="FindCoordinator names the coordinator of a group that no client has used.",
     accepted="error NONE(0) and an address, after a time of COORDINATOR_NOT_AVAILABLE(15) at most",
     apis={"FindCoordinator": 0},
     deadline_s=PATIENT_S,

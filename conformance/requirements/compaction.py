@@ -1,4 +1,4 @@
-"""CMP: compaction. Of each key the last record stays, at its offset; what else goes, and when, is told here."""
+"""CMP: compaction. Of each key the last record stays, at its offset; what else goes, and when, is reported here."""
 
 from conformance.batches import CONTROL, Record, batch, batches, idempotent, records
 from conformance.broker import EARLIEST, Broker, Topic, only

@@ -18,7 +18,7 @@ ENDS = ("kill", "restart")
 
 @requirement(
     "CFG-10",
-    notices="data: records are kept or deleted by a retention that nobody set any more",
+    notices="data: records are kept or deleted by a retention that is no longer configured",
     source="KIP-339; ConfigurationControlManager.replay; metadata log",
     sentence="A change of a topic's configuration stays when the active controller dies and when every broker starts again.",
     accepted="each broker describes the value that was set, with another active controller and after all were restarted one by "

@@ -122,7 +122,7 @@ def away_for_a_while(broker: Broker) -> None:
     notices="data: two processes with one instance id read and commit the same partitions",
     source="KIP-848, KIP-345; ConsumerGroup.getOrMaybeSubscribeStaticConsumerMember",
     sentence="Who joins with the instance id of a member that is there is refused with UNRELEASED_INSTANCE_ID; another member "
-    "id than the one that has it is FENCED_INSTANCE_ID; an instance id that nobody has is UNKNOWN_MEMBER_ID.",
+    "id than the one that has it is FENCED_INSTANCE_ID; an instance id that no member has is UNKNOWN_MEMBER_ID.",
     accepted="111, 82 and 25; the one that is there goes on, and after it left for good the instance id is free",
     since=SINCE,
     apis=STATIC,
@@ -136,7 +136,7 @@ def taken_instances(broker: Broker) -> None:
     answer = other.ask(member_epoch=owner.epoch, topic_partitions=[])
     broker.expect_error(answer.error_code, ErrorCode.FENCED_INSTANCE_ID, what="another member id")
     answer = other.ask(member_epoch=owner.epoch, instance_id="two", topic_partitions=[])
-    broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="an instance id that nobody has")
+    broker.expect_error(answer.error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="an instance id that no member has")
     settle(owner, topics=[topic])
     owner.leave()
     other.join()
@@ -188,7 +188,7 @@ def changes(broker: Broker) -> None:
 
 @requirement(
     "CGH-18",
-    notices="data: two members read one partition, or nobody does",
+    notices="data: two members read one partition, or no member does",
     source="KIP-848; uniform and range assignors",
     sentence="Once a group is stable every partition of every subscribed topic belongs to exactly one member, and to one that "
     "subscribes to its topic.",
@@ -223,7 +223,7 @@ def complete(broker: Broker) -> None:
     source="KIP-848; SubscribedTopicRegex",
     sentence="A regular expression subscribes to all topics whose whole names match, also to those that come later, and adds "
     "to "
-    "the names that the member tells.",
+    "the names that the member reports.",
     accepted="the matching topics and the named one; not those of which only a part matches; a later one once the broker "
     "looked "
     "again",
@@ -251,7 +251,7 @@ def expressions(broker: Broker) -> None:
     sentence="`uniform` gives the members equal shares and moves no more than it must; `range` gives the same partition "
     "numbers "
     "of equal topics to the same member.",
-    accepted="uniform: shares that differ by one at most, and when a third joins nobody gets anything new but the third; "
+    accepted="uniform: shares that differ by one at most, and when a third joins no member gets anything new but the third; "
     "range: "
     "partition n of both topics has one owner",
     since=SINCE,
@@ -304,9 +304,9 @@ def topics_come_and_go(broker: Broker) -> None:
 
 @requirement(
     "CGH-27",
-    notices="data: two members read one partition, or nobody does, in a busy group",
+    notices="data: two members read one partition, or no member does, in a busy group",
     source="KIP-848",
-    sentence="Many members share many partitions: each gets a share, nobody anybody else's, while members come and go.",
+    sentence="Many members share many partitions: each gets a share, and no member another's, while members come and go.",
     accepted=f"{MANY_PARTITIONS} partitions among {MANY_MEMBERS} members, then among the half that is left, never with two "
     "holders",
     since=SINCE,

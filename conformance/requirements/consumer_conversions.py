@@ -118,7 +118,7 @@ def empty_groups(broker: Broker) -> None:
     source="KIP-848, online migration; group.consumer.migration.policy",
     sentence="A new member joins a classic group of consumers without stopping it: the classic member is asked to join again, "
     "gives up its part, and both share the partitions; each commits in its own way.",
-    accepted="never one partition with both; in the end all partitions, some with each; ConsumerGroupDescribe tells who is "
+    accepted="never one partition with both; in the end all partitions, some with each; ConsumerGroupDescribe reports who is "
     "which; commits with generation and with epoch",
     since=SINCE,
     apis=DESCRIBE | {"ConsumerGroupDescribe": 1},

@@ -80,7 +80,7 @@ def empty_names(broker: Broker) -> None:
     "CGH-02",
     notices="none seen: Java, librdkafka and franz-go fill all of it in when they join",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
-    sentence="Who joins tells a rebalance timeout, that it owns nothing, and what it subscribes to, else it is refused with "
+    sentence="Who joins reports a rebalance timeout, that it owns nothing, and what it subscribes to, else it is refused with "
     "INVALID_REQUEST.",
     accepted="INVALID_REQUEST(42) without a timeout, with null or some owned partitions, without names and regular expression; "
     "no name at all is a subscription to nothing",
@@ -248,7 +248,7 @@ def bad_expressions(broker: Broker) -> None:
     "CGH-20",
     notices="tool: kafka-consumer-groups --describe shows groups of the new protocol by it",
     source="KIP-848; ConsumerGroupDescribeResponse schema",
-    sentence="ConsumerGroupDescribe tells a group's state, epochs, assignor, and of each member its epoch, client, "
+    sentence="ConsumerGroupDescribe reports a group's state, epochs, assignor, and of each member its epoch, client, "
     "subscription, what it owns and what it is to own.",
     accepted="Stable, with group and assignment epoch those of the members, uniform, each member's own partitions by topic id "
     "and name, client id and host; Empty once all have left",
@@ -287,7 +287,7 @@ def described_groups(broker: Broker) -> None:
     notices="data: offsets go under a live group, which starts by auto.offset.reset",
     source="KIP-496, KIP-848; ConsumerGroup.isSubscribedToTopic",
     sentence="OffsetDelete spares the offsets of topics that a member subscribes to, by name.",
-    accepted="GROUP_SUBSCRIBED_TO_TOPIC(86) for the subscribed topic, NONE(0) for another one, and for both once nobody is a "
+    accepted="GROUP_SUBSCRIBED_TO_TOPIC(86) for the subscribed topic, NONE(0) for another one, and for both once no member is a "
     "member",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetDelete": 0, "OffsetCommit": EPOCHS_IN_COMMITS},

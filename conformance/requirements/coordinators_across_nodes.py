@@ -84,7 +84,7 @@ def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: 
     "COO-05",
     notices="stuck: groups whose coordinator died get no other one, or lose what they committed for good",
     source="GroupCoordinatorService.onElection; CoordinatorLoaderImpl",
-    sentence="When a group's coordinator dies another broker coordinates the group, and tells what was committed; until it has "
+    sentence="When a group's coordinator dies another broker coordinates the group, and reports what was committed; until it has "
     "loaded the group's state it refuses requests.",
     accepted="FindCoordinator names another broker; then COORDINATOR_LOAD_IN_PROGRESS(14), COORDINATOR_NOT_AVAILABLE(15) or "
     "NOT_COORDINATOR(16) until the committed offset is reported; for a moment -1, where the high watermark lags (REP-12)",

@@ -201,7 +201,7 @@ def unclean_elections_refused(broker: Broker) -> None:
 
 @requirement(
     "ELE-07",
-    notices="operator: after restarts all leaders stay on a few brokers, until somebody moves them",
+    notices="operator: after restarts all leaders stay on a few brokers, until an operator moves them",
     source="auto.leader.rebalance.enable; leader.imbalance.check.interval.seconds",
     sentence="With auto.leader.rebalance.enable the preferred replica leads again by itself.",
     accepted="the first replica of the list leads soon after the list's order changed",
@@ -407,7 +407,7 @@ def the_controller_dies(broker: Broker) -> None:
         broker.expect_equal("the errors that the writer saw", writes.errors, [])
 
         def replaced() -> Any:
-            with suppress(Failed):  # whoever passes the question on may wait for the dead one
+            with suppress(Failed):  # a node that passes the question on may wait for the dead one
                 now = nodes.quorum()
                 return now if now.leader_id not in (active, NO_ID) else None
             return None
@@ -424,7 +424,7 @@ def the_controller_dies(broker: Broker) -> None:
     since="4.1",
     source="KIP-966; PartitionChangeBuilder.maybePopulateTargetElr",
     sentence="A replica that leaves the ISR while fewer than min.insync.replicas stay in it is an eligible leader replica, as "
-    "DescribeTopicPartitions tells, and may lead without an unclean election.",
+    "DescribeTopicPartitions reports, and may lead without an unclean election.",
     accepted="the replica is eligible; it leads when the last one in sync is dead; every record acknowledged with acks=-1",
     nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis={"DescribeTopicPartitions": 0, "ApiVersions": 3},
     deadline_s=DEADLINE_S,
@@ -458,7 +458,7 @@ def eligible_leader_replicas(broker: Broker) -> None:
     "ELE-18",
     notices="tool: kafka-metadata-quorum describe shows the quorum's state by it",
     source="KIP-595; DescribeQuorum",
-    sentence="DescribeQuorum, asked of any broker, tells the active controller, its epoch, a high watermark up to which its "
+    sentence="DescribeQuorum, asked of any broker, reports the active controller, its epoch, a high watermark up to which its "
     "log reaches, and every voter with its log end.",
     accepted="the same leader and epoch from every broker; the leader among the voters; voters that come up to the high "
     "watermark",

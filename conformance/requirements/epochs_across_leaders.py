@@ -21,7 +21,7 @@ class AnswerParts:
         self.answers = 0
 
     def take(self, data: bytes, who: str) -> None:
-        """Compare what somebody serves with all that was reported before. Errors: Failed where they differ."""
+        """Compare what a node serves with all that was reported before. Errors: Failed where they differ."""
         self.answers += 1
         for one in batches(data):
             for record in one.records():
@@ -66,8 +66,8 @@ def look_everywhere(nodes: Cluster, topic: Topic, reported: AnswerParts, places:
     "EPO-10",
     notices="data: two consumers read different records at one offset",
     source="KIP-101; KIP-320; documentation, design, replication",
-    sentence="What a consumer has read at an offset stays there, with its leader epoch, whoever leads and whichever replica "
-    "serves it.",
+    sentence="What a consumer has read at an offset stays there, with its leader epoch, whichever replica leads and whichever "
+    "replica serves it.",
     accepted="over three reigns, each ended with records that only the leader had: one record and one epoch for every offset "
     "that was shown, at every node",
     nodes=3, hooks=("pause", "resume", "kill", "restart"), configs=QUICK, apis={"Fetch": 11}, deadline_s=300.0,
@@ -88,4 +88,4 @@ def one_record_an_offset(broker: Broker) -> None:
             look_everywhere(nodes, topic, reported, (leader, follower))
         epochs = {epoch for epoch, _ in reported.at.values()}
         broker.expect(len(epochs) > LEADER_EPOCHS, f"records of {len(epochs)} epochs were read")
-        broker.saw(f"{reported.answers} answers tell the same of {len(reported.at)} offsets")
+        broker.saw(f"{reported.answers} answers report the same of {len(reported.at)} offsets")

@@ -23,7 +23,7 @@ Offsets = Mapping[tuple[Topic, int], int]
 
 
 class Session:
-    """A client's half of a session: it says the epochs that it ought to, unless told otherwise."""
+    """A client's half of a session: it says the epochs that it ought to, unless other ones are given."""
 
     def __init__(self, broker: Broker, offsets: Offsets, version: int | None = None, **fields: Any) -> None:
         """Ask for a new session. Skips where the broker makes none: it may (its cache of sessions may be full)."""
@@ -176,7 +176,7 @@ def epochs_count_up(broker: Broker) -> None:
     notices="stuck: after a restart Java sends only what changed; without this code it is given nothing any more",
     source="KIP-227; FetchManager.newContext",
     sentence="A session id that the broker does not know is FETCH_SESSION_ID_NOT_FOUND, without partitions.",
-    accepted="FETCH_SESSION_ID_NOT_FOUND(70) for an id that nobody was given, for id 0, and for a closed session",
+    accepted="FETCH_SESSION_ID_NOT_FOUND(70) for an id that no client was given, for id 0, and for a closed session",
 )
 def unknown_session(broker: Broker) -> None:
     topic = broker.topic()

@@ -83,7 +83,7 @@ def request_in_pieces(broker: Broker) -> None:
 
 @requirement(
     "FRM-04",
-    notices="security: whoever can connect holds a connection and its memory for ever, or ends a broker that reads this size",
+    notices="security: any client holds a connection and its memory for ever, or ends a broker that reads this size",
     source="NetworkReceive.readFrom (InvalidReceiveException)",
     sentence="A frame that announces a negative size closes the connection without an answer.",
     accepted="closed without an answer, for sizes -1 and -2147483648; other connections are served",
@@ -95,7 +95,7 @@ def negative_size(broker: Broker) -> None:
 
 @requirement(
     "FRM-05",
-    notices="security: whoever can connect makes the broker keep 2 GiB for a frame (kfake waits for all of it)",
+    notices="security: a client that can connect makes the broker keep 2 GiB for a frame (kfake waits for all of it)",
     source="NetworkReceive.readFrom; socket.request.max.bytes, default 104857600",
     sentence="A frame larger than socket.request.max.bytes closes the connection without an answer; others are served.",
     accepted="closed without an answer, for 104857601 and for 2147483647 announced bytes",

@@ -41,7 +41,7 @@ def describe_one(broker: Broker, group: str, version: int | None = None, **optio
 
 
 def list_groups(broker: Broker, *, version: int | None = None, to: Any = None, **filters: Any) -> dict[str, Any]:
-    """What ListGroups of one broker tells, by group ids, as soon as it has loaded all that it coordinates."""
+    """What ListGroups of one broker reports, by group ids, as soon as it has loaded all that it coordinates."""
     answer: Any = None
 
     def is_loaded() -> bool:
@@ -67,7 +67,7 @@ def delete(broker: Broker, *groups: str, version: int | None = None, to: Any = N
     "GAD-01",
     notices="tool: kafka-consumer-groups --describe shows a group that does not exist, or ends on another code",
     source="KIP-1043; GroupMetadataManager.describeGroups",
-    sentence="DescribeGroups of a group that does not exist tells the state Dead and no members; from v6 on with "
+    sentence="DescribeGroups of a group that does not exist reports the state Dead and no members; from v6 on with "
     "GROUP_ID_NOT_FOUND, before without an error.",
     accepted="Dead, no type, no protocol, no members; GROUP_ID_NOT_FOUND(69) from v6 on, NONE(0) before",
 )
@@ -86,7 +86,7 @@ def describe_unknown(broker: Broker) -> None:
     "GAD-02",
     notices="tool: kafka-consumer-groups --describe and consoles show members and partitions by it",
     source="ClassicGroup.describe, describeNoMetadata",
-    sentence="DescribeGroups of a stable group tells protocol type and protocol, and each member with client id, host, "
+    sentence="DescribeGroups of a stable group reports protocol type and protocol, and each member with client id, host, "
     "metadata "
     "and assignment; in other states the members are reported without metadata.",
     accepted="Stable with each member's own bytes; PreparingRebalance and CompletingRebalance (AwaitingSync before 1.1, "
@@ -136,7 +136,7 @@ def expect_without_metadata(broker: Broker, group: Group, state: str, members: i
     "GAD-03",
     notices="tool: kafka-consumer-groups --list and lag exporters find groups by it",
     source="KIP-518, KIP-848; GroupCoordinatorService.listGroups",
-    sentence="ListGroups tells every group that the broker coordinates, with its protocol type, from v4 on its state, from v5 "
+    sentence="ListGroups reports every group that the broker coordinates, with its protocol type, from v4 on its state, from v5 "
     "on its type; it can be asked for some states and types, in whatever case (since 3.8, KAFKA-16095), and an unknown one is "
     "that of no group.",
     accepted="a stable, an empty and a rebalancing group, each once, and those of the filters only",
@@ -294,7 +294,7 @@ def the_empty_group(broker: Broker) -> None:
     source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
     sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
     "-2147483648.",
-    accepted="the least integer (0 before 2.5) unless asked; with nobody forbidding anything at least read, describe and "
+    accepted="the least integer (0 before 2.5) unless asked; with no member forbidding anything at least read, describe and "
     "delete when asked",
     apis={"DescribeGroups": 3},
 )
@@ -312,7 +312,7 @@ def authorized_operations(broker: Broker) -> None:
     "GAD-09",
     notices="tool: Java's Admin.describeConsumerGroups asks for all groups of a coordinator at once",
     source="DescribeGroupsRequest schema; GroupCoordinatorService.describeGroups",
-    sentence="DescribeGroups of several groups tells each; no groups are answered with none.",
+    sentence="DescribeGroups of several groups reports each; no groups are answered with none.",
     accepted="a stable, an empty and an unknown group of one coordinator, each as if alone; an empty answer for an empty list",
 )
 def several_described(broker: Broker) -> None:
@@ -387,7 +387,7 @@ def broker_starts_again(broker: Broker) -> None:
     "GAD-14",
     notices="tool: Java's Admin shows operations that were not asked for, or none where they were asked for",
     source="KIP-848; ConsumerGroupDescribeRequest schema",
-    sentence="ConsumerGroupDescribe tells the authorized operations only to who asks for them.",
+    sentence="ConsumerGroupDescribe reports the authorized operations only to who asks for them.",
     accepted="-2147483648 unless asked; at least read, describe and delete when asked",
     since="4.0",
     apis=HEARTBEAT | DESCRIBE,

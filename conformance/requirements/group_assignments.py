@@ -90,7 +90,7 @@ def sync_in_another_protocol(broker: Broker) -> None:
 
 @requirement(
     "GRP-23",
-    notices="data: two members read one partition, or nobody does",
+    notices="data: two members read one partition, or no member does",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; documentation, consumers",
     sentence="In no generation does a member get what the leader sent for another one: neither the followers' own assignments "
     "nor a leader of an earlier generation count.",

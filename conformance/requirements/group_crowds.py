@@ -115,8 +115,8 @@ def hundreds_of_groups(broker: Broker) -> None:
     "GRP-47",
     notices="stuck: members that are left behind read nothing; big groups never become stable",
     source="KIP-134, KIP-394; GroupMetadataManager.prepareRebalance",
-    sentence="Many members that join at once end in one generation: who was answered earlier is asked to join again, and nobody "
-    "is left behind.",
+    sentence="Many members that join at once end in one generation: who was answered earlier is asked to join again, and no "
+    "member is left behind.",
     accepted=f"{CROWD} members, all in one generation with one leader, who receives all of them; each is given its own bytes",
     deadline_s=90,
 )

@@ -61,7 +61,7 @@ def silent_members(broker: Broker) -> None:
     sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on "
     "without it.",
     accepted="with 4 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown; with 0 "
-    "and -1 ms nobody is waited for (since 3.0, KAFKA-12890)",
+    "and -1 ms no member is waited for (since 3.0, KAFKA-12890)",
     deadline_s=90,
 )
 def late_for_the_rebalance(broker: Broker) -> None:

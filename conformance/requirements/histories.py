@@ -47,7 +47,8 @@ def sends(broker: Broker) -> dict[str, int]:
     "HIS-01",
     notices="data: acknowledged records are lost",
     source="documentation, design, replication and message delivery semantics",
-    sentence="A record that was acknowledged with acks=-1 is read by whoever reads the whole log after the faults are over.",
+    sentence="A record that was acknowledged with acks=-1 is read by any client that reads the whole log after the "
+    "faults are over.",
     accepted="every acknowledged record in the last full scan of every partition",
     tolerated=WITHOUT_A_MARKER,
 )
@@ -119,8 +120,8 @@ def producers_keep_their_order(broker: Broker) -> None:
     "HIS-07",
     notices="data: a record lies before one that was acknowledged earlier",
     source="Herlihy and Wing, linearizability; documentation, design: a partition is one log",
-    sentence="A record whose send begins after another one of the same partition was acknowledged lies behind it, whoever "
-    "sent them.",
+    sentence="A record whose send begins after another one of the same partition was acknowledged lies behind it, whichever "
+    "client sent them.",
     accepted="no record before one that was acknowledged earlier, and none that was read before it was sent",
 )
 def time_goes_forward(broker: Broker) -> None:

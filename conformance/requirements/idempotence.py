@@ -19,7 +19,7 @@ LAST_SEQUENCE = 2_147_483_647
 REMEMBERED = 5
 """How many batches of a producer a partition remembers (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 NO_PRODUCER = -1
-"""The producer id, and the epoch, of nobody."""
+"""The producer id, and the epoch, of no producer."""
 EXPIRATION_MS = 3000
 """The producer.id.expiration.ms under which forgetting is awaited."""
 ATTEMPTS = 5

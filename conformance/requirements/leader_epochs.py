@@ -262,7 +262,7 @@ def after_epoch(broker: Broker, topic: Topic, offset: int, last_fetched: int, *,
     notices="stuck: Java and librdkafka ignore a leader whose epoch is lower than the one that they know",
     source="KIP-101; PartitionChangeBuilder",
     sentence="The leader epoch grows with each change of the leader, and is the same from all brokers.",
-    accepted="a later epoch after each of four elections; every broker comes to tell the same leader and epoch",
+    accepted="a later epoch after each of four elections; every broker comes to report the same leader and epoch",
     nodes=3, configs=QUICK, deadline_s=120,
 )  # fmt: skip
 def epochs_grow(broker: Broker) -> None:

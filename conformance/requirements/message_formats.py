@@ -72,7 +72,7 @@ def expect_read(
 
 @requirement(
     "FMT-01",
-    notices="data: old producers' records are lost or changed, and nobody tells them",
+    notices="data: old producers' records are lost or changed, and no client reports them",
     source="KIP-32; KIP-98 (up-conversion); LogValidator.convertAndAssignOffsetsNonCompressed",
     sentence="Messages of magic 0 and 1 in Produce v0 to v2 are stored: every version of Fetch gives the same keys and values at "
     "the next offsets, with the timestamps of magic 1, and -1 for those of magic 0.",

@@ -15,9 +15,9 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NO_UUID
 
 WITH_IDS = 10
-"""The first version of Metadata that tells topic ids."""
+"""The first version of Metadata that reports topic ids."""
 NOT_ASKED = -2147483648
-"""What the authorized operations say where nobody asked for them."""
+"""What the authorized operations say where no client asked for them."""
 INVALID_NAMES = ("", ".", "..", "a" * 250, "slash/ed", "white space", "ä", "a\x00b", "semi;colon", "star*")
 
 

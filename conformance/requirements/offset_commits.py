@@ -158,7 +158,7 @@ def long_metadata(broker: Broker) -> None:
             broker.expect_equal("the errors", codes, {(topic, 0): 0, (topic, 1): refused, (topic, 2): 0})
             found = committed(broker, group, [(topic, 0), (topic, 1), (topic, 2)]).partitions
             broker.expect_equal("the offsets", sorted(one.offset for one in found.values()), [1, 7, 7])
-            broker.expect(found.get((topic, 0)) == fits, "the longest metadata are told whole")
+            broker.expect(found.get((topic, 0)) == fits, "the longest metadata are reported whole")
 
 
 @requirement(
@@ -282,7 +282,7 @@ def groups_apart(broker: Broker) -> None:
     "OFF-21",
     notices="tool: MirrorMaker 2 and --reset-offsets set offsets that the log does not have yet, or any more",
     source="OffsetCommitRequest schema; OffsetMetadataManager.commitOffset",
-    sentence="The offset is whatever the client says: nobody compares it with the log.",
+    sentence="The offset is whatever the client says: no client compares it with the log.",
     accepted="offsets beyond the log's end, of 2^62 and of 0, are reported as committed, with null metadata too",
     requires=("BAS-08",),
 )
@@ -321,7 +321,7 @@ def many_partitions(broker: Broker) -> None:
     "OFF-23",
     notices="client: Java with group.id= and assign() commits under it, with a warning",
     source="GroupCoordinatorService.isGroupIdNotEmpty; KIP-289",
-    sentence="The empty group id, under which nobody can join, still has offsets, as old clients without a group use it.",
+    sentence="The empty group id, under which no client can join, still has offsets, as old clients without a group use it.",
     accepted="NONE(0) for OffsetCommit and OffsetFetch, and the offset is reported",
     tolerated="INVALID_GROUP_ID(24) for the commit",
     requires=("BAS-08",),
@@ -364,7 +364,7 @@ def commits_of_nothing(broker: Broker) -> None:
 
 @requirement(
     "OFF-30",
-    notices="client: a consumer with long metadata cannot tell what was committed and what not",
+    notices="client: a consumer with long metadata cannot determine what was committed and what not",
     source="CoordinatorRuntime (append of a batch); max.message.bytes of __consumer_offsets",
     sentence="A commit that does not fit into one batch of the offsets topic is refused for all its partitions, and none of it "
     "is stored; the group goes on.",

@@ -34,7 +34,7 @@ def simple_consumers(broker: Broker) -> None:
     source="ClassicGroup.validateOffsetCommit",
     sentence="While a group has members a commit without a generation and a member id is refused with UNKNOWN_MEMBER_ID; asking "
     "needs no membership.",
-    accepted="UNKNOWN_MEMBER_ID(25), and the offset stays; OffsetFetch tells it to anybody",
+    accepted="UNKNOWN_MEMBER_ID(25), and the offset stays; OffsetFetch reports it to anybody",
 )
 def no_strangers(broker: Broker) -> None:
     topic = broker.topic()
@@ -73,7 +73,7 @@ def absent_group(broker: Broker) -> None:
     notices="data: a member that lost its partitions commits over the one that has them now",
     source="ClassicGroup.validateOffsetCommit, validateMember; KIP-345",
     sentence="A commit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with UNKNOWN_MEMBER_ID, "
-    "of a static member that somebody replaced with FENCED_INSTANCE_ID; then nothing of it is stored.",
+    "of a static member that was replaced with FENCED_INSTANCE_ID; then nothing of it is stored.",
     accepted="22, 25 and 82 for every partition of the request; the offsets stay",
     apis={"JoinGroup": FIRST_WITH_INSTANCE, "OffsetCommit": 7},
 )
@@ -166,7 +166,7 @@ def offsets_of_other_types(broker: Broker) -> None:
     notices="data: who takes a partition over begins somewhere else than the one before stopped",
     source="OffsetMetadataManager; documentation, consumer groups",
     sentence="Offsets belong to the group, not to the member: who takes a partition over is told what the member before "
-    "committed, through rebalances and while nobody is a member.",
+    "committed, through rebalances and while the group has no member.",
     accepted="the same offset after the member left, to a new member in a later generation, and as the base of its commit",
 )
 def handed_over(broker: Broker) -> None:
@@ -176,7 +176,7 @@ def handed_over(broker: Broker) -> None:
     code = commit_one(broker, group.name, topic, 41, generation=first.generation, member_id=first.id)
     broker.expect_error(code, ErrorCode.NONE, what="OffsetCommit of the first")
     broker.expect_error(first.leave(), ErrorCode.NONE, what="LeaveGroup")
-    expect_offset(broker, group.name, topic, 41, "the offset while nobody is a member")
+    expect_offset(broker, group.name, topic, 41, "the offset while the group has no member")
     (second,) = group.stable(1, protocols={"range": subscription(topic.name)})
     expect_offset(broker, group.name, topic, 41, "the offset that the second receives")
     late = commit_one(broker, group.name, topic, 1, generation=first.generation, member_id=first.id)

@@ -45,11 +45,11 @@ RETENTION_REPORTED = range(2, 5)
     "OFF-13",
     notices="data: a consumer reads records again, or passes over some, after a coordinator died",
     source="documentation, group coordinator; offsets.commit.required.acks",
-    sentence="A commit that was acknowledged is there after the coordinator's end: the next coordinator tells it.",
+    sentence="A commit that was acknowledged is there after the coordinator's end: the next coordinator reports it.",
     accepted="after kill -9 of the coordinator every group's last offset, metadata and leader epoch, also when the dead one is "
     "back",
-    draft="at once after a fail-over Kafka can tell an earlier offset, or none: what is above the new leader's high watermark "
-    "is told only when that has caught up",
+    draft="at once after a fail-over Kafka can report an earlier offset, or none: what is above the new leader's high watermark "
+    "is reported only when that has caught up",
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def coordinator_dies(broker: Broker) -> None:
@@ -128,7 +128,7 @@ def expect_refused_deletes(broker: Broker, topic: Topic) -> None:
     since="2.1",
     notices="operator: offsets of groups that are gone fill the coordinator; and those of live ones must stay",
     source="KIP-211; offsets.retention.minutes; ClassicGroup.offsetExpirationCondition",
-    sentence="Offsets expire offsets.retention.minutes after their last commit where nobody is a member, or after the group "
+    sentence="Offsets expire offsets.retention.minutes after their last commit where the group has no member, or after the group "
     "became empty; those of topics that a live group of consumers subscribes to never do.",
     accepted="with one minute: the offset without members and the unsubscribed one go after a minute and not before, that of "
     "the group which became empty later goes later, that of the subscribed topic stays; before 2.4 (KAFKA-8730) all offsets of "
@@ -215,7 +215,7 @@ def deleted_topics(broker: Broker) -> None:
     "OFF-27",
     notices="client: sarama's Consumer.Offsets.Retention has no effect",
     source="OffsetCommitRequest schema, retention_time_ms; KIP-211; OffsetExpirationConditionImpl",
-    sentence="In v2 to v4 a client says how long its offset shall be kept while nobody is a member: it goes after that; one "
+    sentence="In v2 to v4 a client says how long its offset shall be kept while the group has no member: it goes after that; one "
     "without a time of its own stays for offsets.retention.minutes.",
     accepted="with 3 seconds: offset -1 after 3 seconds, not before; the other partition's offset stays",
     configs=SHORT_RETENTION,

@@ -9,7 +9,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 WITH_MEMBERS = 3
-"""The version of TxnOffsetCommit from which on it tells generation and member (KIP-447)."""
+"""The version of TxnOffsetCommit from which on it reports generation and member (KIP-447)."""
 
 
 def commit_in_transaction(
@@ -36,8 +36,8 @@ def commit_in_transaction(
     sentence="TxnOffsetCommit in another generation is refused with ILLEGAL_GENERATION, of an unknown member with "
     "UNKNOWN_MEMBER_ID, of a static member that was replaced with FENCED_INSTANCE_ID; unlike OffsetCommit it is taken while the "
     "group waits for the leader's assignment.",
-    accepted="22, 25, 82, and nothing of it is told afterwards; NONE(0) for the member, joined and not yet synchronised, and "
-    "for who tells neither generation nor member",
+    accepted="22, 25, 82, and nothing of it is reported afterwards; NONE(0) for the member, joined and not yet synchronised, and "
+    "for who reports neither generation nor member",
     apis=TRANSACTIONS | {"TxnOffsetCommit": WITH_MEMBERS, "JoinGroup": 5},
 )
 def members_in_transactions(broker: Broker) -> None:

@@ -61,7 +61,8 @@ def least_log_end(broker: Broker) -> None:
     "REP-02",
     notices="data: acknowledged records are lost with the leader",
     source="Partition.checkEnoughReplicasReachOffset; documentation, design, replication",
-    sentence="A record that was acknowledged with acks=-1 is in the log of every replica in sync: whoever leads next has it.",
+    sentence="A record that was acknowledged with acks=-1 is in the log of every replica in sync: any replica that "
+    "leads next has it.",
     accepted="after the leader's kill -9 every record of two partitions, whose next leaders are two different nodes",
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
@@ -86,7 +87,7 @@ def on_every_replica_in_sync(broker: Broker) -> None:
     "and Metadata shows it; once it has caught up it is in sync again.",
     accepted="a frozen follower leaves the ISR while Metadata still lists its broker; both are in sync after it goes on",
     nodes=3, hooks=FREEZES, configs=PATIENT, deadline_s=DEADLINE_S,
-    draft="a follower whose log ends where the leader's does lags behind nobody, however long it is silent",
+    draft="a follower whose log ends where the leader's does lags behind no replica, however long it is silent",
 )  # fmt: skip
 def a_lagging_follower_leaves(broker: Broker) -> None:
     with cluster(broker) as nodes:

@@ -9,7 +9,7 @@ from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 
 STATIC = {"JoinGroup": 5, "SyncGroup": 3, "Heartbeat": 3}
-"""The versions from which on a member may tell its instance id."""
+"""The versions from which on a member may report its instance id."""
 SKIPS = 9
 """The version of JoinGroup from which on a leader is asked to skip the assignment (KIP-814)."""
 
@@ -56,8 +56,8 @@ def back_again(broker: Broker) -> None:
     "GRP-21",
     notices="data: two processes with one instance id read and commit the same partitions",
     source="KIP-345; ClassicGroup.validateMember",
-    sentence="Once its instance id has come back as another member, whoever uses the old member id with that instance id is "
-    "fenced: FENCED_INSTANCE_ID; an instance id that the group does not know is UNKNOWN_MEMBER_ID.",
+    sentence="Once its instance id has come back as another member, any member that uses the old member id with that instance id "
+    "is fenced: FENCED_INSTANCE_ID; an instance id that the group does not know is UNKNOWN_MEMBER_ID.",
     accepted="FENCED_INSTANCE_ID(82) for JoinGroup, SyncGroup, Heartbeat, OffsetCommit and LeaveGroup of the old one, "
     "UNKNOWN_MEMBER_ID(25) with an unknown instance id (since 3.0); the new one goes on",
     apis=STATIC | {"OffsetCommit": 7, "LeaveGroup": 3},
@@ -107,7 +107,7 @@ def removed_by_instance_id(broker: Broker) -> None:
             answer = group.leave(wrong, unknown, version=version)
             codes = [one.error_code for one in answer.members]
             broker.expect_equal("the errors", codes, [ErrorCode.FENCED_INSTANCE_ID, ErrorCode.UNKNOWN_MEMBER_ID])
-            broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="Heartbeat while nobody has left")
+            broker.expect_error(leader.heartbeat(), ErrorCode.NONE, what="Heartbeat while no member has left")
             answer = group.leave(right, version=version)
             reported = [(one.group_instance_id, one.error_code) for one in answer.members]
             broker.expect_equal("the result", reported, [(follower.instance_id, 0)])
@@ -117,7 +117,7 @@ def removed_by_instance_id(broker: Broker) -> None:
 
 @requirement(
     "GRP-40",
-    notices="client: Java's static leader assigns again after each restart, or nobody does (KIP-814)",
+    notices="client: Java's static leader assigns again after each restart, or no member does (KIP-814)",
     source="KIP-814; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
     sentence="A static leader that comes back leads no new assignment: from v9 on it learns that it leads and is to skip the "
     "assignment, before it receives the old leader's id; either way it gets its assignment, and no member joins again.",

@@ -208,7 +208,7 @@ def already_there(broker: Broker) -> None:
 
 @requirement(
     "TOP-04",
-    notices="operator: a topic has fewer copies than was asked for, and nobody was informed",
+    notices="operator: a topic has fewer copies than was asked for, and no client was informed",
     source="ReplicationControlManager.createTopic",
     sentence="A partition count of 0 or below -1 is INVALID_PARTITIONS; a replication factor of 0, below -1, or above the "
     "number of brokers is INVALID_REPLICATION_FACTOR.",
@@ -248,7 +248,7 @@ def broker_defaults(broker: Broker) -> None:
 
 @requirement(
     "TOP-06",
-    notices="none seen: kafka-topics and Java's NewTopic let nobody give both",
+    notices="none seen: kafka-topics and Java's NewTopic let no client give both",
     source="ReplicationControlManager.createTopic",
     sentence="Replicas by hand together with a partition count or a replication factor are refused with INVALID_REQUEST.",
     accepted="INVALID_REQUEST(42), also where the count or the factor fits; no topic is made",
@@ -700,7 +700,7 @@ def deleted_by_id(broker: Broker) -> None:
 
 @requirement(
     "TOP-24",
-    notices="tool: a rehearsal with validateOnly makes partitions, which nobody can take away again",
+    notices="tool: a rehearsal with validateOnly makes partitions, which no client can take away again",
     source="CreatePartitionsRequest schema (validateOnly); ControllerApis.createPartitions",
     sentence="CreatePartitions with validate_only checks and changes nothing; replicas by hand that fit are kept.",
     accepted="NONE(0) for a growth and INVALID_PARTITIONS(37) for none, and the count stays; then two partitions on the "

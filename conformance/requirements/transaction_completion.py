@@ -75,7 +75,7 @@ def begun(nodes: Cluster, frozen: int, living: int, protocol: Protocol, *, commi
 
 
 def end_of(broker: Broker, case: Held) -> None:
-    """End it while the node is frozen: agreed to, and marked where somebody leads."""
+    """End it while the node is frozen: agreed to, and marked where a replica leads."""
     expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
     broker.eventually(
         lambda: broker.end_offset(case.free, isolation=READ_COMMITTED) == 2, f"{case.free.name} has its marker",

@@ -77,7 +77,7 @@ def in_several_states(broker: Broker) -> dict[str, TransactionalClient]:
     "TXN-22",
     notices="tool: kafka-transactions describe, with which hanging transactions are found",
     source="KIP-664; TransactionCoordinator.handleDescribeTransactions",
-    sentence="DescribeTransactions tells the state, producer id, epoch, timeout, start time and partitions of a transactional "
+    sentence="DescribeTransactions reports the state, producer id, epoch, timeout, start time and partitions of a transactional "
     "id; one that is not known is TRANSACTIONAL_ID_NOT_FOUND.",
     accepted="start time -1 before the first transaction, then when it began; the partitions while it is open, none when it is "
     "complete; TRANSACTIONAL_ID_NOT_FOUND(105)",
@@ -119,7 +119,7 @@ def described(broker: Broker) -> None:
     "TXN-39",
     notices="tool: Java's Admin.describeTransactions of several ids shows none of them, or another's",
     source="KIP-664; KafkaApis.handleDescribeTransactionsRequest",
-    sentence="DescribeTransactions of several transactional ids tells each of them, or its own error.",
+    sentence="DescribeTransactions of several transactional ids reports each of them, or its own error.",
     accepted="one entry for each, in their order: NONE(0), TRANSACTIONAL_ID_NOT_FOUND(105), INVALID_REQUEST(42) for the empty "
     "one; no entry for none",
     since="3.0",
@@ -146,7 +146,7 @@ def several_described(broker: Broker) -> None:
     notices="tool: kafka-transactions list, with which hanging transactions are found",
     source="KIP-664; TransactionStateManager.listTransactionStates",
     sentence="ListTransactions lists the transactional ids of a coordinator with producer id and state, all of them or those in "
-    "some states or of some producers; names of states that there are not are told back.",
+    "some states or of some producers; names of states that there are not are reported back.",
     accepted="with both filters those that both let pass; unknown_state_filters with the names that are no states, each once: "
     "they let nothing pass",
     since="3.0",

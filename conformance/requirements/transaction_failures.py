@@ -290,7 +290,7 @@ def late_at_the_next_coordinator(broker: Broker) -> None:
     sentence="A transaction that ends while no replica leads one of its partitions ends there too, when the partition has a "
     "leader again.",
     accepted="the markers in that partition once it is led; all records of the commits, none of the aborts, and nothing held up",
-    tolerated="what Kafka 4.3.1 does (KAFKA-20734): it takes a partition without a leader for a deleted one, tells that the "
+    tolerated="what Kafka 4.3.1 does (KAFKA-20734): it takes a partition without a leader for a deleted one, reports that the "
     "transaction is complete, and never writes the marker; read_committed is held up there for ever",
     nodes=3, hooks=FREEZES, configs=QUICK, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
 )  # fmt: skip
@@ -314,7 +314,7 @@ def while_nobody_leads(broker: Broker) -> None:
             await_complete(broker, case)
         if early and is_held_up(broker, held):
             broker.tolerate(
-                "KAFKA-20734: complete without a marker in a partition that nobody led; read_committed waits there"
+                "KAFKA-20734: complete without a marker in a partition without a leader; read_committed waits there"
             )
             return
         expect_outcomes(broker, cases, held, times=1)

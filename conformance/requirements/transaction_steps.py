@@ -355,7 +355,7 @@ def without_records(broker: Broker) -> None:
     "TXN-31",
     notices="client: a transactional id whose application is upgraded, or set back, has to be abandoned",
     source="KIP-890; TransactionVersion.transactionVersionForEndTxn",
-    sentence="The two protocols may change within a transactional id's life: what counts is each request's version.",
+    sentence="The two protocols may change within the life cycle of a transactional id: what counts is each request's version.",
     accepted="EndTxn v4 keeps the epoch of a transaction that Produce v12 opened; the next one ends with v5 and raises it; "
     "AddPartitionsToTxn v3 and Produce v12 write into one transaction",
     since="4.0",

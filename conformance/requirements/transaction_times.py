@@ -172,7 +172,7 @@ def going_on_after_a_timeout(broker: Broker) -> None:
     notices="stuck: Java sends 2147483647 without a transactional id, and no idempotent producer could start",
     source="TransactionMetadata.prepareIncrementProducerEpoch; KafkaApis.handleInitProducerIdRequest",
     sentence="Each InitProducerId sets the transaction timeout again; without a transactional id the timeout is not looked at.",
-    accepted="DescribeTransactions tells the last timeout that was taken, not one that was refused; NONE(0) for timeouts of 0, "
+    accepted="DescribeTransactions reports the last timeout that was taken, not one that was refused; NONE(0) for timeouts of 0, "
     "-1 and 2147483647 without a transactional id",
     apis=TRANSACTIONS,
 )

@@ -156,8 +156,8 @@ def the_last_stable_offset(broker: Broker) -> None:
     notices="data: readers of one partition see a commit, those of another an abort, or wait",
     source="KIP-98; TransactionMarkerChannelManager",
     sentence="When the end of a transaction is seen in one of its partitions, the others follow soon, with the same outcome.",
-    accepted="each of five topics gets one marker of the same kind; CompleteCommit and CompleteAbort are told only when all have "
-    "it",
+    accepted="each of five topics gets one marker of the same kind; CompleteCommit and CompleteAbort are reported only when all "
+    "have it",
     apis=TRANSACTIONS,
 )
 def one_outcome(broker: Broker) -> None:

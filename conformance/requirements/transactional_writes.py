@@ -54,7 +54,7 @@ def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> No
 
 @requirement(
     "TXN-16",
-    notices="stuck: a late write opens a transaction that nobody ends, and read_committed consumers wait for ever (KIP-890)",
+    notices="stuck: a late write opens a transaction that no producer ends, and read_committed consumers wait for ever (KIP-890)",
     source="KIP-890; ReplicaManager.handleProduceAppend; TransactionCoordinator.handleVerifyPartitionsInTransaction",
     sentence="Produce below v12 in a transaction to a partition that was not added is refused, and nothing appended, whether "
     "the transaction is open or not.",

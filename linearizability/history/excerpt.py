@@ -107,7 +107,7 @@ class Window:
         )
 
     def _within(self, offset: Any) -> Any:
-        """An offset as a log would tell it that begins and ends with the window."""
+        """An offset as a log would report it that begins and ends with the window."""
         return min(max(offset, self.first), self.last + 1) if isinstance(offset, int) and offset >= 0 else offset
 
 

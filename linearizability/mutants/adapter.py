@@ -30,7 +30,7 @@ class MutantCluster(ReferenceCluster):
 
 
 class _Adapter:
-    """One adapter's life: at most one cluster."""
+    """One adapter's run: at most one cluster."""
 
     def __init__(self, mutant: str) -> None:
         self.mutant = mutant

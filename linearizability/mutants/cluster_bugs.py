@@ -225,7 +225,7 @@ def follower_believes_its_leader(original: Any, leader_high_watermark: int, log_
 @mutant(
     "kip-903",
     "reference.controller.isr_proposals:_judge_member",
-    "A broker's earlier life counts for its present one: a stale broker epoch is admitted to the ISR.",
+    "A broker's earlier incarnation counts for its present one: a stale broker epoch is admitted to the ISR.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def kip_903(original: Any, image: Any, member: Any) -> None:
@@ -266,7 +266,7 @@ def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
 @mutant(
     "former-life-unnoticed",
     "reference.controller.isr_proposals:_judge_member",
-    "Neither the controller nor the leader, which has replayed it, minds that a broker has begun another life.",
+    "Neither the controller nor the leader, which has replayed it, minds that a broker has begun another incarnation.",
     fuzz=True, nodes=3,
     also={
         "reference.replication.isr:is_admissible": _all_that_have_fetched,
@@ -376,7 +376,7 @@ def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: i
 @mutant(
     "replay-skipped",
     "reference.node.node:Node.is_serving",
-    "A broker serves by the metadata of its earlier life, before it has replayed what came after.",
+    "A broker serves by the metadata of its earlier incarnation, before it has replayed what came after.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def replay_skipped(original: Any, node: Any) -> bool:

@@ -34,7 +34,7 @@ class Mutant:
     everywhere: bool
     """Whether modules that imported the function by name get the replacement, too."""
     nodes: int = 1
-    """How many nodes a life needs for the bug to show."""
+    """How many nodes a run needs for the bug to show."""
     breaks: tuple[str, ...] = ()
     """The promises of which one must be seen broken; any, where none is named."""
     workload: str = "records"
@@ -44,7 +44,7 @@ class Mutant:
     in_history: bool = False
     """Whether it loses or changes committed records: then clients' histories alone must convict it."""
     only_in_history: bool = False
-    """Whether nothing else can: a look into nodes shows another broken promise before, which ends the life."""
+    """Whether nothing else can: a look into nodes shows another broken promise before, which ends the run."""
     also: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     """Further functions that are replaced: a second defence, behind which the bug would not show."""
 

@@ -259,7 +259,7 @@ def aborted_offsets_count(original: Any, offsets: Any, producer_id: int, committ
 @mutant(
     "pending-offsets-called-stable",
     "reference.coordinator.offsets:Offsets.is_unstable",
-    "OffsetFetch with require_stable tells the offset of before while a transaction has another one pending.",
+    "OffsetFetch with require_stable reports the offset of before while a transaction has another one pending.",
     caught_by=("TXV-09", "TXV-18"),
     fuzz=True,
     workload="copy",

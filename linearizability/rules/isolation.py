@@ -88,7 +88,7 @@ ABORTED = Rule(
     "A consumer with read_uncommitted may be given records of aborted transactions. Where the contract permits loss, the "
     "marker of an abort may be lost, and a later commit of the same producer id then commits what had been aborted.",
     source="Adya's G1a; KIP-98; requirement HIS-08",
-    needs="definite failures told apart from unknown outcomes",
+    needs="definite failures distinguished from unknown outcomes",
     cost="linear",
     example="""
         0 txn send t-0:1 fail

@@ -80,7 +80,7 @@ class Container(Process):
 
     @property
     def container(self) -> str:
-        """Another one for each life."""
+        """Another one for each run."""
         return f"{self._host.container}-life-{self.starts}"
 
     def start(self) -> None:

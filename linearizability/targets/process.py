@@ -92,11 +92,11 @@ class Process:
         self._signal(signal.SIGCONT)
 
     def exit_code(self) -> int | None:
-        """How its last life ended; negative for a signal, None while it runs or before it was started."""
+        """How its last run ended; negative for a signal, None while it runs or before it was started."""
         return self._child.poll() if self._child is not None else None
 
     def tail(self, lines: int = 15) -> str:
-        """The last lines that its present (or last) life logged."""
+        """The last lines that its present (or last) run logged."""
         with suppress(OSError), self.log.open("rb") as file:
             file.seek(max(self._log_start, self.log.stat().st_size - 20_000))
             return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 def start_time(pid: int) -> str:
-    """A process's moment of birth, which tells it from a later one of the same number; empty where it cannot be known."""
+    """A process's moment of birth, which reports it from a later one of the same number; empty where it cannot be known."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()

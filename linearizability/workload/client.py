@@ -50,7 +50,7 @@ class ClientTask(BaseModel):
 
 
 class ClientRun:
-    """What a client's lives share: the stop sign, counters, and a recorder for each life."""
+    """What a client's lives share: the stop sign, counters, and a recorder for each incarnation."""
 
     def __init__(self, task: ClientTask) -> None:
         self.task = task
@@ -63,7 +63,7 @@ class ClientRun:
         self._reported_at = 0.0
 
     def recorder(self) -> Recorder:
-        """The history file of the next life, under its own process number. Errors: RuntimeError after the last."""
+        """The history file of the next incarnation, under its own process number. Errors: RuntimeError after the last."""
         client_run = self.counts["lives"]
         if client_run >= PROCESSES_A_CLIENT:
             raise RuntimeError(f"client {self.task.number} died {client_run} times")

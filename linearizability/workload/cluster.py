@@ -123,7 +123,7 @@ def find_coordinator(nodes: Sequence[Node], what: Coordinated) -> int:
 
 
 def find_controller(nodes: Sequence[Node], named: int) -> int:
-    """The leader of the metadata's quorum, as the first that knows tells it; `named` by Metadata where there is no quorum.
+    """The leader of the metadata's quorum, as the first that knows reports it; `named` by Metadata where there is no quorum.
 
     In a cluster that has one, brokers name each other at random in Metadata, for any of them forwards (KIP-590).
     """
@@ -219,7 +219,7 @@ def _create(node: Node, request: CreateTopicsRequest) -> str:
 
 
 def elect_preferred(nodes: Sequence[Node], topic: str, partitions: int) -> None:
-    """Ask for the first of each partition's replicas to lead it; whether it does, `look` tells."""
+    """Ask for the first of each partition's replicas to lead it; whether it does, `look` reports."""
     wanted = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[*range(partitions)])
     request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=[wanted], timeout_ms=5_000)
     for node in nodes:

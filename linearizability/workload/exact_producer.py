@@ -1,12 +1,12 @@
 """A producer on the raw wire that knows what it does not know.
 
-Client libraries try again by themselves and tell only how the last attempt ended; when librdkafka gives a record up, its
+Client libraries try again by themselves and report only how the last attempt ended; when librdkafka gives a record up, its
 idempotent session ends too, unseen. This producer's outcomes are exact. Each partition is a *lane* of its own: a thread, a
 connection to the leader, one batch in flight.
 
 - Without idempotence a batch is sent once. What its answer, or the lack of it, proves is recorded.
-- With idempotence the same batch goes out under the same sequence numbers until its fate is known. The session ends only
-  where the broker says that it has lost it; then the lane begins a new life, under a new process number.
+- With idempotence the same batch goes out under the same sequence numbers until its outcome is known. The session ends only
+  where the broker says that it has lost it; then the lane begins a new incarnation, under a new process number.
 """
 
 import threading
@@ -155,7 +155,7 @@ class PartitionSender:
     # ---- one batch
 
     def _send(self, recorder: Recorder, counters: range) -> None:
-        """Invoke, try until the fate is known, complete. Errors: SessionLost."""
+        """Invoke, try until the outcome is known, complete. Errors: SessionLost."""
         values = [recorder.process << 32 | counter for counter in counters]
         operations = [recorder.invoke("send", [send(self.key, value)]) for value in values]
         uncertain = ""

@@ -6,15 +6,15 @@ answer proves that the node led in that epoch. A deposed leader that does not kn
 epoch they never go back. Followers are not asked: consumers get no answer from them, and what they know of the high watermark
 may go back.
 
-| brokers | what they tell |
+| brokers | what they report |
 | --- | --- |
 | 2.1 and later | log start, last stable offset, high watermark, leader epoch (ListOffsets 4, Metadata 7; KIP-320) |
 | 0.10.1 to 2.0 | log start |
 
 Where no epoch is reported, a node may have lost and regained the lead between two questions. It would be unknown whether a lower
 high watermark is a step back or a new leader epoch, nor hold a last stable offset against it; so neither is asked for. A node
-that was restarted may lead in its former epoch with an older high watermark. Its new life is reported by a new connection alone;
-so what it says there in an epoch of which it spoke before is left out.
+that was restarted may lead in its former epoch with an older high watermark. Its new incarnation is reported by a new connection
+alone; so what it says there in an epoch of which it spoke before is left out.
 """
 
 import threading
@@ -147,7 +147,7 @@ class Inspector:
 def inspecting(
     nodes: Sequence[Node], topic: str, folder: Path, *, process: int, contract: Contract, run: str
 ) -> Iterator[None]:
-    """While this lasts every node is asked once a second, each by a thread of its own, and one file tells it.
+    """While this lasts every node is asked once a second, each by a thread of its own, and one file reports it.
 
     Errors: RecordingError, at the end.
     """

@@ -1,7 +1,7 @@
 """A producer of transactions: each writes to several partitions, and is committed, or aborted on purpose.
 
 librdkafka does the work. What it says of an error decides what is done, as its documentation asks for: an error after which
-one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this life. The next client
+one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this incarnation. The next client
 under the same transactional id begins by ending what was left open.
 """
 
@@ -51,7 +51,8 @@ class Incarnation:
         self.id = f"{task.topic}-{task.client_id}"
         """The transactional id."""
         self.epoch = client_run.counts["lives"]
-        """The place of this life among those of the id: what a life has written never lies behind the next one's."""
+        """The place of this incarnation among those of the id: what an incarnation has written never lies behind the next
+        one's."""
         self.period_s = does.records / does.rate_per_s
         self.values = 0
         self.stop_by = 0.0

@@ -1,7 +1,7 @@
 """Which broker settings may change while it runs, for whom, and under which names they are read (KIP-226, KIP-412).
 
 A setting for all brokers has the empty resource name. A name that Kafka does not know is taken, as from a file: it may be a
-plugin's; since nobody knows whether it is a secret, its value is not reported.
+plugin's; since it is unknown whether it is a secret, its value is not reported.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ THROTTLES = {
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 }
-"""Bytes a second; no file can have them (KIP-73). They are kept and told, and nothing is slowed down by them here."""
+"""Bytes a second; no file can have them (KIP-73). They are kept and reported, and nothing is slowed down by them here."""
 
 FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class"}
 """Dynamic in Kafka, and refused here, as is all of TLS and SASL: the new value would have no effect."""

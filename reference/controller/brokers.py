@@ -204,7 +204,7 @@ def fence_broker(image: MetadataImage, configuration: Configuration, broker: Nod
 
 
 def unfence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """The broker has replayed its registration: it may lead, at once where nobody does."""
+    """The broker has replayed its registration: it may lead, at once where no node does."""
     change = _change_of(image.brokers[broker])
     change.fenced = UNFENCE
     leaderless = places(image, lambda each: each.leader == NO_LEADER)

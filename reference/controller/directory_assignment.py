@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs: a broker tells in which of its directories its replicas lie.
+"""AssignReplicasToDirs: a broker reports in which of its directories its replicas lie.
 
 Source: KIP-858; org.apache.kafka.controller.ReplicationControlManager.handleAssignReplicasToDirs.
 """

@@ -1,4 +1,4 @@
-"""Which partitions a change of brokers touches, and elections that somebody asks for.
+"""Which partitions a change of brokers touches, and elections that a replica asks for.
 
 Source: KIP-460, KIP-631, KIP-966; org.apache.kafka.controller.ReplicationControlManager.
 """
@@ -108,7 +108,7 @@ def move_leaders(
     leaving: NodeId = NO_LEADER,
     lost_its_tail: NodeId = NO_LEADER,
 ) -> list[Message]:
-    """The records that take a broker out of ISRs and leaderships, or give it those that nobody has."""
+    """The records that take a broker out of ISRs and leaderships, or give it those that no replica has."""
     records: list[Message] = []
     for topic, index, partition in concerned:
         terms = terms_of(

@@ -164,7 +164,7 @@ class Heartbeats:
         return BrokerState.CONTROLLED_SHUTDOWN if is_stopping else BrokerState.UNFENCED
 
     def _is_known_to_have_left(self, image: MetadataImage, broker: BrokerImage) -> bool:
-        """Whether all that serve have replayed the records by which others lead; with nobody left, nobody needs to."""
+        """Whether all that serve have replayed the records by which others lead; with no node left, no node needs to."""
         left_at = self._shutdown_offsets.get((broker.id, broker.epoch), NOTHING_REPLAYED)
         return all(
             self._replayed.get((each.id, each.epoch), NOTHING_REPLAYED) >= left_at

@@ -1,6 +1,6 @@
 """From a partition as it is and as it shall be to the one record between them.
 
-Every decision about a partition comes through here: whoever changes its ISR, its replicas or its brokers' state gets the
+Every decision about a partition comes through here: any node that changes its ISR, its replicas or its brokers' state gets the
 election, the eligible leader replicas and the end of a reassignment that follow from it in the same record.
 Source: KIP-631, KIP-841, KIP-858, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
 """
@@ -133,7 +133,7 @@ def _eligible_after(partition: PartitionImage, target: Target, terms: Terms) -> 
 
 
 def _choose(partition: PartitionImage, target: Target, terms: Terms) -> Elected:
-    """Whoever stands first in the order of the election and may lead; -1 where nobody may."""
+    """Whoever stands first in the order of the election and may lead; -1 where no node may."""
     preferred = target.replicas[:1] if terms.election is Election.PREFERRED else []
     for each in (*preferred, partition.leader, *target.replicas):
         is_in_isr, is_eligible = each in target.isr, each in target.eligible_leader_replicas
@@ -176,7 +176,7 @@ def _begin_leader_epoch(record: PartitionChangeRecord, partition: PartitionImage
 
 
 def _write_eligible(record: PartitionChangeRecord, partition: PartitionImage, target: Target, terms: Terms) -> None:
-    """An unclean election, known by the ISR that it wrote, leaves nobody eligible."""
+    """An unclean election, known by the ISR that it wrote, leaves no node eligible."""
     if record.isr is not None or not terms.has_elr:
         target.eligible_leader_replicas = []
     if target.eligible_leader_replicas != partition.eligible_leader_replicas:

@@ -5,7 +5,7 @@
 The cluster's metadata are one log. One *voter* leads and appends; the others, and the *observers* (brokers without a vote),
 fetch from it. A record is *committed* when a majority of the voters has it durably and one of the leader's own epoch with
 it; what is committed is never lost and never changes, and only from committed records a node makes its image. Every leader
-has an epoch of its own, larger than all before: whoever learns of a larger one stops to lead.
+has an epoch of its own, larger than all before: any node that learns of a larger one stops to lead.
 
 # Inputs and outputs
 
@@ -36,16 +36,16 @@ A leader that decides on top of what is not committed yet reads that by `appende
 # What is durable, and when
 
 Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before anybody is informed. A voter flushes
-what it fetched before it fetches on, for its next fetch tells the leader that it has it. The leader counts itself only
+what it fetched before it fetches on, for its next fetch informs the leader that it has it. The leader counts itself only
 with what it has flushed. When the disk refuses, the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append`
 raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses in the middle of a cut, the
-member `is_broken`: nobody knows what the log is then, and only a new start finds out.
+member `is_broken`: no node knows what the log is then, and only a new start finds out.
 
 # Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model
 
 - Voters are static, so a vote or epoch of a node that is no voter is refused with INCONSISTENT_VOTER_SET (as Kafka did up
   to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
-- The leader flushes before it answers fetches that wait, so that nobody has a record durably before the leader.
+- The leader flushes before it answers fetches that wait, so that no node has a record durably before the leader.
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
 - A follower that was reported by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
   successor need not wait for the others' timeouts.

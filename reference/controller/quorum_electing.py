@@ -23,7 +23,7 @@ class Electing(Leading):
     """What a member does before there is a leader, or when the leader changes."""
 
     def _become_prospective(self, now: TimestampMs) -> None:
-        """Ask the others whether they would vote for this member; nobody is disturbed by it."""
+        """Ask the others whether they would vote for this member; no node is disturbed by it."""
         if self.epoch >= MAX_EPOCH - 1:
             self._say("error", f"{PARTITION_NAME}: epoch {self.epoch} is the last that there can be: no election")
             self._change(Unattached(NEVER), self._stored)

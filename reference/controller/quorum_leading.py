@@ -79,7 +79,7 @@ class Leading(Member):
     def append(self, records: Sequence[Message], now: TimestampMs) -> Offset:
         """Append records of one decision, durably; gives the offset of the first.
 
-        They are committed when `high_watermark` is above the last; until then nobody may learn that they are true.
+        They are committed when `high_watermark` is above the last; until then no node may learn that they are true.
         Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
         MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
         """

@@ -1,6 +1,6 @@
 """What every member of the quorum has and does, whatever its role: state, changes of role, hearing of leaders.
 
-The roles' own work is in `quorum_electing`, `quorum_leading` and `quorum_following`; `quorum` puts them together and tells
+The roles' own work is in `quorum_electing`, `quorum_leading` and `quorum_following`; `quorum` puts them together and reports
 how all of it works.
 """
 
@@ -145,7 +145,7 @@ class Member(ABC):
 
     @property
     def leader(self) -> NodeId:
-        """Who leads, as far as is known; -1 when nobody is known to."""
+        """Who leads, as far as is known; -1 when no node is known to."""
         return NO_NODE if self.role is Role.RESIGNED else self._stored.leader
 
     @property
@@ -290,7 +290,7 @@ class Member(ABC):
         return len(state.refused) > len(self.settings.voters) - self.settings.majority
 
     def _become_unattached(self, epoch: Epoch, leader: NodeId, now: TimestampMs) -> None:
-        """Wait for a leader; whoever was waiting for an election goes on with the time that is left."""
+        """Wait for a leader; any node that was waiting for an election goes on with the time that is left."""
         same = epoch == self.epoch
         state = self._state
         lost = isinstance(state, Nominee) and state.role is Role.PROSPECTIVE and self._has_lost(state)
@@ -379,7 +379,7 @@ class Member(ABC):
         return ErrorCode.NONE if self.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _is_meant(self, voter: NodeId, directory: UUID) -> bool:
-        """Whether a request names this voter, or nobody."""
+        """Whether a request names this voter, or no node."""
         return voter in (NO_NODE, self.node) and directory in (NO_UUID, self._directory)
 
     def _reported_error(self, leader: NodeId, epoch: Epoch, now: TimestampMs) -> ErrorCode:

@@ -99,7 +99,7 @@ def begin_response(error: ErrorCode, epoch: Epoch, leader: NodeId) -> BeginQuoru
 
 
 def end_request(cluster_id: str, leader: NodeId, epoch: Epoch, successors: Sequence[NodeId]) -> EndQuorumEpochRequest:
-    """Tell a voter that the leader has resigned, and who should follow it, the best first."""
+    """Inform a voter that the leader has resigned, and who should follow it, the best first."""
     partition = EndQuorumEpochRequest.PartitionData(
         leader_id=leader, leader_epoch=epoch, preferred_successors=list(successors),
         preferred_candidates=[EndQuorumEpochRequest.ReplicaInfo(candidate_id=each) for each in successors],

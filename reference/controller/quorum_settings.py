@@ -74,5 +74,5 @@ class QuorumSettings:
 
     @property
     def begin_epoch_ms(self) -> int:
-        """How often a leader tells voters of its epoch that do not fetch from it."""
+        """How often a leader reports voters of its epoch that do not fetch from it."""
         return self.fetch_timeout_ms // 2

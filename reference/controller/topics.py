@@ -134,7 +134,7 @@ def partition_record(image: MetadataImage, topic: TopicId, index: int, replicas:
 
 
 def _require_active(image: MetadataImage, assignments: Sequence[list[NodeId]], first: int) -> None:
-    """Refuse partitions that nobody could lead; `first` is the number of the first partition.
+    """Refuse partitions that no node could lead; `first` is the number of the first partition.
 
     Errors: KafkaError INVALID_REPLICA_ASSIGNMENT.
     """

@@ -44,7 +44,7 @@ class ClassicGroup:
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.pending_members: set[str] = set()
-        """Ids that were given out and with which nobody has joined yet (KIP-394)."""
+        """Ids that were given out and with which no member has joined yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
         """Members of the generation that have not asked for their assignment yet (KIP-559)."""
         self.was_joined_since_delay = False
@@ -134,7 +134,7 @@ class ClassicGroup:
                 del self._supporters[name]
 
     def elect_joined_leader(self) -> bool:
-        """Let a member lead that has joined; False where nobody has (GRP-06)."""
+        """Let a member lead that has joined; False where no member has (GRP-06)."""
         if self.leader is not None and self.members[self.leader].joining is None:
             joined = next((member.id for member in self.members.values() if member.joining is not None), None)
             self.leader = joined or self.leader
@@ -212,7 +212,7 @@ class ClassicGroup:
         return group_record(self.id, value)
 
     def empty_record(self, now: TimestampMs) -> KeyValue:
-        """The generation after which nobody is left."""
+        """The generation after which no member is left."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self._next_generation,
@@ -245,7 +245,7 @@ class ClassicGroup:
         self.state_since = value.current_state_timestamp
 
     def _learn(self, reported: Member) -> None:
-        """A record reports a member: somebody new, or one of whom an earlier record said something else."""
+        """A record reports a member: a new member, or one of whom an earlier record said something else."""
         known = self.members.get(reported.id)
         if known is None:
             self.add(reported)
@@ -302,7 +302,7 @@ class ClassicGroup:
         """Anybody may fetch a classic group's offsets."""
 
     def check_offset_delete(self) -> None:
-        """Errors: KafkaError NON_EMPTY_GROUP: of members that are no consumers nobody knows what they use (OFF-14)."""
+        """Errors: KafkaError NON_EMPTY_GROUP: what members that are no consumers use is unknown (OFF-14)."""
         if not self.is_empty and self.protocol_type != CONSUMER:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 

@@ -30,7 +30,7 @@ FIRST_LEAVE_OF_SEVERAL = 3
 FIRST_SYNC_WITH_PROTOCOL = 5
 
 NewMemberId = Callable[[str], str]
-"""Makes a member id that nobody has; it begins with the given text."""
+"""Makes a member id that no member has; it begins with the given text."""
 
 
 class ClassicGroups:
@@ -57,7 +57,7 @@ class ClassicGroups:
         return group if isinstance(group, ClassicGroup) else None
 
     def _get(self, id: GroupId) -> ClassicGroup:
-        """Errors: KafkaError UNKNOWN_MEMBER_ID: nobody is a member of a group that is not there."""
+        """Errors: KafkaError UNKNOWN_MEMBER_ID: a group that does not exist has no members."""
         group = self.find(id)
         if group is None:
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -258,7 +258,7 @@ class ClassicGroups:
         return LeaveGroupResponse(members=results)
 
     def _leave_one(self, group: ClassicGroup | None, member_id: str, instance_id: str | None) -> ErrorCode:
-        """A static member may also be named by its instance id alone, by whoever administers the group."""
+        """A static member may also be named by its instance id alone, by an administrator of the group."""
         try:
             if group is None:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -301,7 +301,7 @@ class ClassicGroups:
                 self.rebalances.loaded(group, now)
 
     def unload(self) -> None:
-        """Another node coordinates now: whoever waits learns so."""
+        """Another node coordinates now: any member that waits learns so."""
         for group in self._groups.values():
             for member in group.members.values() if isinstance(group, ClassicGroup) else ():
                 self.rebalances.refuse_waiting(member, ErrorCode.NOT_COORDINATOR)

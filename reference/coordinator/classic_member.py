@@ -98,7 +98,7 @@ class Member:
         )
 
     def described(self, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
-        """For whoever asks about the group; what it says of itself only where a protocol is chosen (GAD-02)."""
+        """For any member that asks about the group; what it says of itself only where a protocol is chosen (GAD-02)."""
         return DescribeGroupsResponse.DescribedGroupMember(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -152,7 +152,7 @@ def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue)
 
 
 def terms_of(request: JoinGroupRequest) -> Terms:
-    """The request's terms; the metadata are copied out of the receive buffer. A negative timeout waits for nobody (GRP-18)."""
+    """The request's terms; the metadata are copied out of the receive buffer. A negative timeout waits for no member (GRP-18)."""
     return Terms(
         [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
         request.session_timeout_ms,

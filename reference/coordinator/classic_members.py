@@ -52,7 +52,7 @@ class ClassicMembers:
         token: Token,
         now: TimestampMs,
     ) -> None:
-        """JoinGroup: the answer is the member's epoch as its generation; nobody is asked to lead."""
+        """JoinGroup: the answer is the member's epoch as its generation; no member is asked to lead."""
         try:
             self._say(token, self._join(group, request, version, client, now))
         except KafkaError as error:

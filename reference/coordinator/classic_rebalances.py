@@ -4,7 +4,7 @@
 rebalance timeout, those that are here form the next generation and wait for what their leader assigns. The first members
 of an empty group wait a little for others, so that a starting application does not rebalance once for each of its members.
 
-Whoever is not heard of within its session timeout is given up; so is a member of a new generation that does not ask for
+Any member that is not heard of within its session timeout is given up; so is a member of a new generation that does not ask for
 its assignment. While a member waits for an answer of ours it cannot send heartbeats, and is not held to its session.
 
 Source: requirements GRP-08, GRP-09, GRP-17, GRP-18; KIP-134, KIP-394, KIP-559;
@@ -31,7 +31,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a member may wait for its first generation (KAFKA-7610)."""
 
 RETRY_MS = 1_000
-"""After how long it is tried again to write that nobody is left."""
+"""After how long it is tried again to write that no member is left."""
 
 
 class Timer(Enum):
@@ -86,7 +86,7 @@ class Rebalances:
         self.rebalance(group, now)
 
     def expect(self, group: ClassicGroup, member_id: str, session_timeout_ms: int, now: TimestampMs) -> None:
-        """An id was given out: whoever got it is to join with it (KIP-394)."""
+        """An id was given out: any member that got it is to join with it (KIP-394)."""
         group.pending_members.add(member_id)
         self._timers.schedule((group.id, Timer.MEMBER, member_id), now + session_timeout_ms)
 
@@ -102,7 +102,7 @@ class Rebalances:
             self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def rename(self, group: ClassicGroup, member: Member, new_id: str, now: TimestampMs) -> None:
-        """A static member is known by another member id; whoever waits under the old one is fenced (GRP-21)."""
+        """A static member is known by another member id; any member that waits under the old one is fenced (GRP-21)."""
         self._timers.cancel((group.id, Timer.MEMBER, member.id))
         self.refuse_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
         group.rename(member, new_id)
@@ -110,7 +110,7 @@ class Rebalances:
         self.touch(group, member, now)
 
     def refuse_waiting(self, member: Member, error: ErrorCode) -> None:
-        """Tell a member why it waits without effect."""
+        """Fail the member's pending JoinGroup and SyncGroup."""
         self.answer_join(member, join_refused(member.id, error))
         self.answer_sync(member, SyncGroupResponse(error_code=error))
 

@@ -1,4 +1,4 @@
-"""A consumer group as ConsumerGroupDescribe tells it. Source: ConsumerGroup.asDescribedGroup (KIP-848)."""
+"""A consumer group as ConsumerGroupDescribe reports it. Source: ConsumerGroup.asDescribedGroup (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The consumer groups (KIP-848) among the groups of one shard: heartbeats, what time brings, and what the log tells.
+"""The consumer groups (KIP-848) among the groups of one shard: heartbeats, what time brings, and what the log reports.
 
 A decision is records, by one write; the groups change when these are replayed. Beside the records there are only waits
-(`consumer_timers`): whoever lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them again.
+(`consumer_timers`): any member that lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them again.
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager of 4.3.1.
 """
 
@@ -129,7 +129,7 @@ class ConsumerGroups:
     def _group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[KeyValue]]:
         """The group of a heartbeat, and what must be written for it to be one.
 
-        Whoever joins makes the group where there is none, and a consumer group of a classic one (CGH-17).
+        Any member that joins makes the group where there is none, and a consumer group of a classic one (CGH-17).
         Errors: KafkaError GROUP_ID_NOT_FOUND.
         """
         group = self._groups.get(request.group_id)

@@ -224,7 +224,7 @@ def response_to(
     after: ConsumerMember,
     heartbeat_interval_ms: int,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer; what the member owns is told only where it changed, or where the request is a full one (CGH-06)."""
+    """The answer; what the member owns is reported only where it changed, or where the request is a full one (CGH-06)."""
     is_full = (
         request.rebalance_timeout_ms != NO_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

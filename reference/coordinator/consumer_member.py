@@ -52,7 +52,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member; whoever names no instance is dynamic, whoever does is static."""
+    """A member; any member that names no instance is dynamic, any member that does is static."""
 
     id: str
     epoch: MemberEpoch = JOINING

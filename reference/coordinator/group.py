@@ -54,7 +54,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """What its members are: "consumer", "connect", ...; None where nobody ever joined."""
+        """What its members are: "consumer", "connect", ...; None where no member ever joined."""
         ...
 
     @property

@@ -26,7 +26,7 @@ def expire(groups: Mapping[GroupId, Group], offsets: Offsets, retention_ms: int,
 
 
 def _expired_offsets(group: Group, offsets: Offsets, retention_ms: int, now: TimestampMs) -> list[KeyValue]:
-    """The offsets that nobody uses and whose retention is over; those of topics that are consumed never are."""
+    """The offsets that no member uses and whose retention is over; those of topics that are consumed never are."""
     expired: list[KeyValue] = []
     for place, offset in offsets.of(group.id).items():
         since = group.expires_from(offset.committed_at)

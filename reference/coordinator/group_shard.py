@@ -1,7 +1,7 @@
 """The groups and the offsets of one partition of `__consumer_offsets`.
 
-A shard is made again by whoever comes to lead the partition, from its records alone; see `reference.node.coordination`. It
-holds groups of both types under their ids, and the offsets of all of them.
+A shard is made again by any member that comes to lead the partition, from its records alone; see `reference.node.coordination`.
+It holds groups of both types under their ids, and the offsets of all of them.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 """
@@ -134,7 +134,7 @@ class GroupShard:
         return group if isinstance(group, ConsumerGroup) and not group.is_empty else None
 
     def upgraded(self, group: ClassicGroup) -> None:
-        """A classic group becomes a consumer group: whoever waits is to join again (CGH-17)."""
+        """A classic group becomes a consumer group: any member that waits is to join again (CGH-17)."""
         for member in group.members.values():
             self.classic.rebalances.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -166,7 +166,7 @@ class GroupShard:
         self._take_up_offset(group, place, decode_value(OffsetCommitValue, value), producer)
 
     def _replay_legacy_offset(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
-        """Record type 0, which nobody has written since Kafka 0.9."""
+        """Record type 0, which no member has written since Kafka 0.9."""
         old_key, old = decode_key(LegacyOffsetCommitKey, key), decode_value(LegacyOffsetCommitValue, value)
         new = old and OffsetCommitValue(offset=old.offset, metadata=old.metadata, commit_timestamp=old.commit_timestamp)
         self._take_up_offset(old_key.group, (old_key.topic, old_key.partition), new, producer)

@@ -251,7 +251,7 @@ def _any_exists(topics: Iterable[_Topic], existing: Iterable[range]) -> bool:
 
 
 def _expires_at(retention_time_ms: int, now: TimestampMs) -> TimestampMs:
-    """When an offset expires that is to be kept for so long, if the commit says; as far as a record can tell a time.
+    """When an offset expires that is to be kept for so long, if the commit says; as far as a record can report a time.
 
     In Kafka 4.3.1 the sum of the largest number wraps around, and the offset is gone with the next check; here it stays.
     """

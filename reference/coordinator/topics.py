@@ -9,7 +9,7 @@ from reference.protocol.primitives import TopicId, TopicName
 
 
 class Topics(Protocol):
-    """The topics as the node's metadata tell them now."""
+    """The topics as the node's metadata report them now."""
 
     @property
     def version(self) -> int:

@@ -2,9 +2,9 @@
 
 A decision looks at the state and gives the records that make the next one. They are appended to the partition, and replayed
 here: only then they are true, and only when they are committed anybody is informed. Once a transaction's outcome is committed
-(PrepareCommit, PrepareAbort) it is carried out: whoever drives the coordinator asks `take_prepared` and has markers written
-to each partition of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all have.
-A coordinator that comes later finds prepared transactions in the log, and has all markers written again: a partition that
+(PrepareCommit, PrepareAbort) it is carried out: any producer that drives the coordinator asks `take_prepared` and has markers
+written to each partition of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all
+have. A coordinator that comes later finds prepared transactions in the log, and has all markers written again: a partition that
 has one takes another as nothing.
 
 Source: KIP-98, KIP-360, KIP-890, KIP-664, KIP-994; org.apache.kafka `TransactionCoordinator` of 4.3.1; requirements TXN-*.
@@ -94,7 +94,7 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         trace: Trace | None = None,
     ) -> None:
-        """`epoch` is the coordinator's own, `version` tells the cluster's finalized transaction.version."""
+        """`epoch` is the coordinator's own, `version` reports the cluster's finalized transaction.version."""
         self.index = index
         self.epoch = epoch
         self.transactions: dict[TransactionalId, Transaction] = {}

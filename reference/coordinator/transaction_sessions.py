@@ -1,7 +1,7 @@
 """InitProducerId of a transactional id: who may begin a session, and what becomes of the one before.
 
-A new session gets the next epoch of the id's producer, which fences whoever had the one before. A transaction that is open
-is aborted first, under an epoch that nobody ever gets; the client comes again meanwhile. A producer that says who it is
+A new session gets the next epoch of the id's producer, which fences any producer that had the one before. A transaction that is
+open is aborted first, under an epoch that no producer ever gets; the client comes again meanwhile. A producer that says who it is
 (KIP-360) wants to go on by itself, and is let only where no other member began a session since.
 
 Source: KIP-98, KIP-360, KIP-890; requirements TXN-01 to TXN-06, TXN-15; TransactionCoordinator of 4.3.1.
@@ -24,7 +24,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs
 
 NewProducerId = Callable[[TimestampMs], ProducerId]
-"""Gives a producer id that nobody had. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS when there is none yet."""
+"""Gives a producer id that no producer had. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS when there is none yet."""
 
 
 class Identity(NamedTuple):

@@ -182,13 +182,13 @@ class Transaction:
         )  # fmt: skip
 
     def fenced(self) -> Transaction:
-        """The producer's epoch is over, before its transaction is aborted. Nobody ever gets the epoch that it has then."""
+        """The producer's epoch is over, before its transaction is aborted. No producer ever gets the epoch that it has then."""
         return self.to(State.PREPARE_EPOCH_FENCE, epoch=min(self.epoch + 1, LAST_EPOCH))
 
     def prepared(
         self, committed: bool, version: int, now: TimestampMs, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """The outcome is decided. With KIP-890 the markers, and whoever writes next, have the next epoch."""
+        """The outcome is decided. With KIP-890 the markers, and any producer that writes next, have the next epoch."""
         is_fenced = self.state is State.PREPARE_EPOCH_FENCE
         epoch, last_epoch = self.epoch, self.last_epoch
         if version >= TRANSACTION_VERSION_2:

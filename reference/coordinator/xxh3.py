@@ -1,4 +1,4 @@
-"""XXH3, 64 bits, without a seed: the hash by which Kafka tells whether topics changed (KIP-1101).
+"""XXH3, 64 bits, without a seed: the hash by which Kafka says whether topics changed (KIP-1101).
 
 Written down here because the hash is in the log: a group that moves between this broker and Kafka is not reassigned for
 nothing. It is asked for rarely, so it may be slow. Source: the XXH3 specification (xxHash 0.8).

@@ -390,7 +390,7 @@ class ActiveController:
 def _describe_quorum(
     response: DescribeQuorumResponse, version: int, voters: Voters, listener: str
 ) -> DescribeQuorumResponse:
-    """What the leader knows of each member, as a version tells it: directories and voters' addresses from version 2 on."""
+    """What the leader knows of each member, as a version reports it: directories and voters' addresses from version 2 on."""
     if version < FIRST_DESCRIBE_WITH_NODES:
         for member in _members(response):
             member.replica_directory_id = NO_UUID

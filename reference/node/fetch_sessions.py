@@ -272,7 +272,7 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
 
 
 def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.PartitionData) -> None:
-    """Keep what is being told; an error or a divergence is reported again until it is gone. Partitions with records go last
+    """Keep what is being reported; an error or a divergence is reported again until it is gone. Partitions with records go last
     (FSS-10)."""
     failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
     wanted.sent_high_watermark = -1 if failed else result.high_watermark

@@ -62,7 +62,7 @@ class Membership:
         log: Callable[[str, str], None],
         now: TimestampMs,
     ) -> None:
-        """`applied` tells up to where this node has replayed the metadata; `registration.previous_broker_epoch` is that
+        """`applied` reports up to where this node has replayed the metadata; `registration.previous_broker_epoch` is that
         of the incarnation before if it ended cleanly, else -1 (KIP-966)."""
         self.state = State.STARTING
         self.broker_epoch = -1

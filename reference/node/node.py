@@ -263,7 +263,7 @@ class Node:
         return effects
 
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
-        """A clean end is wanted: ask the controller to move leaderships away; `may_stop` tells when it has."""
+        """A clean end is wanted: ask the controller to move leaderships away; `may_stop` says when it has."""
         if self.is_broker:
             self.membership.leave(now, timeout_ms)
             self._drain(now)
@@ -337,7 +337,7 @@ class Node:
         return self._upkeep_deadline is None or self._with_reachable(self._upkeep_deadline) <= now
 
     def _lose_directories(self, now: TimestampMs) -> None:
-        """Directories have failed in this step: their partitions are offline, and the controller is told (KIP-858)."""
+        """Directories have failed in this step: their partitions are offline, and the controller is informed (KIP-858)."""
         for directory in self.logs.take_failed():
             self.log("error", f"log directory {directory.folder} has failed and is offline: {directory.disk.failure}")
             if self.logs.failure is None:
@@ -383,7 +383,7 @@ class Node:
         """Whether the metadata are replayed up to this broker's registration: before, it says nothing to clients."""
         return self.membership.has_caught_up
 
-    # ---- what replicas tell
+    # ---- what replicas report
 
     @property
     def broker_epoch(self) -> int:

@@ -149,7 +149,7 @@ class Fetcher:
         """Those that the request that is out names."""
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
         self._begins_again = False
-        """Something that the leader has told was not taken over; within the session it would not tell it again."""
+        """The follower did not apply what the leader sent; within the session the leader would not send it again."""
 
     # ---- what is followed
 

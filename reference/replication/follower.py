@@ -29,7 +29,7 @@ class Following(Replica):
     __slots__ = ()
 
     def become_follower(self, state: PartitionState) -> bool:
-        """Another broker leads from now on, or nobody; False, and nothing, for a leader epoch that is not newer.
+        """Another broker leads from now on, or no replica; False, and nothing, for a leader epoch that is not newer.
 
         Errors: StorageError when the log cannot be cut; the replica then acts as before.
         """
@@ -71,7 +71,7 @@ class Following(Replica):
     ) -> bool:
         """Append the records of an answer, and take over high watermark and log start; True when one of them moved.
 
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of somebody who does not lead here; LogError for one to a
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of a replica who does not lead here; LogError for one to a
         question that was asked from another offset; RecordsError for corrupt bytes; StorageError.
         """
         self._require_following(leader)
@@ -124,7 +124,7 @@ class Following(Replica):
     # ---- where the logs part
 
     def truncate(self, leader: NodeId, diverging_epoch: Epoch, end: Offset) -> Offset:
-        """Cut the log as far as the leader's answer tells: its largest epoch up to ours, and where that ended.
+        """Cut the log as far as the leader's answer reports: its largest epoch up to ours, and where that ended.
 
         Gives the new end. The next fetch shows whether the logs now agree, or the leader names an epoch before.
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.

@@ -7,11 +7,11 @@ In: a new leader epoch (`become_leader`), a newer record of the same leader epoc
 The high watermark is the least log end offset of the *maximal* ISR: the committed members and those of the pending
 proposal. It also waits for a follower that is caught up and may be about to join, for otherwise a busy partition's
 follower would chase it for ever. It never goes back within a leader epoch, and it stands still while the ISR is smaller than
-min.insync.replicas, so that whoever then leaves the ISR has every committed record (KIP-966). Source: Kafka's `Partition`
-(maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
+min.insync.replicas, so that any replica that then leaves the ISR has every committed record (KIP-966). Source: Kafka's
+`Partition` (maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
 
 The answer to a proposal comes before the record that it brought about, and does not say by which min.insync.replicas the
-controller judged who stays eligible to lead. So whoever has left by an answer counts until the record is replayed
+controller judged who stays eligible to lead. So any replica that has left by an answer counts until the record is replayed
 (`removed_pending_replay`). Kafka 4.3.1 and 4.4.0 do without, and lose acknowledged records where min.insync.replicas is raised
 meanwhile.
 """
@@ -77,7 +77,7 @@ class Leading(Readable):
     ) -> bool:
         """Take over what the controller wrote in this leader epoch; it settles what was pending. False for nothing newer.
 
-        `removed_pending_replay` are who left and counts yet: nobody, where the record itself was replayed.
+        `removed_pending_replay` are who left and counts yet: no replica, where the record itself was replayed.
         """
         if not self.is_leader or state.leader_epoch != self.state.leader_epoch:
             return False
@@ -181,7 +181,7 @@ class Leading(Readable):
         if broker_epoch < peer.broker_epoch:
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"Broker {follower} fetched in its life {broker_epoch}, and is registered in {peer.broker_epoch}.",
+                f"Broker {follower} fetched in its incarnation {broker_epoch}, and is registered in {peer.broker_epoch}.",
             )
 
     # ---- the high watermark
@@ -237,7 +237,7 @@ class Leading(Readable):
         return self.high_watermark >= end
 
     def answer_to_produce(self, end: Offset) -> ErrorCode | None:
-        """What a producer that waits for acks=all is to be told; None while it must wait (ACK-04, ACK-06).
+        """The response to a producer that waits for acks=all; None while it must wait (ACK-04, ACK-06).
 
         NOT_ENOUGH_REPLICAS_AFTER_APPEND where the records are committed, but by an ISR that has become too small.
         """
@@ -284,7 +284,7 @@ class Leading(Readable):
         return False
 
     def shrink_deadline(self) -> TimestampMs | None:
-        """When `shrink_isr` may have something to do; None while nobody is behind, or a proposal is pending."""
+        """When `shrink_isr` may have something to do; None while no replica is behind, or a proposal is pending."""
         if not self.is_leader or self.pending is not None:
             return None
         end = self.log.log_end_offset
@@ -320,7 +320,8 @@ class Leading(Readable):
         return max(progress.broker_epoch, UNSAID) if progress is not None else UNSAID
 
     def take_proposal(self) -> Proposal | None:
-        """The proposal that is to be sent to the controller, once; whoever takes it brings an answer or a failure back."""
+        """The proposal that is to be sent to the controller, once; its sender brings an answer or a failure
+        back."""
         if self.pending is None or self.pending_is_sent:
             return None
         self.pending_is_sent = True

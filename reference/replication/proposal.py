@@ -1,6 +1,6 @@
 """An ISR that a leader proposes to the controller, and what each answer to it means (KIP-497).
 
-A proposal is *pending* from the moment it is made until its fate is known. While it is, its members count for the high
+A proposal is *pending* from the moment it is made until its outcome is known. While it is, its members count for the high
 watermark beside the committed ones: it may have been accepted without the leader knowing. So it may be undone only where
 the controller says that it did not take it and never will, and not where an answer merely says "stale": an earlier copy
 of the same request, whose answer was lost, may have made it stale.
@@ -35,7 +35,7 @@ class ProposalOutcome(Enum):
     COMMITTED = auto()
     ROLLED_BACK = auto()
     KEPT = auto()
-    """Until metadata tell."""
+    """Until the metadata decide it."""
     SENT_AGAIN = auto()
 
 

@@ -58,7 +58,7 @@ class Replica:
     followers: dict[NodeId, Progress] = field(default_factory=dict[NodeId, Progress])
     """As a leader: the other replicas of the assignment."""
     pending: Proposal | None = None
-    """As a leader: the proposal whose fate is not known."""
+    """As a leader: the proposal whose outcome is not known."""
     pending_is_sent: bool = False
     removed_pending_replay: frozenset[NodeId] = frozenset()
     """As a leader: who left the ISR by the answer to a proposal whose record is not replayed yet; they count until then."""

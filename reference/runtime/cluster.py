@@ -170,7 +170,7 @@ class Cluster:
 
 
 def describe(member: Member) -> MetadataResponse | None:
-    """The metadata as a node tells them; None where it does not answer."""
+    """The metadata as a node reports them; None where it does not answer."""
     try:
         with socket.create_connection((HOST, member.port), ANSWER_WITHIN_S) as connection:
             body = MetadataRequest(topics=None)

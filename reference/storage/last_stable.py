@@ -27,7 +27,7 @@ def last_stable_offset(first_unstable: Offset, log_start: Offset, high_watermark
     """The first uncertain transaction's beginning, else the high watermark; within the committed log in either case.
 
     What was deleted of a transaction is nobody's to wait for. A known deviation: where the log's start was moved into a batch
-    Apache Kafka 4.3.1 tells the batch's beginning, from which no consumer can read; 3.9 told the start.
+    Apache Kafka 4.3.1 reports the batch's beginning, from which no consumer can read; 3.9 told the start.
 
     pre: first_unstable >= -1 and 0 <= log_start <= high_watermark
     post: log_start <= _ <= high_watermark

@@ -211,7 +211,7 @@ def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
 def remove_rubbish(disk: Disk, folder: Path) -> None:
     """Remove what was being written or deleted when the last run ended: indexes without a log first, then the rest.
 
-    A log file that is being deleted tells the next start why its indexes are alone.
+    A log file that is being deleted reports the next start why its indexes are alone.
     """
     names = disk.list_folder(folder)
     for name in names:

@@ -1,6 +1,6 @@
 """What flushed segments were: `segment-checksums`, a file of the data folder that Apache Kafka does not have.
 
-Kafka's layout does not tell that a `.log` file was deleted, cut or exchanged, nor that a `.txnindex` was: a start would serve
+Kafka's layout does not report that a `.log` file was deleted, cut or exchanged, nor that a `.txnindex` was: a start would serve
 less and not know it. So each checkpoint writes down the closed segments below the recovery point, and a clean end all
 segments: length, and checksums of what is short or stands at both ends. What lies between has the batches' own checksums.
 

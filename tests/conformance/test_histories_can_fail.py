@@ -106,7 +106,7 @@ STOPPED = Unread(0, "t-0: read up to 1 of 4", position=1)
 
 
 def stopped(*unread: Unread, **result: Any) -> dict[str, Any]:
-    """What a hunt tells whose final read did not come to these partitions' ends."""
+    """What a hunt reports whose final read did not come to these partitions' ends."""
     return {"verdict": "unknown", "reasons": [str(each) for each in unread], "unread": [*unread]} | result
 
 

@@ -46,7 +46,7 @@ class Applications:
             assert time.monotonic() < until, f"{topic} does not grow"
 
     def member_shares(self, group: str) -> list[int]:
-        """How many partitions each member of the group has, as the coordinator tells it; empty while it rebalances."""
+        """How many partitions each member of the group has, as the coordinator reports it; empty while it rebalances."""
         described = self.admin.describe_consumer_groups([group])[group].result(PATIENCE_S)
         if described.state != ConsumerGroupState.STABLE:
             return []

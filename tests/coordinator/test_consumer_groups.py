@@ -393,7 +393,7 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
 
 
 def test_patterns() -> None:
-    """CGH-16: what matches is found after the heartbeat, and told with the next."""
+    """CGH-16: what matches is found after the heartbeat, and reported with the next."""
     room = Room(foo=1, food=1, bar=1)
     client = Client(room, "a", regex="foo.*")
     assert client.join().error_code == ErrorCode.NONE

@@ -26,7 +26,7 @@ RETRIABLE = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.ILLEGAL_GENERATION,
 }
-"""After these a member joins again as who it was; after others as somebody new."""
+"""After these a member joins again as who it was; after others as a new member."""
 
 
 @dataclass

@@ -98,7 +98,7 @@ def test_a_classic_member_joins_and_the_last_new_one_leaves() -> None:
 
 
 def test_a_static_member_goes_back_to_the_classic_protocol() -> None:
-    """The last new member comes back as a classic one: the group is classic, and nobody is bothered."""
+    """The last new member comes back as a classic one: the group is classic, and no member is bothered."""
     room = Room(foo=4)
     static = Client(room, "n", instance="i", topics=["foo"])
     static.join()

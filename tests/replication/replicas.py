@@ -110,7 +110,7 @@ def contents(log: Log) -> list[tuple[int, int, bytes]]:
 
 
 def steps_of(watched: Partition) -> list[str]:
-    """The steps that a replica tells from now on."""
+    """The steps that a replica reports from now on."""
     reported: list[str] = []
     watched.trace = lambda action, row: reported.append(action)
     return reported

@@ -171,5 +171,5 @@ def test_every_step_of_a_broker_is_a_method_by_its_name() -> None:
     of_brokers = {action.method for action in ACTIONS if action.actor != "controller"}
     elsewhere = {"crash", "retry"}
     assert of_brokers - set(dir(Partition)) == elsewhere, (
-        "a crash tells nobody, and a retry cannot be distinguished from a produce"
+        "a crash is not reported, and a retry cannot be distinguished from a produce"
     )

@@ -1,4 +1,4 @@
-"""Copies are judged by what happened: transactions of unknown fate count once their output was read."""
+"""Copies are judged by what happened: transactions of unknown outcome count once their output was read."""
 
 import pytest
 

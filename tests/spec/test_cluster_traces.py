@@ -47,7 +47,7 @@ def test_five_hundred_traces_of_clusters_with_faults_are_accepted(runs: list[Tra
 
 
 def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | None:
-    """The trace with the last such event told otherwise, and its place."""
+    """The trace with the last such event reported otherwise, and its place."""
     events = as_read(trace.events)
     places = [place for place, event in enumerate(events, 1) if event["action"] == action]
     if not places:
@@ -135,7 +135,8 @@ def test_traces_go_on_through_reassignments_and_changed_settings() -> None:
 
 @pytest.mark.java
 def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> None:
-    """Retention took the end of the former leader epoch: where the two logs part cannot be told, and nothing later is judged."""
+    """Retention took the end of the former leader epoch: where the two logs part cannot be reported, and nothing later is
+    judged."""
     outcome, rows = rows_of(read_schedule(FOUND / "follower-cut-to-what-its-leader-has-deleted.json"))
     assert outcome.verdict == "valid", outcome.text
     reported = [row["action"] for row in rows if row.get("partition") == "orders0-0"]
@@ -151,7 +152,7 @@ def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> No
 
 
 def split(rows: list[Row], grain: int) -> list[list[Row]]:
-    """Each node's rows, timed by a clock that does not tell `grain` rows apart."""
+    """Each node's rows, timed by a clock that does not report `grain` rows apart."""
     timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
     return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
 

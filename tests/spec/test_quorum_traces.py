@@ -36,7 +36,7 @@ def traces_in(rows: list[Row], name: object) -> list[QuorumTrace]:
 
 
 def split(rows: list[Row], grain: int) -> list[list[Row]]:
-    """Each node's rows, timed by a clock that does not tell `grain` rows apart."""
+    """Each node's rows, timed by a clock that does not report `grain` rows apart."""
     timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
     return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
 

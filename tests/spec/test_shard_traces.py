@@ -71,7 +71,7 @@ def test_traces_of_groups_and_transactional_ids_are_accepted(runs: list[AnyTrace
 
 
 def spoiled(runs: Iterable[AnyTrace], book: str, action: str, name: str, value: object) -> tuple[AnyTrace, int]:
-    """A trace with the last such event told otherwise, and its place."""
+    """A trace with the last such event reported otherwise, and its place."""
     has_it = (trace for trace in runs if trace.book == book and any(e["action"] == action for e in trace.events))
     events: list[Event] = json.loads(json.dumps(next(has_it).events))
     place = max(place for place, event in enumerate(events, 1) if event["action"] == action)
@@ -138,7 +138,7 @@ def test_late_writes_and_second_markers_are_rejected() -> None:
 # ---- planted bugs
 
 LIVES_OF_A_BUG = 6
-"""Not every incarnation comes to where a bug tells."""
+"""Not every incarnation comes to where a bug reports."""
 
 
 def given_to_two() -> AbstractContextManager[object]:

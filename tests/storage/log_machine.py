@@ -64,7 +64,7 @@ BATCH = st.tuples(
 
 
 TOMBSTONES_STAY_MS = 1_000
-"""Longer than a life without a long tick, shorter than a long tick."""
+"""Longer than a run without a long tick, shorter than a long tick."""
 
 
 class Stored(NamedTuple):
@@ -109,7 +109,7 @@ class LogMachine(RuleBasedStateMachine):
             segment_index_bytes=index_bytes, file_delete_delay_ms=50, delete_retention_ms=TOMBSTONES_STAY_MS,
         )  # fmt: skip
         self.keeps = keeps
-        """Nothing is deleted in this life, so that all transactions stay comparable."""
+        """Nothing is deleted in this run, so that all transactions stay comparable."""
         self.now = START
         self.history: list[Stored] = []
         """All batches up to the end, those below the log's start among them, as the log holds them."""

@@ -1,9 +1,9 @@
 """A broker of the ELR is started and stopped cleanly before the controller has registered it: is it eligible still?
 
 Found by the simulation (tests/simulation/found/clean-end-before-registration.json). Replicas are on nodes 1, which leads,
-and 2; the controller is node 3, and node 2's requests to be registered in its second life are lost on the way. The note of
+and 2; the controller is node 3, and node 2's requests to be registered in its second run are lost on the way. The note of
 a clean end has the broker epoch that the controller compares with the one that it knows (KIP-966).
-`python -m pytest -m slow -s tests/targets/test_clean_end_before_registration.py` tells what was seen.
+`python -m pytest -m slow -s tests/targets/test_clean_end_before_registration.py` reports what was seen.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def play(broker: Broker, target: OneController) -> tuple[int | None, int | None,
     broker.eventually(lambda: target.line.lost > 0 and not notes(target), "it asked and took its note", within_s=30)
     assert target.member(FOLLOWER).process.stop(STOP_WITHIN_S), "SIGTERM did not end it"
     second = noted_epoch(target)
-    reported(f"the note after a registered life: {first}; after one that the controller never learned of: {second}")
+    reported(f"the note after a registered run: {first}; after one that the controller never learned of: {second}")
     target.line.loses = None
     target.kill(LEADER)
     broker.eventually(lambda: state()[0] == NO_ID, "no replica leads", within_s=30)

@@ -1,8 +1,8 @@
 """A fenced producer asks for the end of a transaction, after a session of an older client has ended one.
 
 The fenced one speaks the protocol of KIP-890, in which each end raises the epoch; the newer session that of before, in which
-the epoch stays. A simulated life found what follows. `python -m pytest -m slow -s tests/targets/test_late_end_of_a_zombie.py`
-tells what Apache Kafka does.
+the epoch stays. A simulated run found what follows. `python -m pytest -m slow -s tests/targets/test_late_end_of_a_zombie.py`
+reports what Apache Kafka does.
 """
 
 from __future__ import annotations

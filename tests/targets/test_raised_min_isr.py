@@ -3,7 +3,7 @@ first: the specification's switch CommitBeforeMinIsr, tried on Apache Kafka and 
 
 Replicas are on nodes 1, which leads, and 2, which is frozen; the controller is node 3. What node 1 learns about the metadata is
 held up, its AlterPartition and heartbeats are not. `python -m pytest -m slow -s tests/targets/test_raised_min_isr.py`
-tells what was seen.
+reports what was seen.
 """
 
 from __future__ import annotations

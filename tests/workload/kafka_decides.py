@@ -1,4 +1,4 @@
-"""Kafka's own client classes, asked many questions in one short life of a JVM."""
+"""Kafka's own client classes, asked many questions in one short incarnation of a JVM."""
 
 from __future__ import annotations
 

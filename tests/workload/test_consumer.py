@@ -1,4 +1,4 @@
-"""The consumer's claims: in which generation it holds its partitions, which the library tells only in its own notation."""
+"""The consumer's claims: in which generation it holds its partitions, which the library reports only in its own notation."""
 
 import threading
 from types import SimpleNamespace

@@ -5,7 +5,7 @@
 
 One file holds the lines of one tool, or a folder those of many. The producer does not say when a send began, so each is
 taken to have begun when the tool started: rules that compare with the clock see overlapping sends and stay silent. A send
-error is `info` in every partition, because the tool does not tell which errors are definite, nor where the record was meant
+error is `info` in every partition, because the tool does not report which errors are definite, nor where the record was meant
 to go. Values must be unique (--value-prefix). A tool that was killed does not say `shutdown_complete`: what it had sent last
 is then missing, and the verdict is no longer valid.
 """
@@ -50,7 +50,7 @@ def streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
 
 
 def _events(file: Path, process: int, keys: Callable[[], list[str]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """An invocation and a completion for each record. Of a send's invocation the tool does not tell the time."""
+    """An invocation and a completion for each record. Of a send's invocation the tool does not report the time."""
     started, line, ended = None, 0, False
     held: set[str] = set()
     operations = count()

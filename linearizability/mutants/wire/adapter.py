@@ -20,7 +20,7 @@ BEHIND = "reference:1"
 
 
 class _Adapter:
-    """One adapter's life: at most one target with the proxy in front of it."""
+    """One adapter's run: at most one target with the proxy in front of it."""
 
     def __init__(self, name: str, tamper: Tamper, behind: str) -> None:
         self.name, self.tamper, self.behind = name, tamper, behind

@@ -53,7 +53,7 @@ LIES = [
     Lie("checked-topic-not-checked", CREATE, "validate_only finds nothing wrong", "TOP-09", answer=when(lambda x, m: x.request.validate_only, put("topics.error_code", 0)), versions="1+"),
     Lie("topic-results-share-error", CREATE, "one topic's error is everybody's", "TOP-12 TOP-10", answer=shared("topics")),
     Lie("topic-result-missing", CREATE, "the last of several topics has no result", "TOP-12 TOP-10", answer=last_missing("topics")),
-    Lie("made-partitions-told-wrong", CREATE, "one partition more is told than was made", "TOP-11", answer=put("topics.num_partitions", lambda count: count + 1 if count > 0 else count), versions="5+"),
+    Lie("made-partitions-told-wrong", CREATE, "one partition more is reported than was made", "TOP-11", answer=put("topics.num_partitions", lambda count: count + 1 if count > 0 else count), versions="5+"),
     Lie("made-configs-not-told", CREATE, "no configurations are reported", "TOP-11", answer=put("topics.configs", []), versions="5+"),
     Lie("made-id-not-told", CREATE, "no topic id is reported", "TOP-11", answer=put("topics.topic_id", NO_UUID), versions="7+"),
     Lie("made-replication-not-told", CREATE, "the replication factor is reported as -1", "TOP-11", answer=put("topics.replication_factor", -1), versions="5+"),
@@ -79,7 +79,7 @@ LIES = [
 
     Lie("config-missing", REPORT, "the first configuration is not reported", "CFG-01 CFG-11 CFG-12 CFG-14", answer=first_missing("results.configs")),
     Lie("config-twice", REPORT, "the first configuration is reported twice", "CFG-01", answer=doubled("results.configs")),
-    Lie("config-keys-ignored", REPORT, "all configurations are told whatever was asked", "CFG-01", ask=put("resources.configuration_keys", None)),
+    Lie("config-keys-ignored", REPORT, "all configurations are reported whatever was asked", "CFG-01", ask=put("resources.configuration_keys", None)),
     Lie("config-source-default", REPORT, "every source is the default", "CFG-01 CFG-03 CFG-12", answer=put("results.configs.config_source", 5), versions="1+"),
     Lie("config-values-missing", REPORT, "no values are reported", "CFG-01 CFG-03", answer=put("results.configs.value", None)),
     Lie("config-all-sensitive", REPORT, "every configuration is sensitive", "CFG-01", answer=put("results.configs.is_sensitive", True)),

@@ -102,7 +102,7 @@ LIES = [
     Lie("protocol-name-missing", JOIN, "no protocol is reported", "GRP-07 GRP-05 GRP-06", answer=put("protocol_name", "", where=lambda m: m.error_code == 0)),
     Lie("generation-plus-one", JOIN, "the generation is reported one too high", "GRP-08", answer=put("generation_id", lambda g: g + 1 if g > 0 else g)),
     Lie("generation-always-1", JOIN, "the generation is reported as 1 always", "GRP-08 GRP-31", answer=put("generation_id", lambda g: 1 if g > 0 else g)),
-    Lie("instance-id-not-told", JOIN, "the leader is told static members without their instance id", "", answer=put("members.group_instance_id", None), versions="5+"),
+    Lie("instance-id-not-told", JOIN, "the leader receives static members without their instance id", "", answer=put("members.group_instance_id", None), versions="5+"),
     Lie("assignment-turned", SYNC, "bytes of assignments come in the reverse order", "GRP-10 GRP-28", answer=put("assignment", lambda data: bytes(data)[::-1])),
     Lie("assignment-missing", SYNC, "assignments are empty", "GRP-10 GRP-28 GRP-11", answer=put("assignment", b"")),
     Lie("sync-generation-unchecked", SYNC, "ILLEGAL_GENERATION is reported as no error", "GRP-12 GRP-29", answer=errors(E.ILLEGAL_GENERATION, 0)),

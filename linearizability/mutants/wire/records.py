@@ -348,7 +348,7 @@ LIES = [
     Lie("latest-has-timestamp", LIST, "the latest offset has a timestamp", "LOF-02", answer=at_timestamp(lambda t: t == -1, timestamp=1)),
     Lie("search-finds-next", LIST, "a search by time gives the record after", "LOF-03 LOF-12", answer=at_timestamp(lambda t: t >= 0, offset=lambda offset: offset + 1 if offset >= 0 else offset)),
     Lie("search-is-strict", LIST, "a search by time looks for later records only", "LOF-03 LOF-12", ask=put(FOUND + "timestamp", lambda t: t + 1 if t >= 0 else t)),
-    Lie("search-tells-sought", LIST, "a search by time tells the sought timestamp", "LOF-03", answer=each_partition(lambda q, a: setattr(a, "timestamp", q.timestamp) if q.timestamp >= 0 and a.offset >= 0 else None)),
+    Lie("search-tells-sought", LIST, "a search by time reports the sought timestamp", "LOF-03", answer=each_partition(lambda q, a: setattr(a, "timestamp", q.timestamp) if q.timestamp >= 0 and a.offset >= 0 else None)),
     Lie("search-finds-end", LIST, "a search that finds nothing gives offset 0", "LOF-03", answer=at_timestamp(lambda t: t >= 0, offset=lambda offset: 0 if offset < 0 else offset)),
     Lie("max-timestamp-is-latest", LIST, "-3 gives the latest offset", "LOF-04", ask=with_timestamp(-3, -1)),
     Lie("local-earliest-unknown", LIST, "-4 gives offset -1", "LOF-05", answer=at_timestamp(lambda t: t == -4, offset=-1)),

@@ -101,7 +101,7 @@ LIES = [
     Lie("transactions-not-listed", LIST, "no transactional id is listed", "TXN-40 TXN-41 TXN-42", answer=put("transaction_states", [])),
     Lie("transaction-states-ignored", LIST, "transactional ids of all states are listed", "TXN-40", ask=put("state_filters", [])),
     Lie("transaction-producers-ignored", LIST, "transactional ids of all producers are listed", "TXN-40", ask=put("producer_id_filters", [])),
-    Lie("unknown-states-not-told", LIST, "unknown states are not told back", "TXN-40", answer=put("unknown_state_filters", [])),
+    Lie("unknown-states-not-told", LIST, "unknown states are not reported back", "TXN-40", answer=put("unknown_state_filters", [])),
     Lie("duration-ignored", LIST, "the duration is not looked at", "TXN-41", ask=put("duration_filter", -1), versions="1+"),
     Lie("pattern-ignored", LIST, "the pattern is not looked at", "TXN-42", ask=put("transactional_id_pattern", None), versions="2+"),
     Lie("pattern-unchecked", LIST, "INVALID_REGULAR_EXPRESSION is reported as no error", "TXN-42", answer=errors(E.INVALID_REGULAR_EXPRESSION, 0)),

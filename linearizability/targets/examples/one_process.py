@@ -104,7 +104,7 @@ def listens(port):
 
 
 def answer(broker, request):
-    """The result of one request; an empty object where there is nothing to tell."""
+    """The result of one request; an empty object where there is nothing to report."""
     match request:
         case {"command": "describe"}:
             hooks = ["kill", "stop", "restart", "pause", "resume", "logs"]

@@ -38,7 +38,7 @@ def history(
     partition_counts: Mapping[str, int] = TOPICS,
     generations: Sequence[tuple[str, ...]] = GENERATIONS,
 ) -> list[Generation]:
-    """The generations of a group whose members all want all topics, and tell what they own when they join again."""
+    """The generations of a group whose members all want all topics, and report what they own when they join again."""
     newcomer = Member(frozenset(partition_counts))
     before: Assignment = {}
     outcomes: list[Generation] = []

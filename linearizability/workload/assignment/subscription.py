@@ -22,7 +22,7 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member's subscription, as its JoinGroup tells it."""
+    """One member's subscription, as its JoinGroup reports it."""
 
     topics: frozenset[str]
     instance_id: str | None = None

@@ -41,4 +41,4 @@ class GroupSpec:
 
 
 Assignor: TypeAlias = Callable[[GroupSpec], dict[str, Assignment]]
-"""Gives every member its target; every partition that somebody subscribes to goes to exactly one subscriber."""
+"""Gives every member its target; every partition that a member subscribes to goes to exactly one subscriber."""

@@ -1,6 +1,6 @@
 """The uniform assignor: every member about as many partitions as every other, and as few moves as that allows.
 
-Where all subscribe to the same topics, nobody owns two partitions more than another, and a partition moves only where its
+Where all subscribe to the same topics, no member owns two partitions more than another, and a partition moves only where its
 owner holds too many. Source: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
 """
 
@@ -37,7 +37,7 @@ def _assign_equals(spec: GroupSpec) -> dict[str, Assignment]:
 
 
 def _fill(targets: dict[str, set[TopicIdPartition]], room: dict[str, int], free: Iterable[TopicIdPartition]) -> None:
-    """Give what nobody holds to who has room, member by member."""
+    """Give what no member holds to who has room, member by member."""
     left = iter(in_order(free))
     for id, target in targets.items():
         target.update(partition for _, partition in zip(range(room[id]), left, strict=False))

@@ -1,6 +1,6 @@
 """The uniform assignor for members that subscribe to different topics.
 
-First everybody keeps what it still subscribes to. Then what nobody owns goes to the least loaded subscriber, the topics
+First everybody keeps what it still subscribes to. Then what no member owns goes to the least loaded subscriber, the topics
 with the most partitions a subscriber first: they have the least choice. Last, partitions move from the most to the least
 loaded subscriber of a topic, round after round over the topics, until nothing moves.
 Source: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder.
@@ -66,7 +66,7 @@ class _Builder:
         return (self._loads[id], self._position[id])
 
     def _give_out(self, topic: TopicId) -> None:
-        """What nobody owns of a topic goes to its least loaded subscribers."""
+        """What no member owns of a topic goes to its least loaded subscribers."""
         free = [partition for partition in range(self._counts[topic]) if partition not in self._owners[topic]]
         if not free:
             return

@@ -8,13 +8,11 @@ the clients to a node is cut by cutting the way back, which is as good where ans
 import json
 import secrets
 import subprocess
-import threading
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from linearizability.faults.network import CLIENTS
+from linearizability.faults.network import CLIENTS, CountedCuts
 from linearizability.targets import leash
 from linearizability.targets.docker import LABEL, DockerHost, Image, docker, remove_leftovers, run_words
 from linearizability.targets.hosts import Host
@@ -24,16 +22,14 @@ SUBNET = "172.31.77"
 GATEWAY = f"{SUBNET}.254"
 
 
-class DockerNetwork:
-    """Hosts on a bridge. A context manager; its methods may be called from any thread."""
+class DockerNetwork(CountedCuts):
+    """Hosts in containers on a bridge."""
 
     def __init__(self, hosts: int, image: Image) -> None:
-        self.size = hosts
+        super().__init__(hosts)
         self.image = image
         self.name = f"tidegauge-{secrets.token_hex(4)}"
         self._agents: dict[int, subprocess.Popen[str]] = {}
-        self._cuts: Counter[tuple[int, int]] = Counter()
-        self._lock = threading.Lock()
 
     @property
     def hosts(self) -> Sequence[Host]:
@@ -42,50 +38,12 @@ class DockerNetwork:
             DockerHost(_address(place), container=self._container(place), image=self.image) for place in self._agents
         ]
 
-    @property
-    def places(self) -> list[int]:
-        """All hosts, and the place of the clients."""
-        return list(range(self.size + 1))
+    def _link(self, sender: int, receiver: int) -> tuple[int, int]:
+        """A link that begins at the clients is cut at its other end."""
+        return (receiver, sender) if sender == CLIENTS else (sender, receiver)
 
-    def __enter__(self) -> "DockerNetwork":
-        try:
-            self._build()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # ---- cuts
-
-    def cut(self, sender: int, receiver: int) -> None:
-        """From now on nothing that the sender sends reaches the receiver."""
-        link = _way(sender, receiver)
-        with self._lock:
-            self._cuts[link] += 1
-            self._announce(link, "cut")
-
-    def join(self, sender: int, receiver: int) -> None:
-        """Take one cut back; the link works again when no fault wants it cut."""
-        link = _way(sender, receiver)
-        with self._lock:
-            self._cuts[link] = max(0, self._cuts[link] - 1)
-            if not self._cuts[link]:
-                self._announce(link, "join")
-
-    def heal(self) -> None:
-        """Take all cuts back."""
-        with self._lock:
-            for link in [link for link, count in self._cuts.items() if count]:
-                self._announce(link, "join")
-            self._cuts.clear()
-
-    def _announce(self, link: tuple[int, int], what: str) -> None:
-        """Errors: TargetError when the sender's agent does not do it."""
-        sender, receiver = link
-        self._ask(sender, {what: _address(receiver)})
+    def _set(self, sender: int, receiver: int, *, is_cut: bool) -> None:
+        self._ask(sender, {"cut" if is_cut else "join": _address(receiver)})
 
     def _ask(self, place: int, order: dict[str, Any]) -> None:
         agent = self._agents[place]
@@ -131,11 +89,6 @@ class DockerNetwork:
 
     def _container(self, place: int) -> str:
         return f"{self.name}-host-{place}"
-
-
-def _way(sender: int, receiver: int) -> tuple[int, int]:
-    """The link that is cut in the place of one that begins at the clients."""
-    return (receiver, sender) if sender == CLIENTS else (sender, receiver)
 
 
 def _address(place: int) -> str:

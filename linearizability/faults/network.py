@@ -22,12 +22,13 @@ import subprocess
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from linearizability.faults.link_agent import PERMANENT, UNUSED_ADDRESS
 from linearizability.targets.hosts import Host
@@ -72,18 +73,79 @@ class Lines(Links, Protocol):
     def mend(self, place: int) -> None: ...
 
 
-class Network:
-    """Hosts on a bridge. Only inside a sandbox. A context manager; its methods may be called from any thread."""
+class CountedCuts(ABC):
+    """Hosts on a network whose links several faults may cut at once. A context manager; methods may be called from any thread."""
 
     def __init__(self, hosts: int) -> None:
         self.size = hosts
+        self._cuts: Counter[tuple[int, int]] = Counter()
+        """(sender, receiver) -> how many faults want it cut."""
+        self._lock = threading.Lock()
+
+    @property
+    def places(self) -> list[int]:
+        """All hosts, and the place of the clients."""
+        return list(range(self.size + 1))
+
+    def __enter__(self) -> Self:
+        try:
+            self._build()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def cut(self, sender: int, receiver: int) -> None:
+        """From now on nothing that the sender sends reaches the receiver."""
+        link = self._link(sender, receiver)
+        with self._lock:
+            self._cuts[link] += 1
+            self._set(*link, is_cut=True)
+
+    def join(self, sender: int, receiver: int) -> None:
+        """Take one cut back; the link works again when no fault wants it cut."""
+        link = self._link(sender, receiver)
+        with self._lock:
+            self._cuts[link] = max(0, self._cuts[link] - 1)
+            if not self._cuts[link]:
+                self._set(*link, is_cut=False)
+
+    def heal(self) -> None:
+        """Take all cuts back."""
+        with self._lock:
+            for link in [link for link, count in self._cuts.items() if count]:
+                self._set(*link, is_cut=False)
+            self._cuts.clear()
+
+    def _link(self, sender: int, receiver: int) -> tuple[int, int]:
+        """The link that is cut."""
+        return sender, receiver
+
+    @abstractmethod
+    def _set(self, sender: int, receiver: int, *, is_cut: bool) -> None:
+        """Cut a link, or let it work. Errors: TargetError."""
+
+    @abstractmethod
+    def _build(self) -> None:
+        """Make the hosts and the links."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Remove them. May be called twice."""
+
+
+class Network(CountedCuts):
+    """Hosts in network namespaces on a bridge. Only inside a sandbox."""
+
+    def __init__(self, hosts: int) -> None:
+        super().__init__(hosts)
         self._holders: list[subprocess.Popen[bytes]] = []
         self._links: dict[int, Any] = {}
         """Place -> netlink socket in its namespace."""
         self._interfaces: dict[int, int] = {}
-        self._cuts: Counter[tuple[int, int]] = Counter()
-        """(sender, receiver) -> how many faults want it cut."""
-        self._lock = threading.Lock()
         self._relays: dict[int, subprocess.Popen[bytes]] = {}
         """Host -> what makes its line bad."""
 
@@ -95,45 +157,13 @@ class Network:
             for place, holder in enumerate(self._holders, start=1)
         ]
 
-    @property
-    def places(self) -> list[int]:
-        """All hosts, and the place of the clients."""
-        return list(range(self.size + 1))
-
-    def __enter__(self) -> "Network":
-        try:
-            self._build()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # ---- cuts
-
-    def cut(self, sender: int, receiver: int) -> None:
-        """From now on nothing that the sender sends reaches the receiver."""
-        with self._lock:
-            self._cuts[sender, receiver] += 1
-            self._point(sender, receiver, UNUSED_ADDRESS)
-
-    def join(self, sender: int, receiver: int) -> None:
-        """Take one cut back; the link works again when no fault wants it cut."""
-        with self._lock:
-            self._cuts[sender, receiver] = max(0, self._cuts[sender, receiver] - 1)
-            if not self._cuts[sender, receiver]:
-                self._point(sender, receiver, _hardware(receiver))
-
     def heal(self) -> None:
-        """Take all cuts back."""
-        with self._lock:
-            for sender, receiver in [link for link, count in self._cuts.items() if count]:
-                self._point(sender, receiver, _hardware(receiver))
-            self._cuts.clear()
+        super().heal()
         for place in list(self._relays):
             self.mend(place)
+
+    def _set(self, sender: int, receiver: int, *, is_cut: bool) -> None:
+        self._point(sender, receiver, UNUSED_ADDRESS if is_cut else _hardware(receiver))
 
     # ---- bad lines
 

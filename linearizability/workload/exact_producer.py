@@ -27,7 +27,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import add_to_sequence, build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.legacy import write_message_set
 from reference.protocol.records.record import Record
@@ -177,7 +177,7 @@ class PartitionSender:
             raise
         finally:
             if self.does.idempotence:
-                self.session.sequence = (self.session.sequence + len(values)) & 0x7FFFFFFF
+                self.session.sequence = add_to_sequence(self.session.sequence, len(values))
 
     def _attempt(self, values: Sequence[int]) -> tuple[int | None, int]:
         """One request. Gives the broker's error and the first offset; None for no answer."""

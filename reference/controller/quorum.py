@@ -57,52 +57,26 @@ Source: KIP-595, KIP-630, KIP-996, KIP-1166; org.apache.kafka.raft.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from uuid import UUID
 
 from reference.controller.quorum_electing import Electing
 from reference.controller.quorum_following import Following
-from reference.controller.quorum_member import say_nothing
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
-from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import NO_UUID, Chance, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
-from reference.replication.partition import Trace
-from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
-from reference.storage.log import Log
-from reference.storage.log_directory import Logger
 
 
 class Quorum(Electing, Following):
     """One voter or observer."""
 
-    def __init__(
-        self,
-        node: NodeId,
-        cluster_id: str,
-        settings: QuorumSettings,
-        disk: Disk,
-        log: Log,
-        chance: Chance,
-        now: TimestampMs,
-        *,
-        directory: UUID = NO_UUID,
-        say: Logger = say_nothing,
-        trace: Trace | None = None,
-    ) -> None:
-        """Take up what the last end left; the only voter leads when this returns.
-
-        `directory` is the id of the data folder, `log` that of `__cluster_metadata-0`, whose folder has `quorum-state`.
-        Errors: StorageError; CorruptFile that names the file.
-        """
-        super().__init__(node, cluster_id, settings, disk, log, chance, now, directory=directory, say=say, trace=trace)
-        if settings.voters == (node,):
+    def _begin(self, now: TimestampMs) -> None:
+        if self.settings.voters == (self.node,):
             self._become_prospective(now)
         self._drive(now)
 

@@ -110,6 +110,11 @@ class Member(ABC):
         self._stored = self._read_state()
         self._state: RoleState = self._first_role(now)
         self._trace_step("Restart", {"voters": list(settings.voters)})
+        self._begin(now)
+
+    @abstractmethod
+    def _begin(self, now: TimestampMs) -> None:
+        """Do what the first role wants."""
 
     def _read_state(self) -> QuorumState:
         """The stored state; the log's last epoch where that is newer, for no file was written then."""

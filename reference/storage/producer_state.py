@@ -27,6 +27,7 @@ from reference.protocol.records.batch import (
     NO_SEQUENCE,
     TRANSACTIONAL,
     BatchHeader,
+    add_to_sequence,
     records_of,
 )
 from reference.protocol.records.control import EndTransaction, read_end_transaction
@@ -368,7 +369,7 @@ def _read_snapshot(data: bytes) -> Iterator[tuple[ProducerId, Producer]]:
         producer.coordinator_epoch = coordinator_epoch
         producer.transaction_start = start
         if last_offset >= 0:
-            first_sequence = (last_sequence - delta) & 0x7FFFFFFF if last_sequence >= 0 else NO_SEQUENCE
+            first_sequence = add_to_sequence(last_sequence, -delta) if last_sequence >= 0 else NO_SEQUENCE
             batch = CachedBatch(first_sequence, last_sequence, last_offset - delta, last_offset, timestamp)
             producer.batches.append(batch)
         yield producer_id, producer

@@ -2,8 +2,8 @@
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import ProducerEpoch, Sequence
+from reference.protocol.records.batch import MAX_SEQUENCE
 
-MAX_SEQUENCE = 2**31 - 1
 NONE = -1
 
 

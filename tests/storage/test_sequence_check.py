@@ -3,7 +3,8 @@
 import pytest
 
 from reference.protocol.errors import ErrorCode
-from reference.storage.sequence_check import MAX_SEQUENCE, check_sequence
+from reference.protocol.records.batch import MAX_SEQUENCE
+from reference.storage.sequence_check import check_sequence
 
 OK, ORDER, EPOCH = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH
 

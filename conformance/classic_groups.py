@@ -124,10 +124,10 @@ class Group:
         self.broker.eventually(lambda: self.rebalances(member), "a member learns of the rebalance")
 
     def rebalances(self, member: Member) -> bool:
-        """Whether the group waits for this member to join again. Before 2.7 (KAFKA-10134) a Heartbeat said so too while the
+        """Whether the group waits for this member to join again. Before 2.6.1 (KAFKA-10134) a Heartbeat said so too while the
         group waited for its leader's assignment: then DescribeGroups distinguishes the two, where it is served."""
         reported = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
-        unambiguous = self.broker.is_kafka("2.7") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
+        unambiguous = self.broker.is_kafka("2.6.1") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
         return reported and (unambiguous or self.state() == "PreparingRebalance")
 
     def state(self) -> str:

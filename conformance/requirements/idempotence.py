@@ -345,7 +345,7 @@ def known_producer(broker: Broker) -> Producer:
     source="producer.id.expiration.ms (default 86400000); ProducerStateManager.removeExpiredProducers",
     sentence="A partition forgets a producer that has not written for producer.id.expiration.ms.",
     accepted="a sequence with a gap, refused at first, is stored once the time is over",
-    since="3.5",
+    since="3.4",
     configs={"producer.id.expiration.ms": str(EXPIRATION_MS), "producer.id.expiration.check.interval.ms": "100"},
     alone=True,
     deadline_s=60,

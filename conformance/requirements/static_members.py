@@ -197,7 +197,7 @@ def fenced_while_held(broker: Broker) -> None:
         group.admit(other, [one])
         _, follower = group.leader_first([one, other])
         follower.begin_sync()
-        wanted = ErrorCode.NONE if broker.is_kafka("2.7") else ErrorCode.REBALANCE_IN_PROGRESS  # KAFKA-10134
+        wanted = ErrorCode.NONE if broker.is_kafka("2.6.1") else ErrorCode.REBALANCE_IN_PROGRESS  # KAFKA-10134
         broker.expect_error(follower.heartbeat(), wanted, what="its Heartbeat")
         follower.successor().begin_join()
         broker.expect_error(follower.synced().error_code, ErrorCode.FENCED_INSTANCE_ID)

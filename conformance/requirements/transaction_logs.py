@@ -248,7 +248,7 @@ def compressed(broker: Broker) -> None:
     sentence="A producer whose transaction is open is not forgotten by the partition, however long it writes nothing.",
     accepted="long after producer.id.expiration.ms the same last stable offset, the next record, and an abort that is listed "
     "with the transaction's first offset; an idempotent producer of the same age is forgotten",
-    since="3.5",
+    since="3.4",
     configs=FORGETS,
     apis=TRANSACTIONS | {"DescribeProducers": 0},
     deadline_s=60.0,

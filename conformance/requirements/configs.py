@@ -59,6 +59,12 @@ CAME_WITH = {
 }
 """Configurations that not every release has (KIP-354, KIP-937)."""
 
+TYPES = {
+    "preallocate": 1, "compression.type": 2, "segment.bytes": 3, "retention.ms": 5, "min.cleanable.dirty.ratio": 6,
+    "cleanup.policy": 7,
+}  # fmt: skip
+"""One configuration of each type."""
+
 Change = tuple[str, int, str | None]
 """Name, operation, value."""
 
@@ -583,3 +589,17 @@ def documentation(broker: Broker) -> None:
     broker.expect_equal("names without documentation", wordless, [])
     reported = [name for name, one in described(broker, topic).items() if one.documentation]
     broker.expect_equal("documented where not asked for", reported, [])
+
+
+@requirement(
+    "CFG-15",
+    notices="tool: Java's ConfigEntry.type is UNKNOWN, and consoles offer a text where a number or a choice is asked for",
+    source="KIP-569; DescribeConfigsResponse schema",
+    sentence="From v3 on, DescribeConfigs gives each configuration's type.",
+    accepted="BOOLEAN(1), STRING(2), INT(3), LONG(5), DOUBLE(6) or LIST(7), as Kafka defines the name",
+    since="2.6",
+    apis={"DescribeConfigs": 3},
+)
+def types(broker: Broker) -> None:
+    found = described(broker, plain_topic(broker), TYPES)
+    broker.expect_equal("the types", Told({name: found[name].config_type for name in found}), TYPES)

@@ -326,3 +326,20 @@ def every_version(broker: Broker) -> None:
     settle(*consumers, topics=[topic])
     broker.expect(all(one.assigned for one in consumers), "each has a share")
     broker.expect(all(one.epoch > JOINING for one in consumers), "each has an epoch")
+
+
+@requirement(
+    "CGH-42",
+    notices="none seen: Java and librdkafka do not read the answer to a leave",
+    source="KIP-848; GroupMetadataManager.consumerGroupLeave",
+    sentence="A member that leaves is answered with the epoch by which it left.",
+    accepted="-1; for a static member that leaves for a while -2",
+    since=SINCE,
+    apis=HEARTBEAT,
+)
+def leaving_is_confirmed(broker: Broker) -> None:
+    topic = broker.topic()
+    for epoch, instance_id in ((-1, None), (-1, "static"), (-2, "static")):
+        consumer = Consumer(broker, unused_group(broker), [topic], instance_id=instance_id)
+        consumer.join()
+        broker.expect_equal(f"leaving with {epoch}: the epoch", consumer.leave(epoch).member_epoch, epoch)

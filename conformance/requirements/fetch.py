@@ -698,3 +698,20 @@ def unknown_isolation_level(broker: Broker) -> None:
         errors = {answer.error_code, *(one.error_code for one in partitions_of(answer))} - {ErrorCode.NONE}
         seen = errors, sum(served_bytes(answer).values())
         broker.expect_equal(f"v{version}, isolation level 2", seen, ({ErrorCode.UNKNOWN_SERVER_ERROR}, 0))
+
+
+@requirement(
+    "FET-26",
+    notices="client: Java, librdkafka and franz-go turn to that node, and come back by way of new metadata",
+    source="KIP-392; ReplicaManager.findPreferredReadReplica (replica.selector.class)",
+    sentence="A client that names no rack is sent to no other replica.",
+    accepted="preferred_read_replica -1, with the records, from v11 on",
+    since="2.4",
+    apis={"Fetch": 11},
+)
+def no_preferred_replica(broker: Broker) -> None:
+    topic = broker.topic()
+    broker.append(topic, batch(b"a"))
+    for version in range(11, broker.version_for(FetchRequest) + 1):
+        (found,) = partitions_of(broker.call(fetch_request({(topic, 0): 0}), version, to=broker.leader(topic)))
+        broker.expect_equal(f"v{version}: the preferred replica", found.preferred_read_replica, -1)

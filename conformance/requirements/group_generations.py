@@ -63,9 +63,8 @@ def fenced_generations(broker: Broker) -> None:
     source="GroupMetadataManager.classicGroupHeartbeatToClassicGroup",
     sentence="A member's Heartbeat is answered with REBALANCE_IN_PROGRESS while the group waits for its members to join again, "
     "and with no error while it waits for the leader's assignment and when it is stable.",
-    accepted="NONE(0) before (since 2.6.1, KAFKA-10134) and after the leader synchronised; REBALANCE_IN_PROGRESS(27) once another "
-    "member joins; "
-    "UNKNOWN_MEMBER_ID(25) when all have left",
+    accepted="NONE(0) before (since 2.6.1, KAFKA-10134) and after the leader synchronised; REBALANCE_IN_PROGRESS(27) once "
+    "another member joins; UNKNOWN_MEMBER_ID(25) when all have left",
 )
 def heartbeats(broker: Broker) -> None:
     group, leader, follower = joined_pair(broker)

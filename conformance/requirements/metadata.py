@@ -395,3 +395,22 @@ def each_topic_its_own(broker: Broker) -> None:
         found["not/legal"].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION,
         what="the illegal name",
     )  # fmt: skip
+
+
+@requirement(
+    "MET-19",
+    apis={"Metadata": 1},
+    notices="stuck: Java's Admin sends CreateTopics and the like to this node only, and asks again until its timeout",
+    source="KafkaApis.handleTopicMetadataRequest; KafkaAdminClient.ControllerNodeProvider",
+    sentence="From v1 on, Metadata names one of the brokers that it lists as the controller.",
+    accepted="within the time that a controller takes to be elected, in every version",
+)
+def controller_is_listed(broker: Broker) -> None:
+    lowest, highest = broker.versions_of(MetadataRequest)
+    for version in range(max(lowest, 1), highest + 1):
+
+        def listed(version: int = version) -> bool:
+            found = broker.metadata([], version=version)
+            return found.controller_id in {one.node_id for one in found.brokers}
+
+        broker.eventually(listed, f"v{version}: the controller is a listed broker")

@@ -14,6 +14,9 @@ API_VERSIONS, PRODUCE, CONTROLLED_SHUTDOWN = 18, 0, 7
 ADVERTISED_ONLY = range(3)
 """Versions of Produce that Kafka 4 advertises for the sake of old librdkafka and does not serve (KAFKA-18659)."""
 
+QUOTA_WINDOW_MS = 1_000
+"""What a request quota asks for at most (quota.window.size.seconds)."""
+
 
 def named(name: str = "tidegauge", version: str = "1.0") -> ApiVersionsRequest:
     """ApiVersions v3+ says who asks."""
@@ -263,3 +266,24 @@ def release_profile(broker: Broker) -> None:
         with broker.case(APIS[key].name):
             reported = f"v{lowest} to v{highest} advertised, Kafka {' and '.join(around)} has v{first} to v{last}"
             broker.expect(lowest <= first and highest >= last, reported)
+
+
+@requirement(
+    "API-12",
+    notices="stuck: Java and franz-go send nothing to this node for as long as they are asked to (KIP-219)",
+    source="KIP-219; KafkaApis.maybeRecordAndGetThrottleTimeMs",
+    sentence="Where no quota is exceeded no answer asks the client to wait.",
+    accepted="throttle_time_ms 0 from every API that any client uses, in its highest version",
+    tolerated="up to a second, which a quota on what all clients of the suite ask may have brought about",
+)
+def no_throttling(broker: Broker) -> None:
+    topic = broker.topic()
+    for key, (_, version) in sorted(broker.subject.api_versions.items()):
+        if key not in APIS or APIS[key].name not in CORE or version not in APIS[key].request.VERSIONS:
+            continue
+        asked_ms = getattr(
+            broker.call(minimal_request(broker, APIS[key].name, version, topic), version), "throttle_time_ms", 0
+        )
+        broker.expect(asked_ms <= QUOTA_WINDOW_MS, f"{APIS[key].name} v{version} asks for a wait of {asked_ms} ms")
+        if asked_ms:
+            broker.tolerate(f"{APIS[key].name} v{version} asks for a wait of {asked_ms} ms")

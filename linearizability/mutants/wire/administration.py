@@ -90,7 +90,7 @@ LIES = [
     Lie("documentation-always", REPORT, "documentation is reported to everybody", "CFG-14", ask=put("include_documentation", True), versions="3+"),
     Lie("documentation-never", REPORT, "documentation is reported to nobody", "CFG-14", ask=put("include_documentation", False), versions="3+"),
     Lie("synonyms-never", REPORT, "synonyms are reported to nobody", "CFG-01 CFG-12", ask=put("include_synonyms", False), versions="1+"),
-    Lie("config-types-missing", REPORT, "types are not reported", "", answer=put("results.configs.config_type", 0), versions="3+"),
+    Lie("config-types-missing", REPORT, "types are not reported", "CFG-15", answer=put("results.configs.config_type", 0), versions="3+"),
     Lie("change-not-done", CHANGE, "nothing is changed", "CFG-03 CFG-09", ask=put("validate_only", True)),
     Lie("checked-change-done", CHANGE, "validate_only changes", "CFG-06", ask=put("validate_only", False)),
     Lie("append-is-set", CHANGE, "APPEND sets", "CFG-04", ask=put("resources.configs.config_operation", {APPEND: SET})),

@@ -258,7 +258,7 @@ LIES = [
     Lie("produce-log-start-0", PRODUCE, "the response has the log start offset 0 always", "ACK-13", answer=put(STORED + "log_start_offset", 0, where=fine)),
     Lie("produce-error-for-all", PRODUCE, "the first partition's error is everybody's", "PRD-29", answer=shared("responses.partition_responses")),
     Lie("produce-topic-name-missing", PRODUCE, "topics are answered without name and id", "ACK-15", answer=both(put("responses.name", ""), put("responses.topic_id", lambda id: type(id)(int=0)))),
-    Lie("produce-answers-turned", PRODUCE, "partitions are answered in the reverse order", "", answer=turned("responses.partition_responses")),
+    Lie("produce-answers-turned", PRODUCE, "partitions are answered in the reverse order", "", answer=turned("responses.partition_responses"), unseen="clients look answers up by topic and partition, and Kafka promises no order"),
     Lie("produce-answer-of-partition-missing", PRODUCE, "the last of several partitions is not answered", "PRD-29 PRD-18", answer=last_missing("responses.partition_responses")),
 
     Lie("watermark-plus-one", FETCH, "the high watermark is one too high", "FET-01", answer=put(READ + "high_watermark", lambda offset: offset + 1, where=fine)),
@@ -310,7 +310,7 @@ LIES = [
     Lie("stable-is-watermark", FETCH, "the last stable offset is the high watermark", "FET-19 TXV-06", answer=each("responses.partitions", lambda x, p: setattr(p, "last_stable_offset", p.high_watermark))),
     Lie("isolation-unchecked", FETCH, "another isolation level reads everything", "FET-25", ask=put("isolation_level", lambda level: level if level in (0, 1) else 0)),
     Lie("fetch-log-start-0", FETCH, "the log start offset is 0 always", "FSS-06 TOP-19 FET-02", answer=put(READ + "log_start_offset", 0, where=fine), versions="5+"),
-    Lie("preferred-replica", FETCH, "clients are sent to a replica that there is not", "", answer=put(READ + "preferred_read_replica", 77), versions="11+"),
+    Lie("preferred-replica", FETCH, "clients are sent to a replica that there is not", "FET-26", answer=put(READ + "preferred_read_replica", 77), versions="11+"),
     Lie("marker-turned", FETCH, "commits are read as aborts, aborts as commits", "TXV-05", answer=fetched(lambda batches: [header("base_offset", lambda o: o)([(read, swapped(data))])[0] if control(read) else data for read, data in batches])),
     Lie("marker-missing", FETCH, "markers are not given", "TXV-04 TXV-05", answer=fetched(lambda batches: plain([each for each in batches if not control(each[0])]))),
     Lie("marker-of-older-epoch", FETCH, "markers bear the epoch before", "TXV-05", answer=fetched(header("producer_epoch", lambda epoch: epoch - 1, where=control))),

@@ -33,7 +33,7 @@ class Lie:
     """The API whose requests or answers are rewritten; empty: any."""
     what: str
     spoken_of: str
-    """Requirements (or areas) whose sentences speak of it, of which one must fail; empty: a gap in the catalogue."""
+    """Requirements (or areas) whose sentences speak of it, of which one must fail; empty: a gap, or unseen."""
     answer: Change | None = None
     ask: Change | None = None
     raw: Callable[[Exchange, bytes], bytes | Answer | None] | None = None
@@ -41,6 +41,8 @@ class Lie:
     end: Callable[[Connection], bytes | None] | None = None
     """What is said where the broker closes; then the connection stays open."""
     versions: str = "0+"
+    unseen: str = ""
+    """Why no client can see it."""
 
     @property
     def accusers(self) -> tuple[str, ...]:

@@ -602,4 +602,4 @@ def documentation(broker: Broker) -> None:
 )
 def types(broker: Broker) -> None:
     found = described(broker, plain_topic(broker), TYPES)
-    broker.expect_equal("the types", Told({name: found[name].config_type for name in found}), TYPES)
+    broker.expect_equal("the types", AnswerParts({name: found[name].config_type for name in found}), TYPES)

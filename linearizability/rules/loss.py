@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
-from linearizability.rules.excusing import TRANSACTIONS, eras, explained, sent_at
+from linearizability.rules.excusing import TRANSACTIONS, at_slots, eras, explained, permits_loss, sent_at
 from linearizability.rules.partition import Array, Mask, Partition, Rows
 from linearizability.rules.retention import log_starts
 from linearizability.rules.rule import Context
@@ -166,9 +166,20 @@ def permitted_loss(partition: Partition, context: Context, indices: Array) -> np
             rows = indices[chosen]
             unexcused = _unexcused(partition, context, rows, also)
             reasons[chosen] = explained(context, partition, unexcused, appends.invoked[rows], also)
+        doubled = np.flatnonzero(transactional & (reasons == ""))
+        reasons[doubled] = _taken_for_another(partition, context, indices[doubled])
     if context.contract.cleanup == "compact":
         reasons = np.where(reasons == "", "compaction keeps only the last record of each key", reasons)
     return np.where(appends.flag(Flag.ACKS_ALL)[indices], reasons, ACKS_BELOW_ALL).astype(str)
+
+
+def _taken_for_another(partition: Partition, context: Context, rows: Array) -> Array:
+    """Why each of these transactional appends may have been taken for a repetition of the record that lies at its offset: a
+    coordinator that has lost what it had decided gives a producer's epoch out again, also long after the excuse."""
+    slots, group = np.unique(partition.append_slot[rows], return_inverse=True)
+    made, two_known = at_slots(partition, slots, partition.reported_appends)
+    reasons = permits_loss(context, partition, made, NEVER, TRANSACTIONS, here=False, by_contract="")
+    return np.where((slots >= 0) & (two_known < NEVER), reasons, "")[group]
 
 
 def _unexcused(partition: Partition, context: Context, rows: Array, also: str) -> Mask:

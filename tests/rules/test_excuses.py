@@ -110,3 +110,27 @@ def test_an_excuse_that_says_too_little_is_a_defect() -> None:
 def test_an_old_history_s_term_is_read_as_an_excuse_of_the_whole_run() -> None:
     judgement = judge_history(history(LOST, {"min_isr": 2, "replicas_losing_unflushed_data": 2}))
     assert judgement.verdict == "valid" and judgement.excused
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends", "verdict"),
+    [
+        (15, 16, "valid"),
+        (0, 5, "valid"),
+        (-9, -1, "invalid"),
+    ],  # the last was over before the first session's batch was sent
+)
+@pytest.mark.parametrize("offset", [0, 1])
+def test_an_epoch_that_is_given_out_twice_makes_a_batch_a_repetition(
+    begins: int, ends: int, verdict: str, offset: int
+) -> None:
+    """Only a batch that is acknowledged at the offset of the other one may have been taken for it."""
+    twice = f"""
+        0 [0 12] txn send t-0:1 info
+        1 [20 30] txn send t-0:2@{offset}
+        1 [40 50] txn send t-0:3@2
+        2 [60 70] poll t-0:1@0 t-0:3@2
+    """
+    judgement = judge_history(history(excuse("__transaction_state", begins, ends) + twice))
+    lost = [item.permitted for item in judgement.findings if item.rule == "lost-write"]
+    assert lost and (bool(lost[0]) == (verdict == "valid" and offset == 0)), judgement.to_json()

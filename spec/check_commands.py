@@ -60,7 +60,7 @@ def check(
     everything: Annotated[bool, typer.Option("--all", help="Every model and every switch.")] = False,
     resume: Annotated[bool, typer.Option(help="Keep stored results of cases that have not changed since.")] = False,
     record: Annotated[
-        bool, typer.Option(help="Store the results, and write the tables of spec/README.md again.")
+        bool, typer.Option(help="Store the results, and write the tables of spec/MODELS.md again.")
     ] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="TLC's worker threads; default: the case's own, of a switch one.")

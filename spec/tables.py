@@ -1,4 +1,4 @@
-"""Writes what is generated: ACTIONS.md, TRACEABILITY.md, PROMISES.md, MUTANTS.md, the tables of README.md, the configurations
+"""Writes what is generated: ACTIONS.md, TRACEABILITY.md, PROMISES.md, MUTANTS.md, the tables of MODELS.md, the configurations
 of switches.
 
 With `--check`: are they current?
@@ -17,7 +17,7 @@ from spec.proof_pages import mutants_page, promises_page
 from spec.results import Result, load
 from spec.traceability import traceability_page
 
-README = SPEC / "README.md"
+PAGE = SPEC / "MODELS.md"
 BEGIN, END = "<!-- generated: {} -->", "<!-- end of {} -->"
 
 
@@ -98,7 +98,7 @@ def _constants(text: str) -> str:
 def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
     """Each generated page with the text that it ought to have."""
     results = load() if results is None else results
-    text = README.read_text()
+    text = PAGE.read_text()
     tables = {
         "models": model_table(results),
         "simulations": simulation_table(results),
@@ -109,7 +109,7 @@ def pages(results: dict[str, Result] | None = None) -> dict[Path, str]:
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
         text = f"{before}{begin}\n{table}\n{end}{after}"
-    pages = {README: text, SPEC / "ACTIONS.md": actions_page(), SPEC / "TRACEABILITY.md": traceability_page()}
+    pages = {PAGE: text, SPEC / "ACTIONS.md": actions_page(), SPEC / "TRACEABILITY.md": traceability_page()}
     pages |= {SPEC / "PROMISES.md": promises_page(), SPEC / "MUTANTS.md": mutants_page()}
     return pages | {case.path: switch_file(case) for case in all_cases().values() if has_file(case)}
 

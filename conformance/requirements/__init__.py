@@ -1,1 +1,1 @@
-"""The requirements: one module an area, one function a requirement. `conformance/README.md` says how to write one."""
+"""The requirements: one module an area, one function a requirement. `conformance/WRITING.md` says how to write one."""

@@ -35,7 +35,7 @@ HISTORY = "history"
 EVERYTHING = "everything"
 FOLDER = Path(__file__).parent
 STORE = FOLDER / "fuzz.json"
-README = FOLDER.parent / "mutants" / "README.md"
+PAGE = FOLDER.parent / "mutants" / "TIMES.md"
 TABLE_BEGINS, TABLE_ENDS = "<!-- times to find: begin -->", "<!-- times to find: end -->"
 
 
@@ -232,11 +232,11 @@ def _runs_of(name: str) -> str:
 
 
 def write_table(text: str) -> None:
-    """Put the table into the mutants' README."""
-    page = README.read_text()
+    """Put the table into mutants/TIMES.md."""
+    page = PAGE.read_text()
     before, _, rest = page.partition(TABLE_BEGINS)
     _, _, after = rest.partition(TABLE_ENDS)
-    README.write_text(f"{before}{TABLE_BEGINS}\n{text}\n{TABLE_ENDS}{after}")
+    PAGE.write_text(f"{before}{TABLE_BEGINS}\n{text}\n{TABLE_ENDS}{after}")
 
 
 # ---- the command
@@ -263,7 +263,7 @@ def fuzz(
     ] = "",
     store: Annotated[Path, typer.Option(help="Where trials are kept.")] = STORE,
     record: Annotated[
-        bool, typer.Option("--record", help="Write the table into linearizability/mutants/README.md.")
+        bool, typer.Option("--record", help="Write the table into linearizability/mutants/PAGE.md.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:

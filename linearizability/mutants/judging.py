@@ -3,7 +3,7 @@
     python -m linearizability.mutants judge [NAME...]
 
 runs the conformance suite (as a command, on the areas that the mutant names) and `fuzz`, keeps what came out in
-`results.json`, and writes README.md's table from it. What fails on the reference as it is proves nothing of a mutant and
+`results.json`, and writes FOUND.md's table from it. What fails on the reference as it is proves nothing of a mutant and
 is left out.
 """
 
@@ -20,7 +20,7 @@ from linearizability.mutants.registry import MUTANTS, Mutant
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
-README = FOLDER / "README.md"
+PAGE = FOLDER / "FOUND.md"
 TABLE_BEGINS, TABLE_ENDS = "<!-- table: begin -->", "<!-- table: end -->"
 MAX_SCHEDULES = 400
 RUN_TIMEOUT_S = 900
@@ -125,12 +125,12 @@ def table(results: dict[str, Any]) -> str:
 
 
 def write_table() -> None:
-    """Put the table of the kept results into README.md."""
-    text = README.read_text()
+    """Put the table of the kept results into FOUND.md."""
+    text = PAGE.read_text()
     before, _, rest = text.partition(TABLE_BEGINS)
     _, _, after = rest.partition(TABLE_ENDS)
     results = json.loads(RESULTS.read_text())
-    README.write_text(f"{before}{TABLE_BEGINS}\n{table(results)}\n{TABLE_ENDS}{after}")
+    PAGE.write_text(f"{before}{TABLE_BEGINS}\n{table(results)}\n{TABLE_ENDS}{after}")
 
 
 __all__ = ["is_fuzzed", "judge", "judged", "table", "write_table"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 STORE = FOLDER / "accumulated.jsonl"
-README = FOLDER / "README.md"
+PAGE = FOLDER / "RESULTS.md"
 TABLE_BEGINS, TABLE_ENDS = "<!-- accumulated: begin -->", "<!-- accumulated: end -->"
 UNKNOWN_COMMIT = "unknown"
 
@@ -128,7 +128,7 @@ def _sums(runs: Sequence[Run]) -> str:
     return " | ".join([*(f"{number:,}" for number in numbers), dates[0], dates[-1]])
 
 
-def write_table(runs: Sequence[Run], page: Path = README) -> None:
+def write_table(runs: Sequence[Run], page: Path = PAGE) -> None:
     """Put the sums into the page, between its marks."""
     before, _, rest = page.read_text().partition(TABLE_BEGINS)
     _, _, after = rest.partition(TABLE_ENDS)

@@ -40,7 +40,7 @@ JIT = {
     "trace_limit": 2_500,
 }  # fmt: skip
 """PyPy's compiler for runs, which are wide: no place is hot soon, so nothing that was counted or compiled is forgotten; and
-short pieces, for one that follows a whole step of a node is left again before its end. Measured: README, "Speed"."""
+short pieces, for one that follows a whole step of a node is left again before its end. Measured: RESULTS.md, "Speed"."""
 NUMBERS = ("steps", "virtual_ms", "acknowledged", "acknowledged_by_all", "leader_changes", "consumed")
 
 

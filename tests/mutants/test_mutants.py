@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from linearizability.mutants.judging import README, RESULTS, is_fuzzed, judged, table
+from linearizability.mutants.judging import PAGE, RESULTS, is_fuzzed, judged, table
 from linearizability.mutants.registry import MUTANTS, BrokenMutant, Mutant, UnknownMutant, planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import run_planted
@@ -142,4 +142,4 @@ def test_the_kept_results_say_that_every_mutant_was_caught():
         mutant = MUTANTS[name]
         assert not mutant.caught_by or results[name]["requirements"], name
         assert not is_fuzzed(mutant) or results[name]["schedules"], name
-    assert table(results) in README.read_text()
+    assert table(results) in PAGE.read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from linearizability.simulation.accumulating import README, STORE, Run, next_seed, read_runs, record, table, write_table
+from linearizability.simulation.accumulating import PAGE, STORE, Run, next_seed, read_runs, record, table, write_table
 from linearizability.simulation.commands import app
 
 
@@ -56,7 +56,7 @@ def test_the_table_adds_up(tmp_path: Path):
 
 
 def test_the_page_says_what_the_repository_keeps():
-    assert table(read_runs(STORE)) in README.read_text()
+    assert table(read_runs(STORE)) in PAGE.read_text()
 
 
 @pytest.mark.parametrize("first", [0, 2])

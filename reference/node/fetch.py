@@ -42,6 +42,8 @@ class Fetching:
 def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
     """Serve a consumer's fetch (FET-01 to FET-21), or a follower's (REP-*).
 
+    A follower that waits is not answered because the high watermark has moved: it learns of that with the next records, or when
+    its time is over, as from Kafka 4.3.1 (also where its fetch says what it has, a field that only the metadata's quorum uses).
     It is answered at once when a partition cannot be read, when none is known, when `min_bytes` are there, when it asks
     for what lies behind all that it may see, or when it does not want to wait; else it is parked until an append wakes
     it or its time is over.
@@ -97,8 +99,8 @@ class Serving:
     all that it names and all that were not settled (see `fetch_sessions`)."""
 
     __slots__ = (
-        "_body", "_context", "_epoch", "_fetching", "_follower", "_looks", "_request", "_settled", "_size", "_stale",
-        "_urgent", "_waiting", "places",
+        "_body", "_context", "_epoch", "_fetching", "_follower", "_looks", "_request", "_settled", "_size", "_urgent",
+        "_waiting", "places",
     )  # fmt: skip
 
     def __init__(
@@ -117,8 +119,6 @@ class Serving:
         """Sums over the looks, and the settled partitions, which wait."""
         self._settled: list[Settled] = []
         """Which of the partitions of the last `read` need not be read again."""
-        self._stale: list[Wanted] = []
-        """Where this fetch itself moved a high watermark: what was read is from before (see `Leading.answer_fetch`)."""
         self.places: dict[Key, list[Wanted]] = {}
         """The partitions that are read, by whose news wake this fetch."""
         for wanted in context.wanted:
@@ -163,10 +163,7 @@ class Serving:
         if result.error_code in UNKNOWN:
             return _Look(size, False, False)  # the others go on waiting (FET-21)
         is_urgent = (
-            result.error_code != ErrorCode.NONE
-            or result.diverging_epoch.epoch >= 0
-            or self._is_behind(wanted, result)
-            or self._is_beyond(wanted, result)
+            result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0 or self._is_beyond(wanted, result)
         )
         return _Look(size, is_urgent, not is_urgent)
 
@@ -183,10 +180,6 @@ class Serving:
         self._looks[wanted] = self._look_of(wanted, result)
         self._count(self._looks[wanted], 1)
         release([result])
-
-    def _is_behind(self, wanted: Wanted, result: PartitionData) -> bool:
-        """Whether a follower is to hear at once how far its leader has committed (KIP-1166)."""
-        return self._follower >= 0 and wanted.high_watermark < result.high_watermark
 
     def _is_beyond(self, wanted: Wanted, result: PartitionData) -> bool:
         """Whether a consumer asks for what lies behind the batch at which the part that it may see ends.
@@ -252,7 +245,7 @@ class Serving:
             return wanted.fetch_offset == (read.last_stable_offset if is_committed else read.high_watermark)
         return (
             wanted.fetch_offset == partition.log.log_end_offset
-            and wanted.high_watermark >= partition.high_watermark
+            and read.high_watermark == partition.high_watermark
             and self._follower in partition.state.isr
         )
 
@@ -272,7 +265,6 @@ class Serving:
         if read.moved:
             self._fetching.may_propose(partition)
             self._fetching.context.purgatories.wake(partition, now)
-            self._stale += self.places[partition.key]
         return read
 
     def _refuse(
@@ -289,9 +281,8 @@ class Serving:
     # ---- while parked
 
     def try_complete(self, now: TimestampMs, key: Key) -> bool:
-        stale, self._stale = self._stale, []
         if len(self._looks) > 1:  # one partition alone is read for the response at once
-            for place in dict.fromkeys([*stale, *self.places[key]]):
+            for place in self.places[key]:
                 self._look_again(place, now)
             if not self.is_ready:
                 return False

@@ -50,8 +50,6 @@ class Wanted:
     current_leader_epoch: Epoch
     last_fetched_epoch: Epoch
     log_start_offset: Offset
-    high_watermark: Offset
-    """What a follower has for its high watermark; consumers do not say one, and the default is beyond all."""
     sent_high_watermark: Offset = -1
     sent_log_start_offset: Offset = -1
     rank: int = 0
@@ -167,7 +165,6 @@ class FetchSessions:
                 known.current_leader_epoch = each.current_leader_epoch
                 known.last_fetched_epoch = each.last_fetched_epoch
                 known.log_start_offset = each.log_start_offset
-                known.high_watermark = each.high_watermark
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 known = session.partitions.pop((topic.topic, topic.topic_id, partition), None)
@@ -258,13 +255,11 @@ class FetchSessions:
 
 
 def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
-    """Whether an incremental response has something to report about the partition (FSS-06), or of a high watermark that a
-    follower does not have, whatever it was told (KIP-1166)."""
+    """Whether an incremental response has something to report about the partition (FSS-06)."""
     return (
         _has_records(result)
         or result.error_code != ErrorCode.NONE
         or result.high_watermark != wanted.sent_high_watermark
-        or result.high_watermark > wanted.high_watermark
         or result.log_start_offset != wanted.sent_log_start_offset
         or result.preferred_read_replica != -1
         or result.diverging_epoch.epoch >= 0
@@ -298,5 +293,4 @@ def _wanted(request: FetchRequest) -> Iterable[Wanted]:
                 each.current_leader_epoch,
                 each.last_fetched_epoch,
                 each.log_start_offset,
-                each.high_watermark,
             )

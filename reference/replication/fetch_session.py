@@ -31,8 +31,6 @@ class Wanted(NamedTuple):
     leader_epoch: Epoch
     last_fetched_epoch: Epoch
     log_start: Offset
-    high_watermark: Offset
-    """The follower's: a leader that has a higher one answers at once (KIP-1166)."""
 
 
 @dataclass(slots=True)
@@ -115,7 +113,6 @@ def _topics(wanted: Mapping[Key, Wanted], partition_max_bytes: int) -> list[Fetc
                 fetch_offset=each.fetch_offset,
                 last_fetched_epoch=each.last_fetched_epoch,
                 log_start_offset=each.log_start,
-                high_watermark=each.high_watermark,
                 partition_max_bytes=partition_max_bytes,
             )
         )

@@ -277,7 +277,6 @@ class Fetcher:
         log = partition.log
         return Wanted(
             log.log_end_offset, followed.leader_epoch, partition.last_fetched_epoch, log.log_start_offset,
-            partition.high_watermark,
         )  # fmt: skip
 
     def next_deadline(self) -> TimestampMs | None:

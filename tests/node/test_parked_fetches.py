@@ -94,11 +94,5 @@ def test_bytes_of_several_partitions_add_up_to_a_response(broker: Broker) -> Non
     assert broker.wake(9) == 1 + PARTITIONS and len(broker.responses) == 1
 
 
-def test_a_partition_that_the_fetch_itself_moved_is_read_once_more(broker: Broker) -> None:
-    broker.replicas[3].moved = True
-    broker.fetch()
-    assert (broker.wake(8), broker.wake(8)) == (2, 1)
-
-
 def test_a_partition_that_cannot_be_read_is_answered_at_once(broker: Broker) -> None:
     assert broker.fetch(extra=1) is not None

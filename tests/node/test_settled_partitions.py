@@ -93,7 +93,7 @@ class Follower:
 
     def __init__(self, node: int, partitions: int) -> None:
         self.node, self.epoch, self.session, self.waits = node, incarnation(node), FetchSession(), False
-        self.have: dict[Key, Wanted] = {(TOPIC_ID, index): Wanted(0, 5, -1, 0, 0) for index in range(partitions)}
+        self.have: dict[Key, Wanted] = {(TOPIC_ID, index): Wanted(0, 5, -1, 0) for index in range(partitions)}
 
     def request(self) -> FetchRequest:
         body = self.session.request(self.have, 1 << 20)
@@ -118,7 +118,6 @@ def replace_wanted(before: Wanted, end: int, data: FetchResponse.PartitionData) 
     epoch = 5 if end > 0 else -1
     return before._replace(
         fetch_offset=end, last_fetched_epoch=epoch, log_start=max(before.log_start, data.log_start_offset),
-        high_watermark=min(end, max(before.high_watermark, data.high_watermark)),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ A, B, C = (UUID(int=1), 0), (UUID(int=1), 1), (UUID(int=2), 0)
 
 
 def wanted(*keys: Key, offset: int = 0) -> dict[Key, Wanted]:
-    return {key: Wanted(offset, 5, -1, 0, 0) for key in keys}
+    return {key: Wanted(offset, 5, -1, 0) for key in keys}
 
 
 def ask(session: FetchSession, asked: dict[Key, Wanted]) -> FetchRequest:
@@ -113,7 +113,7 @@ def test_the_leader_always_knows_what_is_wanted(rounds: list[dict[Key, int]], da
 
     leader, session = FetchSessions(2, random.Random(3)), FetchSession()
     for now, offsets in enumerate(rounds):
-        asked = {key: Wanted(offset, 5, -1, 0, 0) for key, offset in offsets.items()}
+        asked = {key: Wanted(offset, 5, -1, 0) for key, offset in offsets.items()}
         if data.draw(st.integers(0, 5)) == 0:
             leader.sessions.clear()
         request = ask(session, asked)

@@ -3,7 +3,8 @@
     mixed:kafka:4.3.1,reference,kafka:4.4.0        three nodes, each broker and controller
     mixed:kafka:4.3.1,broker=reference             the second is a broker only
 
-Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release.
+Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release. Beside the
+reference releases begin with 4.3: it asks its peers in the newest versions of its own release, and never what they serve.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from typing import Any
 from linearizability.targets.cluster import Cluster, Member, write_properties
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka import KafkaCluster
+from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.target import WrongTarget
 
 BROKER_ONLY = "broker="
+FIRST_BESIDE_THE_REFERENCE = [4, 3]
 
 
 class MixedCluster(Cluster):
@@ -42,6 +45,7 @@ class MixedCluster(Cluster):
         if not any(controllers):
             raise WrongTarget(f"{spec!r}: at least one node must be a controller")
         self._kinds = [*kinds]
+        self._refuse_older()
         self._controllers = controllers
 
     def prepare(self) -> None:
@@ -49,9 +53,21 @@ class MixedCluster(Cluster):
             self._prepare(kind)
         releases = [kind for kind in self._kinds if isinstance(kind, KafkaCluster)]
         if releases:
-            oldest = min(releases, key=lambda kind: [int(part) for part in kind.version.split(".")])
+            oldest = min(releases, key=_version)
             for kind in releases:
                 kind.quick = replace(kind.quick, checkpoint=oldest.quick.checkpoint)
+
+    def _refuse_older(self) -> None:
+        """Errors: WrongTarget where a release beside the reference does not serve what it is asked."""
+        older = [
+            each.spec
+            for each in self._kinds
+            if isinstance(each, KafkaCluster) and _version(each) < FIRST_BESIDE_THE_REFERENCE
+        ]
+        if older and any(isinstance(each, ReferenceCluster) for each in self._kinds):
+            raise WrongTarget(
+                f"{self.spec!r}: the reference asks its peers in the versions of 4.3, which {older[0]} does not serve"
+            )
 
     def _prepare(self, kind: Cluster) -> None:
         kind.size, kind.cluster_id = self.size, self.cluster_id
@@ -60,11 +76,12 @@ class MixedCluster(Cluster):
     def change_kind(self, node: int, kind: Cluster, *, clean: bool) -> None:
         """Serve a node's folder, as it is, by another kind from now on; `clean` says how the one of before ends.
 
-        Errors: TargetError.
+        Errors: TargetError; WrongTarget.
         """
         self._prepare(kind)
         (self.stop if clean else self.kill)(node)
         self._kinds[node - 1] = kind
+        self._refuse_older()
         member = self.member(node)
         member.properties = self.properties(member) | self.given
         write_properties(member.properties_file, member.properties)
@@ -101,3 +118,7 @@ class MixedCluster(Cluster):
 
     def _controls(self, member: Member) -> bool:
         return self._controllers[member.node.id - 1]
+
+
+def _version(kind: KafkaCluster) -> list[int]:
+    return [int(part) for part in kind.version.split(".")]

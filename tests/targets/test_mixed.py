@@ -35,6 +35,7 @@ def test_each_place_has_its_kind_and_role(tmp_path: Path) -> None:
         ("mixed:reference", "2 to 9 kinds"),
         ("mixed:broker=reference,broker=reference", "at least one node must be a controller"),
         ("mixed:reference,kafka:2.8.2", "'kafka:2.8.2' is no node"),
+        ("mixed:reference,kafka:3.9.2", "the versions of 4.3, which kafka:3.9.2 does not serve"),
         ("mixed:reference,addr:127.0.0.1:9092", "is no node"),
         ("mixed:reference:3,reference", "'reference:3' is no node"),
         ("mixed:reference,nonsense", "is no target"),

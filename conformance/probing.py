@@ -21,6 +21,7 @@ from conformance.requirement import Requirement
 from conformance.results import printable
 from conformance.target_profile import MEMBER_SESSION_MS, SLOW_JOIN_S, SeenNode, TargetProfile, TopicSource
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
+from linearizability.targets.addresses import UNREACHABLE
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -316,6 +317,6 @@ def _unreachable(broker: Broker, node: int, advertised: tuple[str, int]) -> str:
         return known
     try:
         socket.create_connection(broker.reach(advertised), REACHED_WITHIN_S).close()
-    except OSError as error:
+    except UNREACHABLE as error:
         return str(error)
     return ""

@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from linearizability.targets.addresses import UNREACHABLE
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
 from reference.protocol.schema import Message
@@ -190,7 +191,7 @@ class Connection:
         self._last: Exchange | None = None
         try:
             self.socket = socket.create_connection(address, deadline.left_s(timeout_s))
-        except (OSError, OverflowError, UnicodeError) as error:  # the last two: no such host or port can be
+        except UNREACHABLE as error:
             raise Unreachable(f"{address[0]}:{address[1]} takes no connection: {error}") from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 

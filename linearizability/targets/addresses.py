@@ -9,6 +9,9 @@ from linearizability.targets.errors import WrongTarget
 
 REACHED_WITHIN_S = 5.0
 
+UNREACHABLE = (OSError, OverflowError, UnicodeError)
+"""What connecting raises; the last two where no such port or host can be, as a label of 70 letters."""
+
 
 @dataclass(frozen=True, slots=True)
 class AddressMap:
@@ -58,11 +61,11 @@ def diagnosis(node: int, host: str, port: int, addresses: AddressMap) -> str:
     try:
         with socket.create_connection(tried, timeout=REACHED_WITHIN_S):
             return ""
-    except OSError as error:
+    except UNREACHABLE as error:
         mapped = "" if tried == (host, port) else f" (mapped to {tried[0]}:{tried[1]})"
         return (
             f"node {node} advertises {host}:{port}{mapped}, which cannot be reached from here: "
-            f"{error.strerror or error}; use --map {host}:{port}=HOST:PORT, or change its advertised.listeners"
+            f"{getattr(error, 'strerror', None) or error}; use --map {host}:{port}=HOST:PORT, or change its advertised.listeners"
         )
 
 

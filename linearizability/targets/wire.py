@@ -13,6 +13,7 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from linearizability.targets.addresses import UNREACHABLE
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode
@@ -54,7 +55,7 @@ class Wire:
         """Errors: WireError."""
         try:
             connection = socket.create_connection((host, port), timeout=timeout_s)
-        except OSError as error:
+        except UNREACHABLE as error:
             raise WireError(f"{host}:{port}: {error}") from error
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if connection.getsockname() == connection.getpeername():

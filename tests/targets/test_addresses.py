@@ -4,14 +4,16 @@ from types import SimpleNamespace
 
 import pytest
 
+from conformance import probing
 from conformance.requirement import select
 from conformance.runner import Plan, run
 from linearizability.faults.backend import planned_target
 from linearizability.faults.entrance import entrance
 from linearizability.faults.plan import Plan as HuntPlan
 from linearizability.targets import AddressMap, HookMissing, TargetError, WrongTarget, address, open_target
+from linearizability.targets.addresses import diagnosis
 from linearizability.targets.ports import free_ports
-from linearizability.targets.wire import listed_brokers
+from linearizability.targets.wire import Wire, WireError, listed_brokers
 from tests.conformance.parrot import parrot
 
 
@@ -107,3 +109,12 @@ def test_clients_of_a_hunt_are_led_to_mapped_addresses_by_a_proxy(tmp_path):
             plain.addresses = AddressMap()
             with entrance(plain) as bootstrap:
                 assert bootstrap == bird.bootstrap
+
+
+@pytest.mark.parametrize(("host", "port"), [("x" * 70, 9092), ("kafka..local", 9092), ("127.0.0.1", 1 << 31)])
+def test_a_host_or_port_that_cannot_be_is_not_reached_and_ends_nothing(host, port):
+    assert diagnosis(1, host, port, AddressMap())
+    subject = SimpleNamespace(target=None, reach=lambda advertised: advertised)
+    assert probing._unreachable(subject, 1, (host, port))
+    with pytest.raises(WireError):
+        Wire.connect(host, port)

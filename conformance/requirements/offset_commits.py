@@ -265,7 +265,7 @@ def topics_by_id(broker: Broker) -> None:
     "OFF-20",
     notices="data: a group begins where another one stopped",
     source="OffsetMetadataManager; documentation, design, consumer position",
-    sentence="Each group has offsets of its own: what one commits no other is reported.",
+    sentence="Each group has offsets of its own: what one commits is not reported to another.",
     accepted="three groups with one topic: each its own offset, also after one of them commits again",
 )
 def groups_apart(broker: Broker) -> None:

@@ -2,7 +2,7 @@
 
 A *trial* is one mutant and one first seed: runs are drawn from that seed on until the bug is found, or MOST_SCHEDULES have
 passed. Mutants that lose or change committed records have a second row of trials, without invariants of the nodes: the
-clients' histories alone must convict. Each trial is stored as soon as it is over, with the fingerprint of what decides it
+clients' histories alone must show the bug. Each trial is stored as soon as it is over, with the fingerprint of what decides it
 (schedules and mutant); `--resume` runs only what is not stored, was stored of something else, or was not found in fewer runs.
 """
 
@@ -44,7 +44,7 @@ class Task(NamedTuple):
 
     mutant: str
     by: str
-    """EVERYTHING, or HISTORY where the clients' histories alone convict."""
+    """EVERYTHING, or HISTORY where the clients' histories alone decide."""
     trial: int
 
     @property

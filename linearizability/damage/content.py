@@ -219,7 +219,7 @@ ERROR = "error "
 
 
 def observe(ask: Ask, producer: Producer, now: int) -> Observation:
-    """Read everything. What a client is reported as an error is a part of the result; nothing is raised for it."""
+    """Read everything. An error that a client receives is a part of the result; nothing is raised for it."""
     seen: Observation = {"topics": _topics(ask)}
     for place in PLACES:
         name = f"{place[0]}-{place[1]}"

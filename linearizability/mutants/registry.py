@@ -42,7 +42,7 @@ class Mutant:
     machine: str = ""
     """The state machine of the tests that must find it: `module:class`; none, where clients or the suite find it."""
     in_history: bool = False
-    """Whether it loses or changes committed records: then clients' histories alone must convict it."""
+    """Whether it loses or changes committed records: then clients' histories alone must show it."""
     only_in_history: bool = False
     """Whether nothing else can: a look into nodes shows another broken promise before, which ends the run."""
     also: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])

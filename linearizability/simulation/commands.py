@@ -65,7 +65,7 @@ def fuzz(
         ),
     ] = "",
     by_history: Annotated[
-        bool, typer.Option("--by-history", help="Look into no node: clients' histories alone convict.")
+        bool, typer.Option("--by-history", help="Look into no node: clients' histories alone decide.")
     ] = False,
     traces: Annotated[
         bool, typer.Option("--traces", help="Keep each run's steps in traces/, for `tidegauge spec trace`.")

@@ -51,7 +51,7 @@ class Plan:
     until_found: bool = False
     nodes: int = 1
     by_history: bool = False
-    """Whether the clients' histories alone convict."""
+    """Whether the clients' histories alone decide."""
     workload: str = "records"
     """What clients do besides single records (`workloads.WORKLOADS`)."""
     traces: bool = False

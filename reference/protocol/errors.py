@@ -194,7 +194,7 @@ def name_of(code: int) -> str:
 
 
 class KafkaError(Exception):
-    """A refusal that a client is reported by its error code."""
+    """A refusal that a client receives as an error code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or code.name)

@@ -101,7 +101,7 @@ def changed_files(revision: str) -> Iterator[tuple[str, str]]:
     command = ["git", "diff", "--name-status", "-M40%", revision, "--"]
     for line in subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines():
         status, *names = line.split("\t")
-        if Path(names[-1]).suffix in COMPARED and Path(__file__) != ROOT / names[-1]:
+        if Path(names[-1]).suffix in COMPARED and Path(__file__).parent not in (ROOT / names[-1]).parents:
             yield (NEW_FILE if status == "A" else names[0]), names[-1]
 
 

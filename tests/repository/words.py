@@ -33,6 +33,9 @@ INSTEAD = {
     "misfit": "refusal", "misfits": "refusals",
     "life": "incarnation, run, session", "parking": "purgatory",
     "anew": "again", "vain": "without effect",
+    "plots": "fault patterns", "kernel": "checker, pure rule", "kernels": "checkers, pure rules", "convict": "detect",
+    "everybody": "each client, each replica", "anybody": "a client, a replica", "lives": "runs, incarnations",
+    "elsewhere": "in another place, by name",
 }  # fmt: skip
 """Word -> what the field says."""
 

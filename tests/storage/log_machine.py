@@ -125,7 +125,7 @@ class LogMachine(RuleBasedStateMachine):
         self.epoch = 0
         self.sequences: dict[int, int] = {}
         self.high_watermark = 0
-        """The highest that the log was reported; after a new start it must not learn of a lower one than its end."""
+        """The highest that the log was given; after a new start it must not learn of a lower one than its end."""
         self.started_over = False
         """Records below the log's start have gone: producers whose state went with them are not compared."""
         self.checkpoint = (0, 0)

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from linearizability.mutants.code import judging
 from linearizability.mutants.code.__main__ import app, wilson
 from linearizability.mutants.code.changes import PACKAGES, all_changes, changes_of
-from linearizability.mutants.code.judging import STORE, Row, ask_simulation, load, store
+from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_current, load, store
 from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
 REFUSES_FOLLOWERS = "controller.quorum_leading:Leading._fetch_error:bound2"
@@ -119,3 +119,10 @@ def test_rows_of_changed_code_are_dropped(tmp_path):
 
 def test_the_stored_rows_can_be_read():
     assert all(row.fingerprint and (row.runs or row.simulation) for row in load(STORE).values())
+
+
+def test_the_stored_rows_show_the_change_that_they_name():
+    for row in load(STORE).values():
+        change = all_changes().get(row.change)
+        if change is not None and is_current(change, row):
+            assert (change.was[:200], change.becomes[:200]) == (row.was, row.becomes), row.change

@@ -213,7 +213,7 @@ def hunt(
 
 @app.command(
     epilog="Examples:  tidegauge replay results/latest   ·   tidegauge replay results/20261121T081500Z-hunt-kafka/round-3 "
-    "·   tidegauge replay --judge results/latest --json   ·   tidegauge replay failing-schedule.json"
+    "·   tidegauge replay --judge results/latest --json   ·   tidegauge replay failing-schedule.json --open"
 )
 def replay(
     path: Annotated[
@@ -222,10 +222,16 @@ def replay(
     judge: Annotated[bool, typer.Option("--judge", help="Only judge the stored history again.")] = False,
     target: Annotated[str, typer.Option(help="Carry a hunt's schedule out on another target.")] = "",
     engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Of the simulation: show the run in the browser, with its nodes as lanes.")
+    ] = False,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Run a stored schedule again, or judge its history again."""
+    """Run a stored schedule again, or judge its history again.
+
+    A schedule of the simulation leaves explorer.html in its new folder, a page that plays the run.
+    """
     from linearizability.faults.replay import StoredHunt, hunt_home
 
     if not path.exists():
@@ -236,7 +242,7 @@ def replay(
 
         if schedule_file(path) is None:
             raise typer.BadParameter(f"{path} is neither a hunt's folder nor a schedule", param_hint="PATH")
-        return replay_schedule(path, GuidedSchedule, json=as_json)
+        return replay_schedule(path, GuidedSchedule, json=as_json, open_page=open_page)
     try:
         stored = StoredHunt.load(path)
     except ValueError as error:

@@ -32,6 +32,7 @@ from linearizability.simulation.network import Network
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
+from linearizability.simulation.sampling import sampler
 from linearizability.simulation.schedule import (
     GROUPS_TOPIC,
     TRANSACTIONS_TOPIC,
@@ -133,6 +134,8 @@ class Cluster:
             Machine(self.world, number, schedule, self.network, self, self.checker) for number in schedule.node_ids
         ]
         self._machines = {machine.number: machine for machine in self.machines}
+        if keep_trace:
+            self.world.trace.look = sampler(self.machines, self.world.trace.events, self.world.trace.samples)
         self.recorders: list[HistoryRecorder] = []
         self.recorder = self._recorder(None)
         """The world's own recorder: faults and heals, and what they excuse."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import webbrowser
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,6 +22,7 @@ ENGINE_ERROR = 3
 DEFAULT_SCHEDULES = 200
 SCHEDULE_FILE = "schedule.json"
 EXPLANATION_FILE = "explanation.txt"
+EXPLORER_FILE = "explorer.html"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -230,7 +232,7 @@ def schedule_file(path: Path) -> Path | None:
     return None
 
 
-def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False) -> int:
+def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False, open_page: bool = False) -> int:
     """Run a stored schedule again, explain the run, and write a new result folder; gives the exit code."""
     import json as json_module
 
@@ -250,5 +252,7 @@ def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False)
         print(json_module.dumps(outcome.to_json() | {"folder": str(folder)}))
     else:
         print((folder / EXPLANATION_FILE).read_text(), end="")
-        print(folder)
+        print(folder / EXPLORER_FILE)
+    if open_page:
+        webbrowser.open((folder / EXPLORER_FILE).absolute().as_uri())
     return EXIT_CODES[outcome.verdict]

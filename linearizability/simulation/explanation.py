@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from linearizability.simulation.diagram import sequence_diagram
+from linearizability.simulation.explorer import EXPLORER_FILE, explorer
 from linearizability.simulation.judging import Outcome
 from linearizability.simulation.schedule import FAULTS, Fault, Schedule
 from linearizability.simulation.world import Trace
@@ -81,4 +82,5 @@ def keep(folder: Path, schedule: Schedule, outcome: Outcome, trace: Trace) -> No
     (folder / "outcome.json").write_text(json.dumps(outcome.to_json(), indent=1) + "\n")
     (folder / "trace.txt").write_text("\n".join(trace.lines) + "\n")
     (folder / "explanation.txt").write_text(explain(outcome, trace))
+    (folder / EXPLORER_FILE).write_text(explorer(outcome, trace))
     (folder / "diagram.mmd").write_text(sequence_diagram(trace))

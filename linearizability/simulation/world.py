@@ -11,7 +11,10 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from linearizability.simulation.sampling import Sample
 
 MICROSECONDS_A_MS = 1000
 MAX_STEPS = 5_000_000
@@ -41,6 +44,10 @@ class Trace:
         self.lines: list[str] = []
         self.events: list[tuple[int, str, str, str]] = []
         """The readable form: time, source, target (for an event the same), text."""
+        self.samples: list[Sample] = []
+        """How replicas changed between the events."""
+        self.look: Callable[[], None] = lambda: None
+        """Called before each event, if `keep`: adds to the samples."""
 
     def note(self, text: str) -> None:
         """One line of the trace; equal schedules give equal lines."""
@@ -57,6 +64,7 @@ class Trace:
 
     def log_event(self, source: str, target: str, text: str) -> None:
         """Add a readable event; call it only if `keep`."""
+        self.look()
         self.events.append((self._world.now_us, source, target, text))
 
     @property

@@ -125,6 +125,7 @@ def adapter_of_a_machine(tmp_path: Path, home: Path) -> str:
     return f"{tmp_path}/mine {tmp_path}/cluster.json"
 
 
+@pytest.mark.slow
 def test_machines_are_reached_by_a_command(tmp_path: Path, home: Path) -> None:
     with open_target(f"exec:{adapter_of_a_machine(tmp_path, home)}", folder=tmp_path / "run") as target:
         target.kill(1)

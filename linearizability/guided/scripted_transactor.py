@@ -15,7 +15,7 @@ from linearizability.guided.scripts import TransactionScript
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
 from linearizability.simulation.history_recorder import HistoryRecorder
-from linearizability.simulation.line import API_NAMES, BACKOFF_MS, Line
+from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
 from linearizability.simulation.transacting import (
     ADD_PARTITIONS_TO_TXN,
@@ -26,6 +26,7 @@ from linearizability.simulation.transacting import (
     VERSIONS,
 )
 from linearizability.simulation.world import MICROSECONDS_A_MS
+from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
@@ -220,7 +221,7 @@ class ScriptedTransactor(SimulatedClient):
     def _on_answer(self, body: Any, request: CoordinatorRequest) -> None:
         """A retriable error has the request sent again."""
         code = _error_of(body)
-        self.count(API_NAMES[request.key], code)
+        self.count(APIS[request.key].name, code)
         if request is not self._request:
             return
         if code in PASSING:

@@ -430,6 +430,7 @@ def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
     from matplotlib import pyplot
 
     found = [row for row in rows if "failed" not in row]
@@ -445,7 +446,8 @@ def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
         axes.set(xscale="log", xlabel=unit, title=title)
         axes.set_ylim(bottom=0)
         axes.grid(True, alpha=0.3)
-    grid.flat[0].legend()
+    if found:
+        grid.flat[0].legend()
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)

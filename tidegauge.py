@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("conformance.commands", "Write the report of a stored run again."),
     "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
     "releases": ("conformance.commands", "Show or measure what the suite says of Apache Kafka's releases."),
+    "strangers": ("conformance.commands", "Keep and show what the suite says of brokers that others wrote."),
     "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
     "adapter": ("conformance.commands", "Write and check an adapter, which lets the suite start your broker."),
     "targets": ("linearizability.commands", "List and add the releases of Apache Kafka that can be a target."),

@@ -64,6 +64,8 @@ READY_WITHIN_S = 15.0
 RESTARTED_WITHIN_S = 60.0
 """How long a node that was started again may take to lead its partitions: it may have a thousand of them to look through."""
 """How long a state that must come may take, unless the requirement says otherwise."""
+METADATA_WITH_EPOCHS = 7
+"""The first version of Metadata that has leader epochs (KIP-320)."""
 FIRST_WITH_BATCHES = 3
 """The first version of Produce that carries record batches."""
 CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
@@ -92,6 +94,9 @@ RETRIABLE = {
 """Errors by which a broker says that it is not ready yet, and which the helpers wait out."""
 
 
+ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
+             "current_leader_epoch"}  # fmt: skip
+"""Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
 LEAST_WAIT_MS = 1
 """A fetch that shall not wait: as short as the target's profile allows. Requirements about waiting say their own time."""
 
@@ -171,6 +176,8 @@ class Subject:
     """The requirements under way."""
     folder: Path = Path()
     """Where evidence goes that is more than exchanges."""
+    resembles_only: bool = False
+    """Whether the Kafka version is a guess about a broker that may be no Apache Kafka."""
     hunt: Any = None
     """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
 
@@ -191,8 +198,12 @@ class Subject:
 class Broker:
     """One requirement's view of the target. A context manager: its connections are closed at the end."""
 
-    def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0) -> None:
+    def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0, release: str = "") -> None:
         self.subject = subject
+        self.release = release or subject.kafka_version
+        """The Kafka release whose behaviour is asked for here."""
+        self.changes: set[str] = set()
+        """The releases that brought a change on which the verdict depends."""
         self.requirement = record
         self.recorder = Recorder()
         self.abandoned = False
@@ -265,7 +276,9 @@ class Broker:
     ) -> Connection:
         """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
         where = self.reach(address or self.address)
-        connection = Connection(where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id)
+        connection = Connection(
+            where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id, check=self._expect_sayable
+        )
         self._connections.append(connection)
         return connection
 
@@ -325,6 +338,21 @@ class Broker:
             connection.close()
             raise
 
+    def _expect_sayable(self, request: Message, version: int) -> None:
+        """Skips where the target does not serve the version, or the version lacks a field that the request needs.
+
+        Before the ranges are known, and of ApiVersions, anything may be sent.
+        """
+        table = type(request)
+        if table is ApiVersionsRequest or not self.subject.api_versions:
+            return
+        lowest, highest = self.subject.api_versions.get(table.KEY, (0, -1))
+        if not lowest <= version <= highest:
+            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}", Lack.API)
+        lacking = next(unsayable(request, version), "")
+        if lacking:
+            self.skip(f"needs {lacking} in {APIS[table.KEY].name}, which v{version} does not carry", Lack.API)
+
     def _expect_one_leader(self, request: Message) -> None:
         """Skips where one request would ask one broker about partitions that several lead."""
         asked: list[Any] = [*request.topic_data] if isinstance(request, ProduceRequest) else []
@@ -367,9 +395,15 @@ class Broker:
             self.skip(f"the target serves no version of {name} that this suite knows", Lack.API)
         return lowest, highest
 
+    def versions_among(self, request: type[Message], *wanted: int) -> list[int]:
+        """Those of the versions that the target serves, and the one that helpers use."""
+        lowest, highest = self.versions_of(request)
+        return sorted({one for one in wanted if lowest <= one <= highest} | {self.version_for(request)})
+
     def is_kafka(self, since: str, until: str = "") -> bool:
         """Whether the behaviour asked for is that of Kafka `since` or later (and, where given, up to `until`)."""
-        key = version_key(self.subject.kafka_version)
+        self.changes.add(since)
+        key = version_key(self.release)
         return key >= version_key(since) and (not until or key[: len(version_key(until))] <= version_key(until))
 
     # ---- having: topics
@@ -545,8 +579,16 @@ class Broker:
         leading = [brokers[one.leader_id] for one in partitions if one.leader_id in brokers]
         return leading[0] if leading else self.address
 
+    def id_of(self, topic: Topic) -> UUID:
+        """The topic's id. Skips where the target reports none (before Metadata v10 no topic has one)."""
+        if topic.id == NO_UUID:
+            self.skip("needs topic ids, and the target reports none", Lack.API)
+        return topic.id
+
     def leader_epoch(self, topic: Topic, partition: int = 0) -> int:
-        """The partition's leader epoch, as Metadata says."""
+        """The partition's leader epoch, as Metadata says. Skips below Metadata v7, which brought it."""
+        if (version := self.version_for(MetadataRequest)) < METADATA_WITH_EPOCHS:
+            self.skip(f"needs leader epochs, which Metadata v{version} does not have", Lack.API)
         found = self.describe_topic(topic.name)
         return AnswerParts({p.partition_index: p.leader_epoch for p in found.partitions})[partition]
 
@@ -981,7 +1023,28 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
     return DeleteTopicsRequest(topics=[state(name=name, topic_id=NO_UUID) for name in names], timeout_ms=10_000)
 
 
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether a field says nothing; a structure does where none of its fields does."""
+    if isinstance(value, Message):
+        return all(_is_default(getattr(value, each.name), each.default) for each in value.FIELDS)
+    return value in (None, []) or value == default
+
+
 # ---- words
+
+
+def unsayable(message: Any, version: int) -> Iterator[str]:
+    """The fields that a version does not carry, and without which the request would not ask what it is to ask."""
+    for each in message.FIELDS:
+        value = getattr(message, each.name)
+        if version not in each.versions:
+            if (each.name in ESSENTIAL or not each.ignorable) and not _is_default(value, each.default):
+                yield each.name
+        elif value is None and version not in each.nullable:
+            yield f"{each.name} that is null"
+        elif isinstance(each.element, type) and value is not None:
+            for one in value if isinstance(value, list) else [value]:
+                yield from unsayable(one, version)
 
 
 class AnswerParts(dict[K, V]):

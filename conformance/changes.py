@@ -1,7 +1,7 @@
 """What Apache Kafka changed between releases, where several requirements must know it: the release and the KIP or issue."""
 
 from conformance.batches import CODECS
-from conformance.broker import Broker
+from conformance.broker import METADATA_WITH_EPOCHS, Broker
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -10,7 +10,6 @@ from reference.protocol.messages.produce import ProduceRequest
 PRODUCE_WITH_ZSTD = 7
 WITHOUT_ZOOKEEPER = "3.3"
 """From this release on Kafka is started in KRaft mode: the controller, not each broker, decides on changes."""
-METADATA_WITH_EPOCHS = 7
 FETCH_WITH_EPOCHS = 9
 
 

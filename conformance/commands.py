@@ -19,6 +19,7 @@ import typer
 
 from conformance.adapter_commands import app as adapter
 from conformance.releases_commands import app as releases
+from conformance.strangers_commands import app as strangers
 from linearizability.quiet import quiet
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ Kinds = TypeVar("Kinds", bound=StrEnum)
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 app.add_typer(adapter, name="adapter")
 app.add_typer(releases, name="releases")
+app.add_typer(strangers, name="strangers")
 
 
 class Backend(StrEnum):

@@ -160,7 +160,8 @@ def committed_of(
 ) -> dict[str, Found]:  # fmt: skip
     """The same of several groups, which must have one coordinator.
 
-    Unless it is asked for `as_reported`, GROUP_ID_NOT_FOUND counts as nothing committed: OFF-02 judges it.
+    Unless it is asked for `as_reported`, GROUP_ID_NOT_FOUND counts as nothing committed (OFF-02 judges it), and null metadata
+    as the empty ones (OFF-32 does).
     """
     version = broker.version_for(OffsetFetchRequest, version)
     request = fetch_request(broker, groups, version, **who)
@@ -168,9 +169,9 @@ def committed_of(
     asked = {topic for partitions in groups.values() for topic, _ in partitions or ()}
     named = Names((*asked, *known), version)
     if version >= SEVERAL_GROUPS:
-        found = AnswerParts({one.group_id: _found(one, named) for one in answer.groups})
+        found = AnswerParts({one.group_id: _found(one, named, as_reported) for one in answer.groups})
     else:
-        found = AnswerParts({next(iter(groups)): _found(answer, named)})
+        found = AnswerParts({next(iter(groups)): _found(answer, named, as_reported)})
     for group, one in found.items():
         if one.error_code == ErrorCode.GROUP_ID_NOT_FOUND and not as_reported and "member_id" not in who:
             asked_of = groups.get(group) or ()
@@ -180,13 +181,14 @@ def committed_of(
     return found
 
 
-def _found(reported: Any, named: Names) -> Found:
+def _found(reported: Any, named: Names, as_reported: bool) -> Found:
     partitions: dict[Partition, Committed] = {}
     errors: dict[Partition, int] = {}
     for topic in reported.topics:
         for one in topic.partitions:
             key = named.topic(topic), one.partition_index
-            partitions[key] = Committed(one.committed_offset, one.metadata, one.committed_leader_epoch)
+            metadata = one.metadata if as_reported else one.metadata or ""
+            partitions[key] = Committed(one.committed_offset, metadata, one.committed_leader_epoch)
             errors[key] = one.error_code
     return Found(reported.error_code, partitions, errors)
 

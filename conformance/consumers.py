@@ -10,6 +10,7 @@ is what it received last and what it has not yet said to have given up: no two c
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ from uuid import UUID
 
 from conformance.broker import RETRIABLE, Broker, Topic, built_on, error_name, only
 from conformance.classic_groups import Group
+from conformance.results import Lack
 from conformance.wire import Failed, Misbehaved
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -35,6 +37,9 @@ CHOSEN_BY_CLIENT = 1
 BEAT_S = 0.05
 """How often consumers that wait for something beat: more often than any client, to lose no time."""
 SETTLED_WITHIN_S = 30.0
+UNCHANGED_S = 2.5
+"""What has not changed for so long is taken for settled, where the target does not describe groups: Kafka makes a new
+assignment at most every second."""
 HEARTBEAT, DESCRIBE = {"ConsumerGroupHeartbeat": 0}, {"ConsumerGroupHeartbeat": 0, "ConsumerGroupDescribe": 0}
 REGEX = {"ConsumerGroupHeartbeat": 1}
 
@@ -64,6 +69,8 @@ class Consumer:
         regex: str | None = None, instance_id: str | None = None, rack_id: str | None = None,
         assignor: str | None = None, rebalance_timeout_ms: int = REBALANCE_MS, version: int | None = None,
     ) -> None:  # fmt: skip
+        if not broker.subject.profile.topic_ids:
+            broker.skip("needs topic ids, by which partitions are assigned, and Metadata reports none", Lack.API)
         self.broker, self.group = broker, group
         self.topics = [topic if isinstance(topic, str) else topic.name for topic in topics]
         self.regex, self.instance_id, self.rack_id, self.assignor = regex, instance_id, rack_id, assignor
@@ -182,17 +189,25 @@ def settle(
     stated = what or f"{len(consumers)} consumers own {len(all_of)} partitions"
 
     missing_state = False
+    seen: object = None
+    since_s = time.monotonic()
 
     def settled() -> bool:
-        nonlocal missing_state
+        nonlocal missing_state, seen, since_s
         for consumer in consumers:
             consumer.beat()
             expect_apart(broker, consumers)
         owned = [partition for consumer in consumers for partition in consumer.assigned]
         said = all(consumer.assigned == consumer.reported for consumer in consumers)
         together = said and len({one.epoch for one in consumers}) == 1 and sorted(owned) == sorted(all_of)
-        missing_state = together and not is_stable(broker, consumers[0].group)
-        return together and not missing_state
+        shares = [(one.epoch, sorted(one.assigned)) for one in consumers]
+        if not together or shares != seen:
+            seen, since_s = shares, time.monotonic()
+        stable = is_stable(broker, consumers[0].group)
+        if stable is None:
+            return together and time.monotonic() - since_s >= UNCHANGED_S
+        missing_state = together and not stable
+        return together and stable
 
     try:
         broker.eventually(settled, stated, within_s=within_s or SETTLED_WITHIN_S, every_s=BEAT_S)
@@ -202,13 +217,13 @@ def settle(
     broker.saw(stated)
 
 
-def is_stable(broker: Broker, group: str) -> bool:
-    """Whether the group says that it has nothing more to change; a target that does not describe groups is believed.
+def is_stable(broker: Broker, group: str) -> bool | None:
+    """Whether the group says that it has nothing more to change; None for a target that does not describe groups.
 
     Without this, a group that has not begun to give a new member its share looks settled (assignments are made at intervals).
     """
     if ConsumerGroupDescribeRequest.KEY not in broker.subject.api_versions:
-        return True
+        return None
     return [one.group_state for one in described(broker, group)] == [STABLE]
 
 

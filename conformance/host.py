@@ -111,7 +111,7 @@ class Host:
         except Unreachable as error:
             raise TargetBroke(f"the target takes no connection: {error}") from error
         if not subject.kafka_version:
-            subject.kafka_version = guess_kafka_version(subject.api_versions)
+            subject.kafka_version, subject.resembles_only = guess_kafka_version(subject.api_versions)
         record = self.record
         record.kafka_version = subject.kafka_version
         record.bootstrap = [f"{host}:{port}" for host, port in subject.bootstrap]
@@ -255,8 +255,13 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     return [(host.strip("[]"), int(port)) for host, _, port in pairs]
 
 
-def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> str:
-    """The release whose advertised ranges are the most like these; the newest of equals."""
+ALIKE = 0.75
+"""What advertises the ranges of a release for so many of its APIs is taken for that release."""
+
+
+def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> tuple[str, bool]:
+    """The release whose advertised ranges are the most like these, the newest of equals; and whether that is a mere
+    resemblance, as of brokers that are no Apache Kafka."""
     releases = sorted({release for api in APIS.values() for release in api.releases}, key=version_key)
 
     def likeness(release: str) -> int:
@@ -264,4 +269,5 @@ def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> str:
             api_versions.get(key) == api.releases[release][:2] for key, api in APIS.items() if release in api.releases
         )
 
-    return max(reversed(releases), key=likeness)
+    best = max(reversed(releases), key=likeness)
+    return best, likeness(best) < ALIKE * len(api_versions.keys() & APIS.keys())

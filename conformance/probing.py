@@ -158,6 +158,8 @@ class _Prober:
                 answer = connection.call(request, version)
         except Misbehaved as error:
             return str(error)
+        except Skipped:  # the version cannot say it: nothing was asked
+            return ""
         refused = ErrorCode.UNSUPPORTED_VERSION in errors_in(answer)
         return error_name(ErrorCode.UNSUPPORTED_VERSION) if refused else ""
 

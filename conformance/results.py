@@ -123,6 +123,9 @@ class Judgement(Form):
     built_on: str = Field(
         default="", exclude=True, description="the basic requirement that speaks of the step that failed"
     )
+    last_sent_s: float = Field(
+        default=0.0, exclude=True, description="when its last request went out, by the monotonic clock"
+    )
     timed_out: bool = Field(
         default=False, exclude=True, description="the failure is that something did not come in time"
     )
@@ -345,13 +348,18 @@ class Coverage(Form):
         """The line to quote."""
         return (
             f"of {self.served} requirements whose APIs the target serves it has the nodes, hooks and configurations for "
-            f"{self.equipped}: {self.judged} judged, {self.blocked} blocked ({self.share:.1%})"
+            f"{self.equipped}: {self.judged} judged, {self.blocked} blocked ({self.share:.1%}; {self.share_by_apis:.1%} by APIs)"
         )
 
     @property
     def share(self) -> float:
         """The judged and the blocked ones, of those that it is equipped for."""
         return (self.judged + self.blocked) / self.equipped if self.equipped else 0.0
+
+    @property
+    def share_by_apis(self) -> float:
+        """The judged and the blocked ones, of those whose APIs the target serves."""
+        return (self.judged + self.blocked) / self.served if self.served else 0.0
 
 
 def coverage(judgements: Iterable[Judgement]) -> Coverage:

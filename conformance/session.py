@@ -188,7 +188,8 @@ class Session:
                 else:
                     self._settle(entry, judgement)
             else:
-                self._attribute_death([*self.last, entry], {entry.requirement.id: judgement}, group)
+                seen = {entry.requirement.id: judgement}
+                self._one_by_one(self._attribute_death([*self.last, entry], seen, group), group)
 
     def _survived(self, judgement: Judgement) -> bool:
         """Whether the target answers after a requirement; one that asked nothing of it cannot have ended it."""
@@ -221,15 +222,19 @@ class Session:
             finished += [(entry, future.result()) for future, entry in running.items()]
             running.clear()
             suspects = [*self.last, *(entry for entry, _ in finished)]
-            self._attribute_death(suspects, {e.requirement.id: j for e, j in finished}, group)
+            unexplained = len(self.unexplained)
+            left = self._attribute_death(suspects, {e.requirement.id: j for e, j in finished}, group)
+            if len(self.unexplained) > unexplained:
+                self._one_by_one(left, group)
+            else:
+                waiting.extend(left)
         return late
 
     def _next_ready(self, waiting: Iterable[Entry], running: Iterable[Entry]) -> Entry | None:
         """The next one for which there is room, and of whose prerequisites none is under way."""
         under_way = {one.requirement.id for one in running}
         slow = sum(self._mostly_waits(one) for one in running)
-        most_slow = self.jobs if self.deaths else WAITING_JOBS  # each is a suspect of the next death
-        full = {True: slow >= most_slow, False: len(under_way) - slow >= self.jobs}
+        full = {True: slow >= WAITING_JOBS, False: len(under_way) - slow >= self.jobs}
         for entry in waiting:
             if not full[self._mostly_waits(entry)] and not under_way & set(entry.requirement.prerequisites):
                 return entry
@@ -358,8 +363,9 @@ class Session:
 
     # ---- deaths
 
-    def _attribute_death(self, suspects: Sequence[Entry], seen: dict[str, Judgement], group: Group) -> None:
-        """Bring the target back, and judge each suspect alone, the last one first: the one that ends it fails, with how it ended.
+    def _attribute_death(self, suspects: Sequence[Entry], seen: dict[str, Judgement], group: Group) -> list[Entry]:
+        """Bring the target back, and judge each suspect alone, until one ends it: that one fails, with how it ended. The last
+        one that sent something comes first. Gives those that are to be judged again.
 
         `seen` is what the suspects without a standing verdict came to. Those with one keep it, unless they are the one.
         Errors: TargetBroke when the target stays away.
@@ -368,7 +374,9 @@ class Session:
         hurting = [entry for entry in suspects if entry.requirement.needs.hooks]
         self._bring_back(group, suspects, seen, how)
         cause = None
-        for entry in reversed([entry for entry in suspects if entry not in hurting]):
+        known = seen | {id: self.verdicts[id] for id in {e.requirement.id for e in suspects} & self.verdicts.keys()}
+        last_first = sorted(suspects, key=lambda e: -known[e.requirement.id].last_sent_s)
+        for entry in [entry for entry in last_first if entry not in hurting]:
             judgement = self._alone(entry)
             if self.host.answers() and self._still_answers():
                 self._settle(entry, judgement)
@@ -383,7 +391,7 @@ class Session:
         if cause is None and not any(self.verdicts[entry.requirement.id].verdict is Verdict.FAIL for entry in hurting):
             names = ", ".join(entry.requirement.id for entry in suspects)
             self.unexplained.append(f"after {names}; none of them ends it alone. {how}")
-        self._one_by_one([entry for entry in suspects if entry.requirement.id not in self.verdicts], group)
+        return [entry for entry in suspects if entry.requirement.id not in self.verdicts]
 
     def _judged_whole(self, entry: Entry, seen: Judgement, group: Group, how: str) -> Judgement:
         """A failure of one that hurts the target counts if it is seen again: it may have met a target that was dead before."""

@@ -21,6 +21,7 @@ from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
 from conformance.batches import NONE as UNCOMPRESSED
 from conformance.broker import TRANSACTION, AnswerParts, Broker, Topic, built_on, error_name, only
 from conformance.markers import COMMIT, marker_of
+from conformance.results import Lack
 from conformance.wire import Failed
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
@@ -86,7 +87,8 @@ def served_protocols(broker: Broker) -> list[Protocol]:
     """The protocols that the target serves. Skips where it has no transactions at all."""
     broker.versions_of(AddPartitionsToTxnRequest)
     _, newest = broker.versions_of(EndTxnRequest)
-    return [CLASSIC, IMPLICIT] if newest >= IMPLICIT.end else [CLASSIC]
+    implicit = newest >= IMPLICIT.end and broker.version_for(ProduceRequest) >= IMPLICIT.produce
+    return [CLASSIC, IMPLICIT] if implicit else [CLASSIC]
 
 
 def at_most(broker: Broker, request: Message | type[Message], version: int) -> int:
@@ -113,6 +115,8 @@ class TransactionalClient:
         self, broker: Broker, protocol: Protocol, name: str | None = None, *, timeout_ms: int = TIMEOUT_MS,
         initialised: bool = True,
     ) -> None:  # fmt: skip
+        if protocol is IMPLICIT and broker.version_for(ProduceRequest) < IMPLICIT.produce:
+            broker.skip(f"needs Produce v{IMPLICIT.produce}, which adds partitions to transactions", Lack.API)
         self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
         self.name = broker.unused_name("txn") if name is None else name
         self.id, self.epoch = NO_ID, NO_ID
@@ -247,8 +251,12 @@ class TransactionalClient:
         if self.is_described:
             self.broker.expect_equal("the state", self.state(), EMPTY)
         else:
-            ended = self.end(committed=True, version=at_most(self.broker, EndTxnRequest, CLASSIC.end))
-            self.broker.expect_error(ended.error_code, ErrorCode.INVALID_TXN_STATE, what="EndTxn before a transaction")
+            self._expect_nothing_to_end()
+
+    @built_on("TXN-11")
+    def _expect_nothing_to_end(self) -> None:
+        ended = self.end(committed=True, version=at_most(self.broker, EndTxnRequest, CLASSIC.end))
+        self.broker.expect_error(ended.error_code, ErrorCode.INVALID_TXN_STATE, what="EndTxn before a transaction")
 
     def await_state(self, *states: str, within_s: float = 0.0) -> str:
         """Wait until the transaction is in one of these states.

@@ -16,6 +16,7 @@ import socket
 import struct
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -173,9 +174,9 @@ class Connection:
 
     def __init__(
         self, address: tuple[str, int], recorder: Recorder, deadline: Deadline, *, timeout_s: float = 10.0,
-        client_id: str | None = CLIENT_ID,
+        client_id: str | None = CLIENT_ID, check: Callable[[Message, int], None] = lambda request, version: None,
     ) -> None:  # fmt: skip
-        """Connect.
+        """Connect. `check` is given each request with its version before it is encoded; what it raises is passed on.
 
         Errors: Unreachable when nobody takes the connection in time.
         """
@@ -184,6 +185,7 @@ class Connection:
         self.deadline = deadline
         self.timeout_s = timeout_s
         self.client_id = client_id
+        self.check = check
         self.number = recorder.connections = recorder.connections + 1
         self._correlation_id = self.number * 1000
         self._pending: deque[tuple[Exchange, int]] = deque()
@@ -223,6 +225,7 @@ class Connection:
         Errors: Failed where a value that only an answer can have given does not fit: a number or a text that is too large,
         or a null.
         """
+        self.check(request, version)
         if correlation_id is None:
             self._correlation_id += 1
             correlation_id = self._correlation_id

@@ -260,9 +260,9 @@ def one_batch_at_least(broker: Broker) -> None:
                 {(topic, 2): 0, (topic, 1): 0, (topic, 0): 0}, max_bytes=limits[0], partition_max_bytes=limits[1]
             )
             answer = broker.call(request, version, to=broker.leader(topic))
-            sizes = served_bytes(answer)
+            sizes = {0: 0, 1: 0, 2: 0} | served_bytes(answer)  # that none is left out is the business of FSS-01
             what = f"v{version}, max_bytes={limits[0]}, partition_max_bytes={limits[1]}"
-            broker.expect_equal(f"{what}: the bytes by partition", sizes, {2: 0, 1: len(data), 0: 0})
+            broker.expect_equal(f"{what}: the bytes by partition", sizes, {0: 0, 1: len(data), 2: 0})
 
 
 @requirement(
@@ -274,6 +274,7 @@ def one_batch_at_least(broker: Broker) -> None:
     "no more than max_bytes, once the first batch is out.",
     accepted="the limits hold in each of the cases, no whole batch is left out that would have fitted, and the order of the "
     "request decides who gets the bytes",
+    tolerated="fewer batches than would have fitted",
 )
 def limits_hold(broker: Broker) -> None:
     topic = broker.topic(3)
@@ -298,9 +299,14 @@ def limits_hold(broker: Broker) -> None:
             )
             found = partitions_of(broker.call(request, version, to=broker.leader(topic)))
             what = f"v{version}, max_bytes={max_bytes}, partition_max_bytes={partition_max_bytes}"
-            broker.expect_equal(f"{what}: the partitions", tuple(one.partition_index for one in found), order)
-            whole = tuple(len(batches(one.records or b"")) for one in found)
-            broker.expect_equal("the whole batches of each", whole, wanted)
+            told = [one.partition_index for one in found]  # that none is left out is the business of FSS-01
+            broker.expect_equal(f"{what}: the partitions", told, [one for one in order if one in told])
+            counts = dict.fromkeys(order, 0) | {one.partition_index: len(batches(one.records or b"")) for one in found}
+            whole = tuple(counts.values())
+            if whole[0] and sum(whole) < sum(wanted):
+                broker.tolerate(f"{what}: the whole batches of each are {whole}, and {wanted} would have fitted")
+            else:
+                broker.expect_equal("the whole batches of each", whole, wanted)
             total = sum(len(one.records or b"") for one in found)
             broker.expect(total <= max_bytes, f"{total} bytes of at most {max_bytes}")
             largest = max((len(one.records or b"") for one in found), default=0)
@@ -399,7 +405,7 @@ def recreated(broker: Broker) -> Topic:
 def zstd_too_early(broker: Broker) -> None:
     topic = broker.topic(configs={"compression.type": "zstd"})
     broker.append(topic, batch(b"x"))
-    for version in (4, 9, 10, broker.version_for(FetchRequest)):
+    for version in broker.versions_among(FetchRequest, 4, 9, 10):
         found = broker.fetch(topic, 0, version=version)
         refused = version < 10 and not broker.is_kafka("4.0")
         error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE if refused else ErrorCode.NONE
@@ -414,6 +420,7 @@ def zstd_too_early(broker: Broker) -> None:
     sentence="A read_committed answer lists the aborted transactions that reach into the returned range, by producer id and "
     "first offset, and no others; a read_uncommitted answer lists none.",
     accepted="the aborted transaction from its first offset up to its marker, not before, not after, not a committed one",
+    tolerated="null where nothing is to be listed",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
 )
 def aborted_transactions(broker: Broker) -> None:
@@ -428,9 +435,11 @@ def aborted_transactions(broker: Broker) -> None:
     marker, end = 5, 7
     broker.expect_equal("the log end offset", broker.end_offset(topic), end)
 
-    def listed(offset: int, isolation: int = READ_COMMITTED) -> list[tuple[int, int]] | None:
+    def listed(offset: int, isolation: int = READ_COMMITTED) -> list[tuple[int, int]]:
         found = broker.fetch(topic, offset, isolation=isolation).aborted_transactions
-        return None if found is None else [(one.producer_id, one.first_offset) for one in found]
+        if found is None and isolation == READ_COMMITTED and not broker.tolerances:
+            broker.tolerate("null instead of an empty list")  # Java, librdkafka and franz-go read both alike
+        return [(one.producer_id, one.first_offset) for one in found or ()]
 
     broker.expect(not listed(0, READ_UNCOMMITTED), "read_uncommitted: nothing is listed")
     for offset in range(end):
@@ -563,6 +572,7 @@ def below_the_last_stable_offset(broker: Broker) -> None:
     source="DelayedFetch.tryComplete; Partition.maybeIncrementLeaderHW",
     sentence="A read_committed fetch that waits at the last stable offset is answered when the transaction ends.",
     accepted="the transaction's records, long before max_wait_ms; an append in between does not answer it",
+    tolerated="an append in between answers it, without records",
     apis={"AddPartitionsToTxn": 0, "EndTxn": 0},
     requires=("FET-06",),
 )
@@ -575,7 +585,11 @@ def woken_by_a_commit(broker: Broker) -> None:
     started = time.monotonic()
     connection.send(request, broker.version_for(request))
     broker.append(topic, batch(b"after"))
-    broker.expect(connection.is_silent(0.05), "an append after the open transaction does not answer it")
+    if not connection.is_silent(0.05):
+        found = only(partitions_of(connection.receive()), "partition in the answer")
+        broker.expect_equal("the records, after an append behind the open transaction", values(found.records), [])
+        broker.tolerate("an append behind the open transaction answers it, without records")
+        connection.send(request, broker.version_for(request))
     producer.commit()
     found = only(partitions_of(connection.receive(timeout_s=LONG_MS / 1000 + 5)), "partition in the answer")
     waited_ms = (time.monotonic() - started) * 1000

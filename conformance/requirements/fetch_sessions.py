@@ -108,7 +108,7 @@ def first_alone(topic: Topic) -> dict[int, list[bytes]]:
     notices="stuck: librdkafka and sarama always fetch like this, Java and franz-go where they get no session",
     source="KIP-227; FetchManager.newContext (SessionlessFetchContext)",
     sentence="Session id 0 with epoch -1 is a fetch without a session: all partitions are answered, and the session id is 0.",
-    accepted="session id 0 and every partition, also those without news, each time, in v7 and later",
+    accepted="session id 0 and every partition, also those without news or beyond max_bytes, each time, in v7 and later",
 )
 def without_a_session(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -120,6 +120,9 @@ def without_a_session(broker: Broker) -> None:
             broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"v{version}")
             broker.expect_equal("the session id", answer.session_id, NO_SESSION)
             broker.expect_equal("the records by partition", served(answer), first_alone(topic))
+        limited = fetch_request(everything(topic), max_bytes=1)
+        found = served(broker.call(limited, version, to=broker.leader(topic)))
+        broker.expect_equal(f"v{version}, max_bytes 1: the partitions", sorted(found), list(range(topic.partitions)))
 
 
 @requirement(
@@ -130,6 +133,7 @@ def without_a_session(broker: Broker) -> None:
     sentence="Session id 0 with epoch 0 makes a new session: the answer has all partitions and an id that no other session has.",
     accepted="ids above 0, all different, in v7 and later",
     tolerated="0: the broker makes no session, as Kafka does when its cache of them is full",
+    apis={"Fetch": SINCE},
 )
 def new_session(broker: Broker) -> None:
     topic, ids = broker.topic(2), []
@@ -177,6 +181,7 @@ def epochs_count_up(broker: Broker) -> None:
     source="KIP-227; FetchManager.newContext",
     sentence="A session id that the broker does not know is FETCH_SESSION_ID_NOT_FOUND, without partitions.",
     accepted="FETCH_SESSION_ID_NOT_FOUND(70) for an id that no client was given, for id 0, and for a closed session",
+    apis={"Fetch": SINCE},
 )
 def unknown_session(broker: Broker) -> None:
     topic = broker.topic()
@@ -318,6 +323,7 @@ def full_request_closes(broker: Broker) -> None:
 def names_and_ids_do_not_mix(broker: Broker) -> None:
     topic = broker.topic()
     broker.append(topic, batch(b"x"))
+    broker.id_of(topic)
     highest = broker.version_for(FetchRequest)
     for own, other in ((BY_ID - 1, highest), (highest, BY_ID - 1)):
         with session(broker, everything(topic), own) as opened:

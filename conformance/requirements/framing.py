@@ -41,7 +41,7 @@ def expect_rejected(broker: Broker, data: bytes, what: str) -> None:
 def correlation_id_returns(broker: Broker) -> None:
     connection = broker.connect()
     for correlation_id in (0, 1, -1, 2147483647, -2147483648):
-        connection.send(no_topics(), 1, correlation_id=correlation_id)
+        connection.send(no_topics(), broker.version_for(MetadataRequest), correlation_id=correlation_id)
         connection.receive()  # refuses another correlation id, missing bytes and bytes after the end
         broker.saw(f"correlation id {correlation_id} came back")
     broker.expect(connection.is_silent(0.1), "nothing follows the last response")
@@ -59,7 +59,7 @@ def pipelined_in_order(broker: Broker) -> None:
     version = broker.version_for(fetch)
     connection = broker.connect()
     for number in range(20):
-        connection.send(*((fetch, version) if number == 5 else (no_topics(), 1)))
+        connection.send(*((fetch, version) if number == 5 else (no_topics(), broker.version_for(MetadataRequest))))
     for _ in range(20):
         connection.receive()  # refuses an answer that bears another request's correlation id
     broker.saw("20 answers came in the order of their requests")
@@ -74,9 +74,10 @@ def pipelined_in_order(broker: Broker) -> None:
 )
 def request_in_pieces(broker: Broker) -> None:
     connection = broker.connect()
+    version = broker.version_for(MetadataRequest)
     for pieces in (1, 2, 3):
-        data = connection.encode(no_topics(), 1)
-        connection.send_bytes(data, api_key=METADATA, version=1, awaited=True, pieces=pieces)
+        data = connection.encode(no_topics(), version)
+        connection.send_bytes(data, api_key=METADATA, version=version, awaited=True, pieces=pieces)
         connection.receive()
         broker.saw(f"a request in segments of {pieces} bytes was answered")
 
@@ -187,11 +188,12 @@ def null_where_not_nullable(broker: Broker) -> None:
 )
 def unknown_tagged_fields(broker: Broker) -> None:
     connection = broker.connect()
-    plain = connection.call(no_topics(), FLEXIBLE_METADATA)
-    in_header = connection.call(no_topics(), FLEXIBLE_METADATA, header_tags=UNKNOWN_TAG)
+    version = max(FLEXIBLE_METADATA, broker.versions_of(MetadataRequest)[0])
+    plain = connection.call(no_topics(), version)
+    in_header = connection.call(no_topics(), version, header_tags=UNKNOWN_TAG)
     tagged = no_topics()
     tagged.unknown_tagged_fields = ((9999, b"no broker knows this"),)  # pyright: ignore[reportAttributeAccessIssue]
-    in_body = connection.call(tagged, FLEXIBLE_METADATA)
+    in_body = connection.call(tagged, version)
     for answer in (plain, in_header, in_body):
         answer.controller_id = 0  # any broker at random, where brokers are no controllers themselves
     broker.expect(plain == in_header, "a tagged field in the header changes nothing")
@@ -207,11 +209,10 @@ def unknown_tagged_fields(broker: Broker) -> None:
 )
 def null_client_id(broker: Broker) -> None:
     connection = broker.connect()
-    for version in (1, FLEXIBLE_METADATA):
-        broker.version_for(MetadataRequest, version)
+    for version in {broker.versions_of(MetadataRequest)[0], broker.version_for(MetadataRequest)}:
         connection.call(no_topics(), version, client_id=None)
         broker.saw(f"Metadata v{version} with a null client id was answered")
-    broker.connect(client_id="").call(no_topics(), 1)
+    broker.connect(client_id="").call(no_topics(), broker.version_for(MetadataRequest))
     broker.saw("an empty client id was answered")
 
 
@@ -247,10 +248,11 @@ def response_header_versions(broker: Broker) -> None:
 )
 def idle_connection(broker: Broker) -> None:
     idle, busy = broker.connect(), broker.connect()
-    idle.call(no_topics(), 1)
+    version = broker.version_for(MetadataRequest)
+    idle.call(no_topics(), version)
 
     def closed() -> bool:
-        busy.call(no_topics(), 1)
+        busy.call(no_topics(), version)
         return not idle.is_silent(0.05)
 
     broker.eventually(closed, "the idle connection is closed", within_s=8, every_s=0.2)
@@ -300,8 +302,10 @@ def nothing_after_the_error(broker: Broker) -> None:
 
     topic = broker.topic()
     connection = broker.connect()
-    connection.send(no_topics(), 1)
-    bad = frame(request_header(METADATA, 1, 8, "tidegauge", flexible=False) + struct.pack(">i", 2147483647))
+    asked = broker.version_for(MetadataRequest)
+    connection.send(no_topics(), asked)
+    header = request_header(METADATA, asked, 8, "tidegauge", flexible=asked in MetadataRequest.FLEXIBLE)
+    bad = frame(header + (b"" if asked in MetadataRequest.FLEXIBLE else struct.pack(">i", 2147483647)))
     produce = produce_request({(topic, 0): batch(b"must not be appended")})
     version = broker.version_for(ProduceRequest)
     connection.send_bytes(bad + connection.encode(produce, version), note="a damaged request, then a produce")

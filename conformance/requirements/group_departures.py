@@ -10,6 +10,8 @@ from conformance.requirements.group_generations import HELD_FOR_S, joined_pair, 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 
+WITH_REBALANCE_TIMEOUT = 1
+"""The first version of JoinGroup that has a rebalance timeout."""
 SHORT_SESSIONS = {"group.min.session.timeout.ms": "1000"}
 """So that a member can be taken for gone in seconds; the default of the least session timeout is six."""
 SHORT_MS = 4_000
@@ -62,6 +64,7 @@ def silent_members(broker: Broker) -> None:
     "without it.",
     accepted="with 4 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown; with 0 "
     "and -1 ms no member is waited for (since 3.0, KAFKA-12890)",
+    apis={"JoinGroup": WITH_REBALANCE_TIMEOUT},
     deadline_s=90,
 )
 def late_for_the_rebalance(broker: Broker) -> None:
@@ -263,6 +266,7 @@ def waiting_is_not_silence(broker: Broker) -> None:
     accepted="with 4 seconds: the follower's held SyncGroup is answered with REBALANCE_IN_PROGRESS(27), not before; the leader "
     "is unknown, the follower leads the next generation",
     since="3.0",
+    apis={"JoinGroup": WITH_REBALANCE_TIMEOUT},
     deadline_s=90,
 )
 def the_leader_says_nothing(broker: Broker) -> None:

@@ -134,7 +134,7 @@ def fresh_producer_ids(broker: Broker) -> None:
 )
 def half_an_identity(broker: Broker) -> None:
     known, _ = broker.producer_id()
-    for version in (3, broker.version_for(InitProducerIdRequest)):
+    for version in broker.versions_among(InitProducerIdRequest, 3):
         for producer_id, epoch in ((known, NO_PRODUCER), (NO_PRODUCER, 0)):
             with broker.case(f"id {producer_id}, epoch {epoch}, v{version}"):
                 answer = init_producer_id(broker, version, producer_id=producer_id, producer_epoch=epoch)

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from conformance.batches import batch, batches
-from conformance.broker import LATEST, Broker, Topic, fetch_request, only
-from conformance.changes import METADATA_WITH_EPOCHS
+from conformance.broker import LATEST, METADATA_WITH_EPOCHS, Broker, Topic, fetch_request, only
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode

@@ -3,8 +3,7 @@
 from uuid import UUID
 
 from conformance.batches import batch
-from conformance.broker import AnswerParts, Broker, delete_topics_request, number, only
-from conformance.changes import METADATA_WITH_EPOCHS
+from conformance.broker import METADATA_WITH_EPOCHS, AnswerParts, Broker, delete_topics_request, number, only
 from conformance.requirement import requirement
 from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
@@ -12,8 +11,11 @@ from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_cluster import DescribeClusterRequest
 from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
+WITH_CLUSTER_ID = 2
+"""The first version of Metadata that tells the cluster id."""
 WITH_IDS = 10
 """The first version of Metadata that reports topic ids."""
 NOT_ASKED = -2147483648
@@ -89,10 +91,11 @@ def brokers_and_cluster_id(broker: Broker) -> None:
     sentence="An unknown topic asked for without auto-creation is UNKNOWN_TOPIC_OR_PARTITION without partitions, and is not "
     "created.",
     accepted="error UNKNOWN_TOPIC_OR_PARTITION(3), no partitions, in v4 and the highest version; still unknown afterwards",
+    apis={"Metadata": 4},
 )
 def unknown_topic(broker: Broker) -> None:
     name = broker.unused_name()
-    for version in (4, broker.version_for(MetadataRequest)):
+    for version in broker.versions_among(MetadataRequest, 4):
         found = only(broker.metadata(by_name(name), version=version).topics, "topic in the answer")
         broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"v{version}")
         broker.expect_equal("its name", found.name, name)
@@ -152,7 +155,7 @@ def all_topics_create_none(broker: Broker) -> None:
     version = broker.version_for(DeleteTopicsRequest)
     broker.call(delete_topics_request([topic.name], version), version)
     broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")
-    for version in (0, 1, broker.version_for(MetadataRequest)):
+    for version in broker.versions_among(MetadataRequest, 0, 1):
         listed = broker.metadata(None if version else [], version=version, auto_create=True).topics
         broker.expect(topic.name not in {one.name for one in listed}, f"v{version} does not list the deleted topic")
     broker.expect(topic.name not in all_names(broker), "nor is it there afterwards")
@@ -216,7 +219,7 @@ def topic_ids(broker: Broker) -> None:
 )
 def asked_by_id(broker: Broker) -> None:
     topic = broker.topic(2)
-    found = only(broker.metadata(by_id(topic.id), version=12).topics, "topic in the answer")
+    found = only(broker.metadata(by_id(broker.id_of(topic)), version=12).topics, "topic in the answer")
     broker.expect_error(found.error_code, ErrorCode.NONE)
     broker.expect_equal("its name", found.name, topic.name)
     broker.expect_equal("its partitions", len(found.partitions), 2)
@@ -237,7 +240,7 @@ def asked_by_id(broker: Broker) -> None:
 def id_before_v12(broker: Broker) -> None:
     topic = broker.topic()
     for name, asked in {
-        "an id": (None, topic.id),
+        "an id": (None, broker.id_of(topic)),
         "a null name": (None, NO_UUID),
         "both": (topic.name, topic.id),
     }.items():
@@ -320,7 +323,8 @@ def describe_cluster(broker: Broker) -> None:
     for version in range(lowest, highest + 1):
         found = broker.call(DescribeClusterRequest(), version)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}")
-        broker.expect_equal(f"v{version}: the cluster id", found.cluster_id, metadata.cluster_id)
+        if broker.version_for(MetadataRequest) >= WITH_CLUSTER_ID:
+            broker.expect_equal(f"v{version}: the cluster id", found.cluster_id, metadata.cluster_id)
         seen = sorted((one.broker_id, one.host, one.port, one.rack) for one in found.brokers)
         wanted = sorted((one.node_id, one.host, one.port, one.rack) for one in metadata.brokers)
         broker.expect_equal(f"v{version}: the brokers", seen, wanted)
@@ -368,11 +372,12 @@ def auto_creation_disabled(broker: Broker) -> None:
     from conformance.broker import Topic
 
     name = broker.unused_name()
-    for version in (0, broker.version_for(MetadataRequest)):
+    for version in broker.versions_among(MetadataRequest, 0):
         found = only(broker.metadata(by_name(name), version=version, auto_create=True).topics, "topic in the answer")
         broker.expect_error(found.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"Metadata v{version}")
-    result = broker.produce(Topic(name, NO_UUID, 1), batch(b"x"), version=9)
-    broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="Produce v9")
+    version = min(9, broker.version_for(ProduceRequest))
+    result = broker.produce(Topic(name, NO_UUID, 1), batch(b"x"), version=version)
+    broker.expect_error(result.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what=f"Produce v{version}")
     broker.expect(name not in all_names(broker), "the topic was not created")
 
 

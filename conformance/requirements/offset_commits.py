@@ -406,6 +406,6 @@ def empty_metadata(broker: Broker) -> None:
     group = Group(broker).name
     expect_committed(broker, group, {(topic, 0): Committed(5, None)})
     for version in fetch_versions(broker):
-        found = committed(broker, group, [(topic, 0), (topic, 1)], version=version).partitions
+        found = committed(broker, group, [(topic, 0), (topic, 1)], version=version, as_reported=True).partitions
         reported = {partition: one.metadata for partition, one in found.items()}
         broker.expect_equal(f"v{version}: the metadata", reported, {(topic, 0): "", (topic, 1): ""})

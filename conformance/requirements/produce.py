@@ -45,13 +45,13 @@ BY_ID = 13
 def expect_refused(
     broker: Broker, topic: Topic, records: bytes | None, *accepted: ErrorCode, what: str = "",
     tolerated: frozenset[ErrorCode] | set[ErrorCode] = frozenset(), version: int | None = None,
-    others_too: bool = False, unreadable: bool = False,
+    others_too: bool = False, unreadable: bool = False, may_close: bool = False,
 ) -> Any:  # fmt: skip
     """Produce bad records to partition 0 and good ones to partition 1 of a topic, in one request.
 
     The bad ones are refused with one of the errors and not stored; the good ones are stored, or (`others_too`) refused
     with the same error and not stored. Gives the refusal; None where an old Kafka closes the connection instead, as it did
-    when the batches cannot be walked through (`unreadable`).
+    when the batches cannot be walked through (`unreadable`), or where any broker may (`may_close`).
     """
     if broker.version_for(ProduceRequest) < WITH_BATCHES:
         broker.skip(f"needs Produce v{WITH_BATCHES}: record batches (magic 2, KIP-98)")
@@ -62,7 +62,9 @@ def expect_refused(
         answer = broker.call(request, version, to=broker.leader(topic))
     except Closed:
         if not (unreadable and closes_on_unreadable_batches(broker)):
-            raise
+            if not may_close:
+                raise
+            broker.tolerate(f"{what}: the connection is closed")
         after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
         broker.expect_equal(f"{what}: the log end offsets after the connection was closed", after, before)
         return None
@@ -116,10 +118,11 @@ def unknown_topic_or_partition(broker: Broker) -> None:
     sentence="From v3 on, records in a format older than magic 2 are refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for a message set of magic 0 and of magic 1, in v3 and in the highest version; before 2.4 "
     "(KIP-467) CORRUPT_MESSAGE(2), before 2.8 (KAFKA-9628) a closed connection",
+    apis={"Produce": 3},
 )
 def old_magic(broker: Broker) -> None:
     topic = broker.topic(2)
-    for version in (3, broker.version_for(ProduceRequest)):
+    for version in broker.versions_among(ProduceRequest, 3):
         for magic in (0, 1):
             data = message_set(b"old", magic)
             expect_refused(
@@ -543,7 +546,7 @@ def offset_deltas(broker: Broker) -> None:
     source="ByteBufferLogInputStream.nextBatch; ProduceRequest.validateRecords",
     sentence="A batch that is cut off, by the header's length or by the end of the records field, is never stored.",
     accepted="INVALID_RECORD(87) or CORRUPT_MESSAGE(2); before 2.8 (KAFKA-9628) a closed connection",
-    tolerated="another error (PRD-26), as long as nothing is stored",
+    tolerated="another error (PRD-26), or a closed connection, as long as nothing is stored",
 )
 def cut_off(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -551,7 +554,7 @@ def cut_off(broker: Broker) -> None:
     for size in (1, 16, HEADER_BYTES - 1, HEADER_BYTES, len(data) - 1):
         with broker.case(f"{size} of {len(data)} bytes"):
             codes = ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE
-            expect_refused(broker, topic, data[:size], *codes, unreadable=True, tolerated=REFUSED)
+            expect_refused(broker, topic, data[:size], *codes, unreadable=True, may_close=True, tolerated=REFUSED)
 
 
 @requirement(

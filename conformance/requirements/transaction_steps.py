@@ -76,9 +76,9 @@ def for_each_step(broker: Broker, judge: Callable[[str, Callable[[TransactionalC
     topic = broker.topic()
     for version in range(at_most(broker, AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION) + 1):
         judge(f"AddPartitionsToTxn v{version}", lambda client, v=version: client.add(topic, version=v), version)
-    for version in range(broker.version_for(AddOffsetsToTxnRequest) + 1):
+    for version in range(broker.versions_of(AddOffsetsToTxnRequest)[0], broker.version_for(AddOffsetsToTxnRequest) + 1):
         judge(f"AddOffsetsToTxn v{version}", lambda client, v=version: client.add_offsets(group, version=v), version)
-    for version in range(broker.version_for(EndTxnRequest) + 1):
+    for version in range(broker.versions_of(EndTxnRequest)[0], broker.version_for(EndTxnRequest) + 1):
         for committed in (True, False):
             judge(
                 f"EndTxn v{version}, committed={committed}",
@@ -188,7 +188,7 @@ def all_or_none(broker: Broker) -> None:
 )
 def ending_nothing(broker: Broker) -> None:
     client = TransactionalClient(broker, CLASSIC)
-    for version in range(broker.version_for(EndTxnRequest) + 1):
+    for version in range(broker.versions_of(EndTxnRequest)[0], broker.version_for(EndTxnRequest) + 1):
         for committed in (True, False) if version < IMPLICIT.end else (True,):
             ended = client.end(committed=committed, version=version)
             broker.expect_error(ended.error_code, INVALID, what=f"v{version}, committed={committed}")

@@ -124,7 +124,8 @@ def test_the_version_is_found_out_from_what_is_advertised() -> None:
 
     for release in ("3.9.2", "4.3.1", "4.4.0"):
         ranges = {key: api.releases[release][:2] for key, api in APIS.items() if release in api.releases}
-        assert guess_kafka_version(ranges) == release
+        assert guess_kafka_version(ranges) == (release, False)
+        assert guess_kafka_version(dict.fromkeys(ranges, (0, 0)))[1]
 
 
 def entry(id: str, configs: dict[str, str], **needs: Any) -> Entry:

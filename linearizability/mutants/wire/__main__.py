@@ -1,4 +1,7 @@
-"""`python -m linearizability.mutants.wire list | adapter NAME [BEHIND]`; the name `honest` is that of no lie."""
+"""`python -m linearizability.mutants.wire list | restricted | adapter NAME [BEHIND]`.
+
+NAME is a lie, `honest` for none, or `restricted-NAME` for a sound broker that serves less.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,10 @@ import sys
 from linearizability.mutants.wire.adapter import BEHIND, answer_requests
 from linearizability.mutants.wire.lies import LIES
 from linearizability.mutants.wire.proxy import Honest
+from linearizability.mutants.wire.restricted import PREFIX, RESTRICTIONS, Restricted
 from linearizability.mutants.wire.rewriting import Liar
 
-USAGE = "usage: python -m linearizability.mutants.wire list | adapter NAME [BEHIND]"
+USAGE = "usage: python -m linearizability.mutants.wire list | restricted | adapter NAME [BEHIND]"
 HONEST = "honest"
 
 
@@ -19,8 +23,17 @@ def main(arguments: list[str]) -> int:
             for lie in LIES.values():
                 print(f"{lie.name:<48} {lie.what} [{lie.spoken_of or 'gap'}]")
             return 0
+        case ["restricted"]:
+            for name, row in RESTRICTIONS.items():
+                print(f"{PREFIX}{name:<30} {row.what}")
+            return 0
+        case ["adapter", name, *behind] if len(behind) < 2 and name.removeprefix(PREFIX) in RESTRICTIONS:
+            row = RESTRICTIONS[name.removeprefix(PREFIX)]
+            answer_requests(name, Restricted(row), behind[0] if behind else BEHIND, row)
+            return 0
         case ["adapter", name, *behind] if len(behind) < 2 and (name == HONEST or name in LIES):
-            answer_requests(name, Honest() if name == HONEST else Liar(LIES[name]), *(behind or [BEHIND]))
+            tamper = Honest() if name == HONEST else Liar(LIES[name])
+            answer_requests(name, tamper, behind[0] if behind else BEHIND)
             return 0
         case _:
             print(USAGE, file=sys.stderr)

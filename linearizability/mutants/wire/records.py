@@ -304,7 +304,7 @@ LIES = [
     Lie("aborted-too-many", FETCH, "an aborted transaction learns that there is not", "FET-14 TXV", answer=when(committed, put(READ + "aborted_transactions", lambda reported: [*(reported or []), type(reported[0])(producer_id=7, first_offset=0)] if reported else reported))),
     Lie("aborted-too-late", FETCH, "an aborted transaction begins one too late", "FET-14 TXV-02 TXV-13", answer=put(READ + "aborted_transactions.first_offset", lambda offset: offset + 1)),
     Lie("aborted-of-uncommitted-readers", FETCH, "readers of everything are told an empty list of aborted transactions", "FET-24", answer=when(lambda x, m: not committed(x, m), put(READ + "aborted_transactions", lambda reported: reported or []))),
-    Lie("aborted-null-for-committed", FETCH, "read_committed is told null instead of no aborted transactions", "FET-14", answer=when(committed, put(READ + "aborted_transactions", lambda reported: reported or None))),
+    Lie("aborted-null-for-committed", FETCH, "read_committed is told null instead of no aborted transactions", "FET-24", answer=when(committed, put(READ + "aborted_transactions", lambda reported: reported or None))),
     Lie("all-is-committed", FETCH, "read_committed is read as read_uncommitted", "FET-19 TXV-01 TXV-06 FET-20", ask=put("isolation_level", 0)),
     Lie("nothing-is-uncommitted", FETCH, "read_uncommitted is read as read_committed", "FET-19 TXV-03", ask=put("isolation_level", 1)),
     Lie("stable-is-watermark", FETCH, "the last stable offset is the high watermark", "FET-19 TXV-06", answer=each("responses.partitions", lambda x, p: setattr(p, "last_stable_offset", p.high_watermark))),

@@ -1,0 +1,109 @@
+"""Sound brokers that serve less than Kafka: no requirement may fail on one. A sample of requirements here, all of them as slow."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.liars import Behind, Lying
+from conformance.requirement import select
+from conformance.results import Run, Verdict
+from conformance.runner import Plan, run
+from linearizability.mutants.wire.proxy import Proxy
+from linearizability.mutants.wire.restricted import PREFIX, RESTRICTIONS, Restricted, Restriction, names_of
+from linearizability.targets import open_target
+from linearizability.targets.loop import Loop
+
+TRUE = {"API-11"}
+"""Of a broker that is like a release but for what it hides, that something is hidden is true."""
+ACCUSED = (Verdict.FAIL, Verdict.BLOCKED, Verdict.ENGINE_ERROR)
+SAMPLED = ("toy", "oldest", "newest", "kafka-1.0", "old-producers", "no-topic-ids", "no-admin")
+SAMPLE = [
+    "BAS",
+    "API-11",
+    "FRM-01",
+    "FRM-03",
+    "FRM-10",
+    "FRM-11",
+    "MET-03",
+    "MET-09",
+    "MET-14",
+    "PRD-03",
+    "FSS-02",
+    "FSS-04",
+    "FSS-09",
+    "EPO-02",
+    "LOF-10",
+    "IDM-01",
+    "TXN-05",
+    "TXN-14",
+    "TXN-33",
+    "TOP-11",
+    "TOP-14",
+    "TOP-23",
+]
+"""What accused a restricted broker falsely once, and what shows that the others were judged."""
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behind]]:
+    """One sound broker for all restrictions."""
+    folder = tmp_path_factory.mktemp("sound")
+    with Loop() as loop, open_target("reference:1", folder=folder, config={"num.partitions": "4"}) as target:
+        yield loop, Behind(target)
+
+
+class _Bare(Lying):
+    """Nothing but an address is known of it."""
+
+    def __init__(self, behind: Behind, proxy: Proxy) -> None:
+        super().__init__(behind, proxy)
+        self.hooks: list[str] = []
+        self.unknown_config = ("all",)
+
+
+def judged(behind: tuple[Loop, Behind], restriction: Restriction, ids: list[str], folder: Path) -> Run:
+    """A run on a restricted broker."""
+
+    @contextmanager
+    def opened(spec: str, *, folder: Path, config: Mapping[str, str]) -> Iterator[Any]:
+        with Proxy(behind[0], behind[1].target.nodes, Restricted(restriction)) as proxy:
+            yield _Bare(behind[1], proxy)
+
+    return run(Plan("exec:restricted", select(ids), folder, open_target=opened))
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_a_sound_broker_that_serves_less_is_not_accused(name: str, behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    report = judged(behind, RESTRICTIONS[name], SAMPLE, tmp_path)
+    assert not report.broken
+    assert {
+        j.requirement.id: j.reason for j in report.judgements if j.verdict in ACCUSED and j.requirement.id not in TRUE
+    } == {}
+    assert sum(j.verdict in (Verdict.PASS, Verdict.TOLERATED) for j in report.judgements) >= 5
+
+
+def test_what_is_restricted_is_not_served(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    report = judged(behind, RESTRICTIONS["no-groups"], ["BAS-06", "BAS-03", "API-06"], tmp_path)
+    assert {j.requirement.id: str(j.verdict) for j in report.judgements} == {
+        "BAS-03": "pass", "BAS-06": "not judged", "API-06": "pass",
+    }  # fmt: skip
+    assert "FindCoordinator" not in report.target.profile.advertised
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RESTRICTIONS)
+def test_no_requirement_fails_on_a_sound_broker_that_serves_less(name: str, tmp_path: Path) -> None:
+    adapter = f"exec:{sys.executable} -m linearizability.mutants.wire adapter {PREFIX}{name}"
+    command = [sys.executable, "-m", "tidegauge", "run", "--target", adapter, "--json", "--results", str(tmp_path)]
+    if given := names_of(RESTRICTIONS[name]):
+        command += ["--topics", ",".join(given)]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=1_800).stdout.splitlines()
+    lines = {line["id"]: line for line in map(json.loads, told) if "id" in line}
+    accused = {id: line["reason"] for id, line in lines.items() if line["verdict"] in (*ACCUSED,) and id not in TRUE}
+    assert lines and accused == {}

@@ -223,7 +223,7 @@ def replay(
     target: Annotated[str, typer.Option(help="Carry a hunt's schedule out on another target.")] = "",
     engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
     open_page: Annotated[
-        bool, typer.Option("--open", help="Of the simulation: show the run in the browser, with its nodes as lanes.")
+        bool, typer.Option("--open", help="Of the simulation: show the run in the browser, node by node.")
     ] = False,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""A run as one page that plays it: nodes and clients as lanes over time, messages as arrows, faults as marks."""
+"""A run as one page that plays it: nodes and clients as rows over time, messages as arrows, faults as marks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def explorer(outcome: Outcome, trace: Trace) -> str:
     """The page; it needs nothing from outside."""
     nodes = sorted({one.node for one in trace.samples}, key=_by_number)
     others = sorted({name for each in trace.events for name in each[1:3]} - {*nodes, "world"}, key=_by_number)
-    lanes = [*nodes, *others]
-    places = {name: number for number, name in enumerate(lanes)} | {"world": -1}
+    names = [*nodes, *others]
+    places = {name: number for number, name in enumerate(names)} | {"world": -1}
     texts: dict[str, int] = {}
     events = [
         [time_us, places[source], places[target], texts.setdefault(text, len(texts))]
@@ -33,7 +33,7 @@ def explorer(outcome: Outcome, trace: Trace) -> str:
         "text": outcome.text,
         "seed": outcome.schedule.seed,
         "mutant": outcome.schedule.mutant,
-        "lanes": lanes,
+        "names": names,
         "nodes": len(nodes),
         "texts": list(texts),
         "events": events,

@@ -1,4 +1,4 @@
-"""How replicas change during a run that keeps its trace: what the explorer draws in each node's lane."""
+"""How replicas change during a run that keeps its trace: what the explorer draws for each node."""
 
 from __future__ import annotations
 

@@ -50,8 +50,11 @@ class Different(Exception):
 # ---- fingerprints, in whichever tree is the current directory
 
 
-def stamps() -> Stamps:
-    """Of everything that can have a stored result. Mutants of the specification: of what is stored, in its order."""
+def stamps(former_names: dict[str, str]) -> Stamps:
+    """Of everything that can have a stored result. Mutants of the specification: of what is stored, in its order.
+
+    `former_names` maps paths of renamed files: both trees give their modules in the order of the former names.
+    """
     from conformance.releases import fingerprint as of_requirement
     from conformance.requirement import catalogue
     from linearizability.bench import fuzz, suite
@@ -61,7 +64,8 @@ def stamps() -> Stamps:
     from spec import mutation, promises
     from spec.catalogue import MODELS, all_cases
 
-    modules = [path for package in PACKAGES for path in sorted(Path("reference", package).rglob("*.py"))]
+    modules = [path for package in PACKAGES for path in Path("reference", package).rglob("*.py")]
+    modules.sort(key=lambda path: former_names.get(str(path), str(path)))
     changes = [change for path in modules for change in changes_of(".".join(path.with_suffix("").parts))[1]]
     rows, mutants = mutation.load(), mutation.all_mutants()
     return {
@@ -82,9 +86,9 @@ def _of_mutant(mutant: Mutant, row: Row) -> Stamp:
     return mutant.name, mutant.change, fingerprint(mutant, models, row.by if row.outcome == "killed" else "")
 
 
-def stamps_in(tree: Path) -> Stamps:
+def stamps_in(tree: Path, former_names: dict[str, str]) -> Stamps:
     done = subprocess.run(
-        [sys.executable, __file__],
+        [sys.executable, __file__, "--stamps", json.dumps(former_names)],
         cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree)},
         stdout=subprocess.PIPE,
@@ -166,28 +170,39 @@ def compare(path: str, before: str, after: str) -> list[str]:
 # ---- carrying over
 
 
+QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
+
+
+def carried(line: str, changes: dict[str, dict[str, str]]) -> str:
+    """A line of a store with today's stamps: a stamp is replaced as a whole, where its first part is in the line."""
+    pairs: dict[str, str] = {}
+    for each in QUOTED.findall(line):
+        pairs |= changes.get(each, {})
+    return QUOTED.sub(lambda quoted: pairs.get(quoted[0], quoted[0]), line)
+
+
 def carry(former: Stamps, present: Stamps) -> int:
     """Write today's stamps into the stores; the number that changed."""
     changed = 0
     for name, path in STORES.items():
         if len(former[name]) != len(present[name]):
             raise Different(f"{name}: {len(former[name])} stamps are {len(present[name])}")
-        pairs = {
-            json.dumps(old): json.dumps(new)
+        changes = {
+            json.dumps(was[0]): {json.dumps(old): json.dumps(new) for old, new in zip(was, now, strict=True)}
             for was, now in zip(former[name], present[name], strict=True)
-            for old, new in zip(was, now, strict=True)
-            if old != new
+            if was != now
         }
         text = (ROOT / path).read_text()
-        found = re.sub(r'"(?:[^"\\]|\\.)*"', lambda quoted, pairs=pairs: pairs.get(quoted[0], quoted[0]), text)
-        count = sum(old in text for old in pairs)
-        print(f"{name}: {count} of {len(pairs)} changed stamps are stored")
-        (ROOT / path).write_text(found)
+        found = [carried(line, changes) for line in text.split("\n")]
+        count = sum(was in text for was in changes)
+        print(f"{name}: {count} of {len(changes)} changed stamps are stored")
+        (ROOT / path).write_text("\n".join(found))
         changed += count
     return changed
 
 
 def main(revision: str) -> None:
+    former_names: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, revision], cwd=ROOT, check=True)
@@ -195,16 +210,20 @@ def main(revision: str) -> None:
             for was, now in changed_files(revision):
                 if was == NEW_FILE:
                     raise Different(f"{now} is new")
+                former_names[now] = was
                 for string in compare(now, (tree / was).read_text(), (ROOT / now).read_text()):
                     print(string)
-            former = stamps_in(tree)
+            former = stamps_in(tree, {})
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)
-    carry(former, stamps_in(ROOT))
+    carry(former, stamps_in(ROOT, former_names))
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        main(sys.argv[1])
-    else:
-        sys.stdout.write(json.dumps(stamps()))
+    match sys.argv[1:]:
+        case ["--stamps", names]:
+            sys.stdout.write(json.dumps(stamps(json.loads(names))))
+        case [revision]:
+            main(revision)
+        case _:
+            sys.exit("usage: python -m tests.repository.carry REVISION")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.repository.carry import Different, carried, compare
 from tests.repository.subject import mistake
 from tests.repository.unchanged import run
 from tests.repository.words import INSTEAD, TABLE, count, new_uses, read_table, words_of, write_table
@@ -77,3 +78,29 @@ def test_a_test_of_the_core_starts_no_process() -> None:
     for start in (lambda: subprocess.run(["true"], check=False), os.fork, lambda: os.system("true")):
         with pytest.raises(AssertionError, match="starts a process"):
             start()
+
+
+BEFORE = """
+def f(told):
+    return [told, other(told)]
+"""
+
+
+def test_a_file_is_the_same_but_for_names_and_messages():
+    assert compare("a.py", BEFORE, BEFORE.replace("told", "reported")) == []
+    assert compare("a.py", "x = 'told'", "y = 'reported'") == ["a.py: 'told' -> 'reported'"]
+    for other in ("reported, other(other)", "reported", "other(reported), reported"):
+        with pytest.raises(Different):
+            compare("a.py", BEFORE, f"def f(reported):\n    return [{other}]\n")
+    with pytest.raises(Different):
+        compare("a.tla", "Next == A /\\ B", "Next == A \\/ B")
+
+
+def test_a_stamp_is_carried_over_as_a_whole():
+    changes = {'"log:cut:call1"': {'"log:cut:call1"': '"log:trim:call1"', '"aa"': '"bb"', '"pass"': '"pass"'}}
+    line = '{"change": "log:cut:call1", "fingerprint": "%s", "becomes": "pass"}'
+    assert carried(line % "dd", changes) == line.replace("cut", "trim") % "dd"
+    assert (
+        carried('{"change": "log:end:call1", "becomes": "pass"}', changes)
+        == '{"change": "log:end:call1", "becomes": "pass"}'
+    )

@@ -9,7 +9,7 @@ from linearizability.mutants.registry import mutant
 from reference.coordinator.classic_rebalances import synced
 from reference.coordinator.classic_state import State
 
-CONSUMER_GROUPS = "tests.coordinator.test_consumer_groups_machine:ConsumerGroupLife"
+CONSUMER_GROUPS = "tests.coordinator.test_consumer_groups_machine:ConsumerGroupRun"
 
 
 # ---- generations

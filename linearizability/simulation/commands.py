@@ -70,7 +70,11 @@ def fuzz(
         bool, typer.Option("--by-history", help="Look into no node: clients' histories alone decide.")
     ] = False,
     traces: Annotated[
-        bool, typer.Option("--traces", help="Keep each run's steps in traces/, for `tidegauge spec trace`.")
+        bool,
+        typer.Option(
+            "--traces",
+            help="Keep each run's steps in traces/, for `tidegauge spec trace`; without runs that kill a process within a step.",
+        ),
     ] = False,
     python: Annotated[
         str,

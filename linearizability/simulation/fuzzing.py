@@ -358,7 +358,7 @@ def _run_many(seeds: range, plan: Plan) -> list[Small]:
     finished: list[Small] = []
     task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
     for outcome, rows, seconds in runs(task, _interpreter):
-        if plan.traces:
+        if plan.traces and outcome.schedule.is_traceable:
             write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
         permitted: Counter[str] = Counter()
         excused: Counter[str] = Counter()

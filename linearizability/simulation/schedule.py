@@ -309,6 +309,12 @@ class Schedule(Value):
         return (0,) if self.nodes == 1 else tuple(range(1, self.nodes + 1))
 
     @property
+    def is_traceable(self) -> bool:
+        """Whether the specification knows all that happens: a process that is killed within a step leaves a part of it done,
+        of which no event was traced."""
+        return all(fault.kind != "crash-in-step" for fault in self.faults)
+
+    @property
     def holds_messages(self) -> bool:
         """Whether messages between brokers are distinguished by kind."""
         return any(fault.kind in HOLDING for fault in self.faults)

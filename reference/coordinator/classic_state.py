@@ -29,7 +29,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
     },
     State.PREPARING_REBALANCE: {
         State.COMPLETING_REBALANCE: "all have joined, or the time is over",
-        State.EMPTY: "nobody is left",
+        State.EMPTY: "no member is left",
         State.DEAD: "unloaded",
     },
     State.COMPLETING_REBALANCE: {

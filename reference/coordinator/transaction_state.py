@@ -36,7 +36,7 @@ class State(IntEnum):
 _A_PARTITION_JOINS = "its first partition joins"
 _A_NEW_SESSION = "a new session begins"
 _NOTHING_TO_ABORT = "an abort without partitions (KIP-890)"
-_FORGOTTEN = "nobody used the id for long"
+_FORGOTTEN = "no producer used the id for long"
 
 VALID_PREVIOUS_STATES: dict[State, dict[State, str]] = {
     State.EMPTY: {

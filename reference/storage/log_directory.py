@@ -329,6 +329,9 @@ class LogDirectory:
                 "warning",
                 f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {self._high_watermarks[key]}",
             )
+            self._high_watermarks[key] = (
+                log.log_end_offset
+            )  # or another log's checkpoint would write the old line again
         log.run_flush = lambda flush: self.run_flush(flush)
         if log.recovered_bytes or log.lost_bytes:
             self._say(

@@ -20,7 +20,7 @@ from spec.quorum_trace import ARGUMENTS, QuorumTrace, quorum_traces
 from spec.trace import TraceError, check_traces, read_trace, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small
 
-LIVES = range(36)
+LIVES = [seed for seed in range(40) if small(seed).is_traceable][:36]
 MERGED = 6
 
 

@@ -56,7 +56,7 @@ MOST_RUNS = 60
 
 DETECTED_BY = {
     "kip-903": ("late succession", 109),
-    "stale-proposal-rolled-back": ("late succession", 100),
+    "stale-proposal-rolled-back": ("late succession", 200),
 }
 """Mutant -> the pattern that leads on to what clients see of it, and a seed as above."""
 

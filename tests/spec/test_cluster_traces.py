@@ -20,7 +20,7 @@ from spec.trace import Trace, check_traces, cluster_traces, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
 
 FOUND = Path(__file__).parents[1] / "simulation" / "found"
-LIVES = [seed for seed in range(130) if small(seed).is_traceable][:115]
+LIVES = [seed for seed in range(170) if small(seed).is_traceable][:120]
 SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
 SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr"}
 """Steps that so many short lives may not have."""

@@ -62,6 +62,11 @@ class SecuredKafka(KafkaCluster):
         store = pkcs12.serialize_key_and_certificates(name.encode(), key, certificate, authority, hidden)
         (self.secrets / f"{name}.p12").write_bytes(store)
 
+    def prepare(self):
+        plain = KafkaCluster(self.spec, version=self.version, nodes=1, folder=self.secrets / "plain")
+        plain.prepare()  # writes the release's start archive where this machine has none, which takes no listeners
+        super().prepare()
+
     def properties(self, member):
         given = super().properties(member)
         quoted = PASSWORD.replace("\\", "\\\\").replace('"', '\\"')

@@ -15,8 +15,8 @@ run: setup ## set up, judge the embedded reference, show all four promises at wo
 	$(BIN)/tidegauge run --target reference:1 --with-demonstrations
 
 test: setup check ## set up, then formatting, lint, types, import rules and every test that CI runs
-	@{ command -v kcat && command -v chromium; } >/dev/null || test "$$(id -u)" != 0 \
-	  || apt-get install -q -y --no-install-recommends kcat chromium >/dev/null 2>&1 & \
+	@test "$$(id -u)" != 0 || for name in kcat chromium; do \
+	  command -v $$name >/dev/null || apt-get install -q -y --no-install-recommends $$name >/dev/null 2>&1; done & \
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1; \
 	  fetched=$$?; wait; exit $$fetched
 	@for name in kcat chromium; do command -v $$name >/dev/null || echo "$$name is missing: its tests are skipped"; done

@@ -146,6 +146,9 @@ def _unequal(one: View, other: View) -> Iterator[tuple[str, int, object, object]
 def _compare_logs(target: Cluster, found: Agreement) -> None:
     for (topic, partition), (leader, _, replicas, _) in sorted(_served(target.nodes[0]).items()):
         name = f"{topic}-{partition}"
+        if leader < 0:
+            found.reasons.append(f"{name} has no leader")
+            continue
         copies = [
             _copy(target.member(node).data, name, node)
             for node in (leader, *(each for each in replicas if each != leader))

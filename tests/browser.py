@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +19,8 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing: apt-get install chromium")
 AXE = ("axe-core", "4.11.0", "39bed7d72308f6d620789c169d699bfd7e8da80f65b545821a6b2215c3e83107")
 """The package of the npm registry, its version, and the sha256 of its archive."""
+NPM_ENVIRONMENT = {**os.environ, "NODE_USE_SYSTEM_CA": "1", "npm_config_fetch_retries": "1"}
+"""Node otherwise trusts its own list of authorities alone, and asks again for minutes where it does not trust the registry."""
 MOST_ANSWERS = 100_000
 
 
@@ -30,7 +33,10 @@ def axe_source() -> str:
     archive = folder / f"{name}-{version}.tgz"
     if not archive.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        npm(["pack", "--silent", f"{name}@{version}", "--pack-destination", str(folder)])
+        with tempfile.TemporaryDirectory(dir=folder) as new:  # renamed when whole: other tests may fetch at the same time
+            packed = npm(["pack", "--silent", f"{name}@{version}", "--pack-destination", new], env=NPM_ENVIRONMENT)
+            assert packed == 0, f"npm could not fetch {name}@{version}"
+            Path(new, archive.name).rename(archive)
     assert hashlib.sha256(archive.read_bytes()).hexdigest() == wanted, f"{archive} is not what was pinned"
     with tarfile.open(archive) as files:
         script = files.extractfile("package/axe.min.js")

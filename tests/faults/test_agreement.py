@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -52,6 +54,17 @@ def test_replicas_differ_by_end_by_bytes_or_by_epochs(
     second = partition(tmp_path / "2", *batches, epochs=epochs)
     said = [*agreement._unlike("t-0", [first, second], None)]
     assert len(said) == len(found) and all(one.startswith(other) for one, other in zip(said, found, strict=True)), said
+
+
+def test_a_partition_without_a_leader_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = tmp_path / "1"
+    monkeypatch.setattr(agreement, "_served", lambda node: {("t", 0): (-1, 3, (1,), ())})
+    monkeypatch.setattr(agreement, "METADATA_LOG", "t-0")
+    partition(data, *BASE, epochs="0 0,2 1")
+    member = SimpleNamespace(data=data, node=SimpleNamespace(id=1))
+    found = Agreement()
+    agreement._compare_logs(cast(Cluster, SimpleNamespace(nodes=[member.node], members=[member])), found)
+    assert found.reasons == ["t-0 has no leader"] and not found.differences and found.replicas == 0
 
 
 def feature(name: str, level: int) -> Message:

@@ -13,7 +13,7 @@ TAIL = 4
 """Records that a leader has for itself alone when it is killed."""
 
 
-class AnswerParts:
+class EpochsByOffset:
     """What readers received: the record at each offset, and the leader epoch under which it was written."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class AnswerParts:
                     raise Failed(f"offset {record.offset} is {seen} at {who}, and was {known}: epochs and records")
 
 
-def change_the_leader(nodes: Cluster, topic: Topic, reported: AnswerParts, leader: int, follower: int) -> bool:
+def change_the_leader(nodes: Cluster, topic: Topic, reported: EpochsByOffset, leader: int, follower: int) -> bool:
     """Kill the leader with records that no other node has, write on under the follower, and take the old leader back.
 
     False where the machine was too slow for it: both are in sync again then.
@@ -55,7 +55,7 @@ def change_the_leader(nodes: Cluster, topic: Topic, reported: AnswerParts, leade
     return lasts
 
 
-def look_everywhere(nodes: Cluster, topic: Topic, reported: AnswerParts, places: Iterable[int]) -> None:
+def look_everywhere(nodes: Cluster, topic: Topic, reported: EpochsByOffset, places: Iterable[int]) -> None:
     """What each of these nodes serves, up to the end."""
     end = nodes.broker.end_offset(topic)
     for node in places:
@@ -76,7 +76,7 @@ def look_everywhere(nodes: Cluster, topic: Topic, reported: AnswerParts, places:
 def one_record_an_offset(broker: Broker) -> None:
     with cluster(broker) as nodes:
         leader, follower, _ = nodes.cast()
-        topic, reported = nodes.topic(leader, follower), AnswerParts()
+        topic, reported = nodes.topic(leader, follower), EpochsByOffset()
 
         def once() -> bool:
             first = nodes.state(topic).leader

@@ -137,6 +137,16 @@ def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
+@contextmanager
+def directly() -> Iterator[None]:
+    """What fails in here, and in no helper's step, is blocked by nothing: what the requirement builds on was not used yet."""
+    try:
+        yield
+    except Failed as failure:
+        failure.direct = not failure.built_on
+        raise
+
+
 def errors_in(answer: Message) -> list[int]:
     """All error codes in an answer, wherever they stand."""
     return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]

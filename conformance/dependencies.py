@@ -59,7 +59,6 @@ USED_BY = {
     "FSS-01": "FET-06 FSS-10",
     "ACK-03": "ACK-16",
     "PRD-13": "PRD-28 CFG-09",
-    "TXN-26": "TXN-04",
     "FSS-02": "FSS-05 FSS-08",
     "TXV-04": "FET-22 TXN-30",
     "TXN-08": "TXN-14",

@@ -113,6 +113,7 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
                     "; ".join([*_cases(broker, Verdict.FAIL), str(failure)]),
                 )
                 judgement.built_on, judgement.timed_out = broker.step_of(failure), isinstance(failure, NoAnswer)
+                judgement.direct = failure.direct
         except Skipped as skip:
             judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, str(skip), skip.lacks
         except ModuleNotFoundError as error:

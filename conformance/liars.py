@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.requirement import select
-from conformance.results import Verdict
+from conformance.results import INTERRUPTED, Verdict
 from conformance.runner import Plan, run
 from linearizability.mutants.wire.adapter import HOOKS
 from linearizability.mutants.wire.lies import LIES
@@ -107,7 +107,9 @@ def judged(name: str, ids: list[str], brokers: Brokers) -> list[dict[str, Any]]:
             )
         )  # fmt: skip
     lines = [{"id": j.requirement.id, "verdict": j.verdict, "reason": j.reason} for j in report.judgements]
-    lines += [{"id": "", "verdict": Verdict.ENGINE_ERROR, "reason": report.reason}] if report.broken else []
+    cut_off = any(j.unreached and j.reason == INTERRUPTED for j in report.judgements)
+    if report.broken or cut_off:
+        lines.append({"id": "", "verdict": Verdict.ENGINE_ERROR, "reason": INTERRUPTED if cut_off else report.reason})
     return lines
 
 

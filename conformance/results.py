@@ -123,6 +123,9 @@ class Judgement(Form):
     built_on: str = Field(
         default="", exclude=True, description="the basic requirement that speaks of the step that failed"
     )
+    direct: bool = Field(
+        default=False, exclude=True, description="it fails before anything is used that the requirement builds on"
+    )
     last_sent_s: float = Field(
         default=0.0, exclude=True, description="when its last request went out, by the monotonic clock"
     )

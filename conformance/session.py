@@ -294,7 +294,7 @@ class Session:
         """
         record, step = judgement.requirement, judgement.built_on
         for about in dict.fromkeys((step, *record.builds_on)):
-            if judgement.verdict is not Verdict.FAIL:
+            if judgement.verdict is not Verdict.FAIL or judgement.direct:
                 break
             cause = step if about == step in before else ""
             if about not in ("", record.id, *before):

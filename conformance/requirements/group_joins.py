@@ -2,7 +2,7 @@
 
 import time
 
-from conformance.broker import AnswerParts, Broker
+from conformance.broker import AnswerParts, Broker, directly
 from conformance.classic_groups import FIRST_WITH_IDENTITY, Group, Member, subscription
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -213,13 +213,14 @@ def chosen_protocol(broker: Broker) -> None:
 def generations(broker: Broker) -> None:
     group = Group(broker)
     one, other = group.member(), group.member()
-    group.admit(one)
-    seen = [one.generation]
-    broker.expect_equal("the first generation", seen, [1])
-    group.admit(other, [one])
-    broker.expect_equal("the generation of both", one.generation, other.generation)
-    seen.append(one.generation)
-    broker.expect_equal("the first generations", seen, [1, 2])
+    with directly():
+        group.admit(one)
+        seen = [one.generation]
+        broker.expect_equal("the first generation", seen, [1])
+        group.admit(other, [one])
+        broker.expect_equal("the generation of both", one.generation, other.generation)
+        seen.append(one.generation)
+        broker.expect_equal("the first generations", seen, [1, 2])
     group.synchronise([one, other])
     group.rejoin(group.leader_first([one, other]))
     broker.expect_equal("the generation of both", one.generation, other.generation)

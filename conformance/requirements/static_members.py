@@ -1,6 +1,6 @@
 """GRP: static members of a classic group. They have a name of their own, and keep their place when they start again."""
 
-from conformance.broker import Broker
+from conformance.broker import AnswerParts, Broker
 from conformance.classic_groups import Group, Member, share_of
 from conformance.committed_offsets import commit_one
 from conformance.requirement import requirement
@@ -30,12 +30,16 @@ def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
     notices="client: each restart of a static member stops the whole group for a rebalance (KIP-345)",
     source="KIP-345; KAFKA-10284; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
     sentence="A static member that joins with its instance id and no member id is given a new member id, its place and its "
-    "assignment; no member joins again for it.",
-    accepted="for a follower: NONE(0), another member id, the same generation, the same bytes, and no rebalance for the leader",
+    "assignment; no member joins again for it. The leader receives static members with their instance ids.",
+    accepted="for a follower: NONE(0), another member id, the same generation, the same bytes, and no rebalance for the leader; "
+    "each one's instance id in the leader's list of members",
     apis=STATIC,
 )
 def back_again(broker: Broker) -> None:
     _, leader, follower = static_pair(broker)
+    reported = AnswerParts({one.member_id: one.group_instance_id for one in leader.answer.members})
+    given = {one.id: one.instance_id for one in (leader, follower)}
+    broker.expect_equal("the instance ids that the leader receives", reported, given)
     wanted = share_of(follower)
     for _ in range(2):
         again = follower.successor()

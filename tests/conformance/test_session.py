@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conformance import host, requirement, runner, session
-from conformance.broker import Broker, Subject, built_on
+from conformance.broker import Broker, Subject, built_on, directly
 from conformance.judging import judge
 from conformance.levels import MAY, MUST
 from conformance.requirement import Entry, Needs, Requirement
@@ -265,6 +265,20 @@ def test_of_two_that_use_each_other_the_one_in_whose_step_both_fail_is_the_cause
     found = outcomes({"BAS-03": ("BAS-01",)}, tmp_path, monkeypatch, *(entries[::-1] if turned else entries))
     cause, other = ("BAS-03", "BAS-01") if in_step else ("BAS-01", "BAS-03")
     assert found == {cause: (Verdict.FAIL, ""), other: (Verdict.BLOCKED, cause)}
+
+
+@pytest.mark.parametrize("in_step", [False, True])
+def test_what_is_seen_directly_is_blocked_by_nothing_but_the_step_that_fails(
+    in_step: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sees_directly(broker: Broker) -> None:
+        with directly():
+            (built_on("BAS-03")(fails) if in_step else fails)(broker)
+
+    entries = [entry("BAS-01", sees_directly), entry("BAS-02", fails), entry("BAS-03", fails)]
+    found = outcomes({"BAS-01": ("BAS-02",), "BAS-02": ("BAS-01",)}, tmp_path, monkeypatch, *entries)
+    assert found["BAS-01"] == ((Verdict.BLOCKED, "BAS-03") if in_step else (Verdict.FAIL, ""))
+    assert found["BAS-02"] == (Verdict.BLOCKED, "BAS-03" if in_step else "BAS-01")
 
 
 def test_what_requires_something_that_is_not_judged_is_not_judged_either(

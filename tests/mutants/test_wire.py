@@ -14,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from conformance import liars
 from conformance.requirement import AREAS, catalogue
+from conformance.results import INTERRUPTED, Judgement, Run, TargetRecord, Verdict
 from linearizability.bench.suite import STORE, Store, Trial, Worker, fingerprint, selection, summary, try_lie
 from linearizability.mutants.wire.chance import Chance
 from linearizability.mutants.wire.lies import LIES
@@ -231,6 +233,23 @@ def test_the_suite_finds_a_lie_and_accuses_nobody_else() -> None:
     assert {line["verdict"] for line in lines} == {"pass"}, (
         lines
     )  # a log is read from its start, which DeleteRecords moved
+
+
+def test_a_run_that_a_signal_cut_off_is_no_verdict_about_a_lie(
+    tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failed = Judgement(requirement=catalogue()["MET-01"].requirement, verdict=Verdict.FAIL)
+    unreached = Judgement(
+        requirement=catalogue()["MET-02"].requirement, verdict=Verdict.NOT_JUDGED, reason=INTERRUPTED, unreached=True
+    )
+    report = Run(
+        suite_version="1", target=TargetRecord(spec="exec:a-lie"), selection="", started_at="",
+        judgements=[failed, unreached],
+    )  # fmt: skip
+    report.sum_up(target_broke=INTERRUPTED)
+    monkeypatch.setattr(liars, "run", lambda _: report)
+    lines = liars.judged("no-cluster-id", ["MET-01", "MET-02"], liars.Brokers("reference:1", tmp_path, loop))
+    assert lines[-1] == {"id": "", "verdict": Verdict.ENGINE_ERROR, "reason": INTERRUPTED}
 
 
 def test_rewritten_answers_break_nothing_of_the_suite() -> None:

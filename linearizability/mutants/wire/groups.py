@@ -202,7 +202,7 @@ LIES = [
     Lie("group-operations-told", DESCRIBE, "the authorized operations are reported to everybody", "GAD-08", answer=of_group("authorized_operations", 328), versions="3+"),
     Lie("groups-turned", DESCRIBE, "groups are described in the reverse order", "", answer=turned("groups"), unseen="clients look answers up by the group's id, and Kafka promises no order"),
     Lie("group-not-described", DESCRIBE, "the last of several groups is not described", "GAD-09 GAD-01", answer=last_missing("groups")),
-    Lie("group-not-listed", LIST, "the first group is not listed", "GAD-03 GAD-11", answer=first_missing("groups")),
+    Lie("group-not-listed", LIST, "groups without members are not listed", "GAD-03 GAD-11", answer=lists("groups", lambda groups: [group for group in groups if group.protocol_type])),
     Lie("no-group-listed", LIST, "no group is listed", "GAD-03 GAD-11", answer=put("groups", [])),
     Lie("group-state-not-listed", LIST, "states are not listed", "GAD-03", answer=put("groups.group_state", ""), versions="4+"),
     Lie("group-type-classic", LIST, "every group is listed as classic", "GAD-03 GAD-11", answer=put("groups.group_type", "classic"), versions="5+"),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
-from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, AnswerParts, Broker, Topic, only
+from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, AnswerParts, Broker, Topic, built_on, only
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -98,7 +98,17 @@ def described(broker: Broker, topic: Topic, keys: Collection[str] | None = None,
     """The configurations of a topic, by their names."""
     result = only(describe(broker, (TOPIC_RESOURCE, topic.name), keys=keys, **options), f"result for {topic.name}")
     broker.expect_error(result.error_code, ErrorCode.NONE, what="DescribeConfigs", message=result.error_message)
+    if keys is None or len(keys):
+        expect_some(broker, result)
     return AnswerParts({one.name: one for one in result.configs})
+
+
+@built_on("CFG-01")
+def expect_some(broker: Broker, result: Any) -> None:
+    """A topic's configurations are listed at all."""
+    broker.expect(
+        bool(result.configs), f"DescribeConfigs lists {len(result.configs)} configurations of {result.resource_name}"
+    )
 
 
 def set_on(broker: Broker, topic: Topic) -> dict[str, str | None]:

@@ -388,7 +388,7 @@ def describe_producers(broker: Broker) -> None:
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     invalid = ErrorCode.INVALID_TOPIC_EXCEPTION if broker.is_kafka("3.0") else unknown
     for what, name, partition, error in (
-        ("an unknown partition", topic.name, 2, unknown),
+        ("an unknown partition", topic.name, topic.partitions, unknown),
         ("an unknown topic", broker.unused_name(), 0, unknown),
         ("a name that no topic can have", "no topic!", 0, invalid),
     ):

@@ -3,7 +3,16 @@
 from uuid import UUID
 
 from conformance.batches import batch
-from conformance.broker import METADATA_WITH_EPOCHS, AnswerParts, Broker, delete_topics_request, number, only
+from conformance.broker import (
+    METADATA_WITH_EPOCHS,
+    AnswerParts,
+    Broker,
+    Topic,
+    built_on,
+    delete_topics_request,
+    number,
+    only,
+)
 from conformance.requirement import requirement
 from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
@@ -152,9 +161,7 @@ def auto_creation(broker: Broker) -> None:
 )
 def all_topics_create_none(broker: Broker) -> None:
     topic = broker.topic()
-    version = broker.version_for(DeleteTopicsRequest)
-    broker.call(delete_topics_request([topic.name], version), version)
-    broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")
+    delete(broker, topic)
     for version in broker.versions_among(MetadataRequest, 0, 1):
         listed = broker.metadata(None if version else [], version=version, auto_create=True).topics
         broker.expect(topic.name not in {one.name for one in listed}, f"v{version} does not list the deleted topic")
@@ -185,6 +192,14 @@ def partitions_in_order(broker: Broker) -> None:
         broker.expect_equal(f"partition {p.partition_index}: offline replicas", p.offline_replicas, [])
 
 
+@built_on("TOP-16")
+def delete(broker: Broker, topic: Topic) -> None:
+    """Delete a topic, and wait until Metadata does not know it."""
+    version = broker.version_for(DeleteTopicsRequest)
+    broker.call(delete_topics_request([topic.name], version), version)
+    broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")
+
+
 @requirement(
     "MET-09",
     notices="stuck: Java ignores the leader of a topic that was made again as of an older epoch, unless its id differs",
@@ -199,9 +214,7 @@ def topic_ids(broker: Broker) -> None:
     topic = broker.topic()
     broker.expect(topic.id != NO_UUID, f"the id is {topic.id}")
     broker.expect_equal("the id when asked again", broker.describe_topic(topic.name).topic_id, topic.id)
-    version = broker.version_for(DeleteTopicsRequest)
-    broker.call(delete_topics_request([topic.name], version), version)
-    broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")
+    delete(broker, topic)
     taken = ErrorCode.TOPIC_ALREADY_EXISTS  # with ZooKeeper the metadata may lose a topic before its name is free
     broker.eventually(lambda: broker.create_topic(topic.name).error_code != taken, "the name is free again")
     again = broker.await_topic(topic.name)
@@ -222,7 +235,7 @@ def asked_by_id(broker: Broker) -> None:
     found = only(broker.metadata(by_id(broker.id_of(topic)), version=12).topics, "topic in the answer")
     broker.expect_error(found.error_code, ErrorCode.NONE)
     broker.expect_equal("its name", found.name, topic.name)
-    broker.expect_equal("its partitions", len(found.partitions), 2)
+    broker.expect_equal("its partitions", len(found.partitions), topic.partitions)
     unknown = UUID(int=topic.id.int ^ 0xFFFF)
     missing = only(broker.metadata(by_id(unknown), version=12).topics, "topic in the answer")
     broker.expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_ID)

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from conformance.batches import Record, batch, values
-from conformance.broker import AnswerParts, Broker, Topic, delete_topics_request, new_topic, number, only
+from conformance.broker import AnswerParts, Broker, Topic, built_on, delete_topics_request, new_topic, number, only
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
 from conformance.wire import Connection, Failed
@@ -69,6 +69,7 @@ def delete(broker: Broker, *topics: tuple[str | None, UUID], version: int | None
     return broker.call(DeleteTopicsRequest(topics=asked, timeout_ms=TIMEOUT_MS), version or BY_ID).responses
 
 
+@built_on("TOP-16")
 def delete_by_name(broker: Broker, *names: str) -> None:
     """Delete topics, and wait until Metadata does not know them."""
     version = broker.version_for(DeleteTopicsRequest)

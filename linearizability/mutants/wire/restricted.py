@@ -3,8 +3,8 @@
     python -m linearizability.mutants.wire restricted         # the table
     tidegauge run --target "exec:python -m linearizability.mutants.wire adapter restricted-toy"
 
-Nothing that such a broker answers is wrong, so no requirement may fail on it: each that does accuses falsely. Unless a row
-says otherwise nothing is known of the broker but its address: it has no fault hooks, and takes no configuration.
+Nothing that such a broker answers is wrong, so no requirement may fail on it, unless its row says that it breaks it: each that
+does accuses falsely. Unless a row says otherwise nothing is known of the broker but its address: it has no fault hooks, and takes no configuration.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ class Restriction:
     """What the broker behind it is started with."""
     topics: int = 0
     """So many topics exist, `restricted-0` and on, of three partitions."""
+    breaks: str = ""
+    """Requirements that fail with reason."""
     hooks: bool = False
     """Whether it offers the fault hooks and takes the configurations of the broker behind it."""
 
@@ -197,7 +199,7 @@ RESTRICTIONS = {
     "no-delete-records": Restriction("logs that nothing shortens", without="DeleteRecords"),
     "no-epochs": Restriction("no history of leader epochs", without="OffsetForLeaderEpoch"),
     "no-topic-ids": Restriction("topics without ids", topic_ids=False, without=f"{NEW_GROUPS} {SHARE}"),
-    "silent-configs": Restriction("DescribeConfigs lists nothing", describes=False),
+    "silent-configs": Restriction("DescribeConfigs lists nothing", describes=False, breaks="BAS-12 CFG-01"),
     "slow": Restriction("each answer comes 300 ms later", delay_s=0.3),
     "other-defaults": Restriction("other defaults than Kafka's", config={
         "auto.create.topics.enable": "false", "num.partitions": "3", "group.initial.rebalance.delay.ms": "3000",

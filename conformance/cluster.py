@@ -211,6 +211,13 @@ class Cluster:
         self.down -= set(nodes)
         self.await_known(*nodes)
 
+    def configure(self, node: int, changes: Mapping[str, str]) -> None:
+        """End a node in good order and start it with other broker properties; waits until every node knows it."""
+        self.stop(node)
+        self.broker.target.config(node, changes)
+        self.down.discard(node)
+        self.await_known(node)
+
     def cut(self, *groups: Collection[int]) -> None:
         """Cut the network between groups of nodes. The suite still reaches every one."""
         self.is_cut = True

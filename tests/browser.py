@@ -33,7 +33,8 @@ def axe_source() -> str:
     archive = folder / f"{name}-{version}.tgz"
     if not archive.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as new:  # renamed when whole: other tests may fetch at the same time
+        # Renamed when it is whole: other tests may fetch at the same time.
+        with tempfile.TemporaryDirectory(dir=folder) as new:
             packed = npm(["pack", "--silent", f"{name}@{version}", "--pack-destination", new], env=NPM_ENVIRONMENT)
             assert packed == 0, f"npm could not fetch {name}@{version}"
             Path(new, archive.name).rename(archive)

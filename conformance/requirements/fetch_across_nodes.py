@@ -3,7 +3,7 @@
 from conformance.batches import batch, values
 from conformance.broker import Broker, Topic, only
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster, in_time
-from conformance.requirement import requirement, untestable
+from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 
@@ -13,6 +13,7 @@ FETCH_WITH_LEADER = 16
 FETCH_FROM_FOLLOWERS = 11
 """The version of Fetch in which a consumer tells its rack, and may be served by any replica (KIP-392)."""
 FREEZES = ("pause",)
+RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 @requirement(
@@ -99,13 +100,38 @@ def fetch_of(topic: Topic) -> FetchRequest:
     return FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=[named])
 
 
-untestable(
+@requirement(
     "FET-17",
     notices="client: consumers in another rack read over the long way",
-    source="KIP-392; ReplicaManager.findPreferredReadReplica",
+    source="KIP-392; ReplicaManager.findPreferredReadReplica; RackAwareReplicaSelector",
     sentence="With a rack-aware selector the leader answers a fetch from another rack (v11+) with that rack's replica as the "
-    "preferred one, and without records.",
-    reason="needs brokers of different racks: a target is configured as a whole, and broker.rack cannot be changed while one "
-    "runs",
-    since="2.4",
-)
+    "preferred one, and without records; a fetch from its own rack, or from one without a replica, gets the records.",
+    accepted="the follower's id in preferred_read_replica, no records, no error; else -1 and the records",
+    nodes=3, hooks=("stop", "config"), configs=QUICK | {"replica.selector.class": RACK_AWARE}, alone=True,
+    apis={"Fetch": FETCH_FROM_FOLLOWERS}, since="2.4", deadline_s=DEADLINE_S,
+)  # fmt: skip
+def replica_in_the_same_rack(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        leader, follower, _ = nodes.cast()
+        racks = {leader: "one", follower: "two"}
+        for node, rack in racks.items():
+            nodes.configure(node, {"broker.rack": rack})
+        reported = {node.node_id: node.rack for node in broker.metadata(None).brokers}
+        if any(reported.get(node) != rack for node, rack in racks.items()):
+            broker.skip(f"needs nodes in racks: Metadata reports {reported} after broker.rack was set to {racks}")
+        topic = nodes.topic(leader, follower, in_sync=2)
+        broker.append(topic, batch(b"a", b"b"))
+        for version in range(FETCH_FROM_FOLLOWERS, broker.version_for(FetchRequest) + 1):
+            for rack, preferred in {"two": follower, "one": -1, "three": -1, "": -1}.items():
+                request = fetch_of(topic)
+                request.rack_id = rack
+                answer = broker.call(request, version, to=nodes.address(leader))
+                found = only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
+                seen = found.error_code, found.preferred_read_replica, values(bytes(found.records or b""))
+                expected = ErrorCode.NONE, preferred, [] if preferred == follower else [b"a", b"b"]
+                broker.expect_equal(f"v{version} from rack {rack!r}: error, replica, records", seen, expected)
+            broker.eventually(
+                lambda version=version: follower_serves(broker, nodes, topic, follower, version),
+                f"v{version} at the preferred replica: the records",
+                within_s=STATE_WITHIN_S,
+            )

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reference.node.context import Context
+from reference.node.current_leaders import NOT_LEADING, name_leaders_of_fetch
 from reference.node.effects import ConnectionId
 from reference.node.fetch_sessions import FetchContext, FetchSessions, Settled, Wanted
+from reference.node.preferred_replicas import preferred_replica
 from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -37,6 +39,8 @@ class Fetching:
     """Of one response (fetch.max.bytes)."""
     may_propose: Callable[[Partition], None]
     """Takes a partition whose ISR a follower's fetch may have enlarged."""
+    selects_by_rack: bool = False
+    """Whether consumers are sent to a replica in their own rack (replica.selector.class)."""
 
 
 def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:
@@ -99,8 +103,20 @@ class Serving:
     all that it names and all that were not settled (see `fetch_sessions`)."""
 
     __slots__ = (
-        "_body", "_context", "_epoch", "_fetching", "_follower", "_looks", "_request", "_settled", "_size", "_urgent",
-        "_waiting", "places",
+        "_body",
+        "_context",
+        "_epoch",
+        "_fetching",
+        "_follower",
+        "_looks",
+        "_names_leaders",
+        "_rack",
+        "_request",
+        "_settled",
+        "_size",
+        "_urgent",
+        "_waiting",
+        "places",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +129,10 @@ class Serving:
         self._context = context
         self._follower = follower
         self._epoch = epoch
+        self._rack = body.rack_id if fetching.selects_by_rack and follower < 0 else ""
+        """Empty where no replica is preferred; versions below 11 have no rack."""
+        self._names_leaders = False
+        """Whether a partition was refused because another broker leads it."""
         self._looks: dict[Wanted, _Look] = {}
         self._size = self._urgent = 0
         self._waiting = context.settled_count
@@ -163,7 +183,10 @@ class Serving:
         if result.error_code in UNKNOWN:
             return _Look(size, False, False)  # the others go on waiting (FET-21)
         is_urgent = (
-            result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0 or self._is_beyond(wanted, result)
+            result.error_code != ErrorCode.NONE
+            or result.diverging_epoch.epoch >= 0
+            or result.preferred_read_replica >= 0
+            or self._is_beyond(wanted, result)
         )
         return _Look(size, is_urgent, not is_urgent)
 
@@ -207,6 +230,8 @@ class Serving:
             if self._follower >= 0:
                 read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)
             else:
+                if self._rack and (preferred := self._preferred(partition, wanted, now)) is not None:
+                    result.preferred_read_replica, max_bytes, minimum_one = preferred, 0, False
                 read = partition.read(
                     wanted.fetch_offset,
                     max_bytes=max_bytes,
@@ -223,7 +248,7 @@ class Serving:
         result.log_start_offset = read.log_start_offset
         result.records = read.records
         result.aborted_transactions = None
-        if read.aborted is not None:
+        if read.aborted is not None and result.preferred_read_replica < 0:
             result.aborted_transactions = [
                 FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in read.aborted
@@ -231,9 +256,17 @@ class Serving:
         if read.diverging is not None:
             epoch, end = read.diverging
             result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
-        elif self._context.has_session and self._is_settled(partition, wanted, read):
+        elif (
+            self._context.has_session
+            and result.preferred_read_replica < 0
+            and self._is_settled(partition, wanted, read)
+        ):
             self._settled.append(Settled(wanted, partition.key, partition.followers.get(self._follower)))
         return result
+
+    def _preferred(self, partition: Partition, wanted: Wanted, now: TimestampMs) -> NodeId | None:
+        brokers = self._fetching.context.image.brokers
+        return preferred_replica(partition, self._rack, wanted.fetch_offset, brokers, now)
 
     def _is_settled(self, partition: Partition, wanted: Wanted, read: Read) -> bool:
         """Whether the partition need not be read before there is news of it: what it has, the client has.
@@ -272,8 +305,9 @@ class Serving:
     ) -> PartitionData:
         """An error's result: where the log is, is not reported, as Kafka does not (FET-02)."""
         result.error_code = error.code
-        result.high_watermark = result.last_stable_offset = result.log_start_offset = -1
+        result.high_watermark = result.last_stable_offset = result.log_start_offset = result.preferred_read_replica = -1
         result.aborted_transactions = None
+        self._names_leaders |= error.code in NOT_LEADING
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(error, RecordsError):
             self._fetching.context.log("error", f"{name}-{result.partition_index}: {error}")
         return result
@@ -318,6 +352,8 @@ class Serving:
         """The response; partitions of which there is nothing left to say are not read by the session's next request."""
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
         self._fetching.sessions.settle(self._context, self._settled)
+        if self._names_leaders:
+            name_leaders_of_fetch(self._fetching.context.image, self._request, response)
         return response
 
     def abandon(self) -> None:

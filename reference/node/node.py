@@ -40,6 +40,7 @@ from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.moves import Moves
 from reference.node.peers import QUORUM_FETCH_PURPOSE, QUORUM_PURPOSE, Brokers, PeerRefusals, Peers
+from reference.node.preferred_replicas import RACK_AWARE
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
@@ -145,7 +146,10 @@ class Node:
         )
         sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.purgatories.news = sessions.news
-        self.fetching = Fetching(context, sessions, integer("fetch.max.bytes"), self.replication.may_propose)
+        selects_by_rack = self.configuration.broker("replica.selector.class") == RACK_AWARE
+        self.fetching = Fetching(
+            context, sessions, integer("fetch.max.bytes"), self.replication.may_propose, selects_by_rack
+        )
         self._refusals = PeerRefusals(log)
         self.moves = Moves(context, logs)
         self.membership = Membership(

@@ -9,6 +9,7 @@ from typing import cast
 from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.transaction_state import TopicPartition
 from reference.node.context import Context
+from reference.node.current_leaders import name_leaders_of_produce
 from reference.node.replicas import Replicas
 from reference.node.requests import AwaitedParts, Request, Responder
 from reference.node.transactional_produce import Verdict, Verdicts, has_transactional_batches, verify
@@ -94,11 +95,16 @@ def _append_all(
         awaited = AwaitedParts(
             request.client.connection, waiting, partial(_is_decided, context.replicas),
             lambda each: each.fail(ErrorCode.REQUEST_TIMED_OUT),
-            lambda then: context.responder.respond(request, response),
+            lambda then: context.responder.respond(request, _with_leaders(context, request, response)),
         )  # fmt: skip
         awaited.begin(context.purgatories.produces, now + body.timeout_ms, now)
         return None
-    return _answer(context.responder, request, body.acks, response)
+    return _answer(context.responder, request, body.acks, _with_leaders(context, request, response))
+
+
+def _with_leaders(context: Context, request: Request, response: ProduceResponse) -> ProduceResponse:
+    name_leaders_of_produce(context.image, request, response)
+    return response
 
 
 def _answer(responder: Responder, request: Request, acks: int, response: ProduceResponse) -> ProduceResponse | None:

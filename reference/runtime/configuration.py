@@ -16,6 +16,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from reference.controller.config_definition import REQUIRED, InvalidConfig
 from reference.controller.config_table import BROKER, TOPIC
+from reference.node.preferred_replicas import SELECTORS
 from reference.runtime.security import is_open, refused_line, refused_listener
 
 EXTENSIONS = {
@@ -239,6 +240,11 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
     refused = refused_line(properties, {name: each.default for name, each in BROKER.items()})
     if refused is not None:
         raise ConfigurationError(f"{source}: {refused}")
+    selector = properties.get("replica.selector.class", "").strip()
+    if selector not in SELECTORS:
+        raise ConfigurationError(
+            f"{source}: replica.selector.class={selector}: only {' and '.join(SELECTORS[1:])} can be served"
+        )
     for name in ("node.id", "process.roles"):
         if (
             name not in properties

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from reference.controller.image import MetadataImage
 from reference.node.fetch import Fetching, fetch
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.requests import Client, Purgatories, Request, Responder
@@ -43,7 +44,11 @@ class Broker:
         self.responses: list[object] = []
         self.purgatories = Purgatories()
         context: Any = SimpleNamespace(
-            replicas=self, purgatories=self.purgatories, responder=Responder(self.responses.append), log=None
+            image=MetadataImage(),
+            replicas=self,
+            purgatories=self.purgatories,
+            responder=Responder(self.responses.append),
+            log=None,
         )
         chance: Any = SimpleNamespace(randrange=lambda start, stop: start)
         self.fetching = Fetching(context, FetchSessions(10, chance), 1 << 20, lambda partition: None)

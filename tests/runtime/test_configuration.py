@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from reference.node.preferred_replicas import SELECTORS
 from reference.runtime.configuration import (
     ConfigurationError,
     check_configuration,
@@ -117,6 +118,15 @@ def test_what_cannot_be_protected_is_refused(change: dict[str, str], sentence: s
     with pytest.raises(ConfigurationError) as error:
         check_configuration({**GOOD, **change}, "f")
     assert str(error.value).startswith(f"f: {sentence}") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("selector", SELECTORS)
+def test_replicas_are_selected_by_a_class_of_kafka_or_not_at_all(selector: str) -> None:
+    check_configuration({**GOOD, "replica.selector.class": selector}, "f")
+    with pytest.raises(
+        ConfigurationError, match=r"^f: replica\.selector\.class=com\.example\.Mine: only .* can be served$"
+    ):
+        check_configuration({**GOOD, "replica.selector.class": "com.example.Mine"}, "f")
 
 
 def test_a_listener_beyond_loopback_is_named() -> None:

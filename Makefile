@@ -8,19 +8,22 @@ INSTALLED := .venv/.installed
 # Tests side by side: one more than CI's two cores, because many wait for processes.
 JOBS ?= 3
 
-.PHONY: run test test-fast test-slow setup check table image lock clean
+.PHONY: run test test-artifacts test-fast test-slow setup check table image lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
 	$(BIN)/tidegauge run --target reference:1 --with-demonstrations
 
-test: setup check ## set up, then formatting, lint, types, import rules and every test that CI runs
+test: setup ## set up, then formatting, lint, types, import rules and every test that CI runs
+	@$(MAKE) --no-print-directory -j2 --output-sync=target check test-artifacts
+	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations=40
+
+test-artifacts: setup # what tests need beside Python: programs of the machine, one by one, and jars
 	@test "$$(id -u)" != 0 || for name in kcat chromium; do \
 	  command -v $$name >/dev/null || apt-get install -q -y --no-install-recommends $$name >/dev/null 2>&1; done & \
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1; \
 	  fetched=$$?; wait; exit $$fetched
 	@for name in kcat chromium; do command -v $$name >/dev/null || echo "$$name is missing: its tests are skipped"; done
-	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations=40
 
 test-fast: setup ## the pure core: no process, no Java; under a minute, for the inner loop
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m core $(foreach folder,protocol storage replication coordinator controller node,tests/$(folder))

@@ -68,7 +68,7 @@ REQUIREMENTS: dict[str, dict[str, tuple[str, ...]]] = {
         "BecomeCandidate": ("ELE-16",),
         "GrantVote": ("ELE-16",),
         "BecomeLeader": ("ELE-16",),
-        "HearOfEpoch": ("ELE-16",),
+        "LearnEpoch": ("ELE-16",),
         "Restart": ("ELE-16",),
     },
     "transactions": {
@@ -107,7 +107,7 @@ NO_METHOD: dict[str, dict[str, str]] = {
     },
     "quorum": {
         "GrantPreVote": "in `on_vote`: the candidate traces it upon the response, since the voter changes nothing",
-        "HearOfEpoch": "in whatever takes a request or an answer",
+        "LearnEpoch": "in whatever takes a request or an answer",
         "AppendRecord": "in `append`, and in `become_leader` for the first of a leader epoch",
         "Restart": "what the making of a member ends with",
     },

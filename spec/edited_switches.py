@@ -22,7 +22,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         ),
         (
             "LowerHighWatermark",
-            "HighWatermarkMonotoneInReign",
+            "HighWatermarkMonotoneInEpoch",
             "Replica.AdvanceHighWatermark",
             "highWatermark[l] < offset",
             "TRUE",
@@ -189,7 +189,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
     ),
     "MCLiveness": (
         (
-            "ElectNobody",
+            "ElectNone",
             "LeaderAppears",
             "Controller.Elections",
             "electable # {}",
@@ -275,7 +275,7 @@ ROWS: dict[str, tuple[Row, ...]] = {
         (
             "JoinOlderEpoch",
             "EpochsNeverDecrease",
-            "Quorum.HearOfEpoch",
+            "Quorum.LearnEpoch",
             "epoch[other] > epoch[v]",
             "epoch[other] # epoch[v]",
             "A voter goes back to an epoch that is over.",

@@ -33,7 +33,7 @@ NO_BROKER = -1
 MUTANT_OF: dict[str, str] = {
     "AcknowledgeBeforeHighWatermark": "acks-all-as-one",
     "AdmitFencedBroker": "fencing-unnoticed",
-    "AdmitStaleBrokerEpoch": "former-life-unnoticed",
+    "AdmitStaleBrokerEpoch": "former-incarnation-unnoticed",
     "CommitBeforeMinIsr": "commit-before-min-isr",
     "ElectOutsideIsr": "unclean-election",
     "FetchWithoutFencing": "fetch-without-fencing",

@@ -135,7 +135,7 @@ def modules(traces: Sequence[ShardTrace], deadlock: bool) -> tuple[str, str]:
         "RecordSteps = FALSE",
         "Bugs = {}",
     ]
-    no_target = f'NoTarget == [p \\in {all_partitions} |-> "nobody"]'
+    no_target = f'NoTarget == [p \\in {all_partitions} |-> "none"]'
     return (
         data_module("Integers, Sequences, TLC", [no_target], texts),
         configuration("TraceGroups: traces of group coordinators", constants, deadlock),

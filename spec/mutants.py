@@ -34,7 +34,7 @@ MUTATED: dict[str, tuple[str, ...]] = {
 
 NO_RULES = frozenset({"Init", "Spec", "FairSpec", "Fairness", "Next", "Step", "On", "Spend", "Symmetry", "View"})
 NO_RULES |= {"MessageSpec", "LateSpec", "InitMessages", "InitHistory", "HistoryAfter", "MessageNext", "LateStep"}
-NO_RULES |= {"MessageStep", "Tells", "KeepsPromises", "KnownBugs", "FirstAssignments", "LateView", "MayLose"}
+NO_RULES |= {"MessageStep", "Shows", "KeepsPromises", "KnownBugs", "FirstAssignments", "LateView", "MayLose"}
 """Definitions that are not mutated: beginnings, the whole of it, the reader's, the environment's."""
 
 MOVED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=<": "<"}

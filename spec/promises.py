@@ -42,7 +42,7 @@ REACHED: dict[str, dict[str, str]] = {
         "ConsumedNeverChanges": r"consumed # <<>> /\ partition.leaderEpoch > 1 /\ \E l \in Brokers : IsCurrentLeader(l)",
         "NoDuplicateOrGap": r"Idempotent /\ partition.leaderEpoch > 1 /\ \E b \in Brokers : Leads(b) /\ log[b] # <<>>",
         "EpochsNeverDecrease": r"partition.leaderEpoch > 1",
-        "HighWatermarkMonotoneInReign": r"\E b \in Brokers : Leads(b) /\ highWatermark[b] > 0",
+        "HighWatermarkMonotoneInEpoch": r"\E b \in Brokers : Leads(b) /\ highWatermark[b] > 0",
         "UnfencedHaveReplayed": r"\E b \in Unfenced : Running(b) /\ registry[b].brokerEpoch > 1",
         "ProposalsAreCurrent": r"\E l \in Brokers : Leads(l) /\ pending[l] # None /\ metadata[l].partitionEpoch > 1",
         "ReassignmentsEndInSync": r"Cardinality(partition.adding) > 1",
@@ -83,7 +83,7 @@ REACHED: dict[str, dict[str, str]] = {
         "InSyncReplicasHaveTheLog": r"\E b \in Brokers : ~hasLog[b]",
         "LeaderIsInIsr": r"record.leaderEpoch > 1 /\ record.isr # Brokers",
         "EpochsNeverDecrease": r"controllerEpoch > 1 /\ record.leaderEpoch > 1",
-        "ControllerAppears": r"owner = Nobody",
+        "ControllerAppears": r"owner = None",
         "BrokersFollowTheRecord": r"\E b \in record.replicas : role[b].leaderEpoch # record.leaderEpoch",
     },
 }

@@ -66,7 +66,7 @@ class QuorumCauses:
 
 
 _NEEDS: dict[str, Callable[[QuorumCauses, dict[str, Any]], bool]] = {
-    "HearOfEpoch": QuorumCauses.has_epoch,
+    "LearnEpoch": QuorumCauses.has_epoch,
     "GrantVote": QuorumCauses.has_candidate,
     "BecomeLeader": QuorumCauses.has_votes,
     "AnswerFetch": QuorumCauses.has_follower,

@@ -35,7 +35,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "BecomeCandidate": (),
     "GrantVote": ("to",),
     "BecomeLeader": (),
-    "HearOfEpoch": ("from",),
+    "LearnEpoch": ("from",),
     "LeaveEpoch": (),
     "AppendRecord": (),
     "AnswerFetch": ("from", "end"),
@@ -124,7 +124,7 @@ def modules(traces: Sequence[QuorumTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
     texts = [events_of(_event(event) for event in trace.events) for trace in traces]
     voters = "{" + ", ".join(_voter(voter) for voter in traces[0].voters) + "}"
-    constants = [f"Voters = {voters}", "Nobody = Nobody", *RATIONS]
+    constants = [f"Voters = {voters}", "None = None", *RATIONS]
     constants += [f"{name} <- {other}" for name, other in INSTEAD.items()]
     return (
         data_module("Integers, Sequences", [], texts),

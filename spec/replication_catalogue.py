@@ -189,12 +189,12 @@ MODELS: tuple[Model, ...] = (
         "replication",
         switches=(
             Switch(
-                "FetchOfAFormerLife",
+                "FetchOfFormerIncarnation",
                 "EligibleAreComplete",
                 "KIP-903; found with this specification",
                 "A follower fetched, crashed and lost its tail; its new incarnation has fetched, and is proposed. The fetch of "
                 "its former incarnation arrives late and is counted: the leader takes the follower to have what it has lost. The "
-                "reference compares broker epochs (the mutant former-life-unnoticed takes that away, with the other "
+                "reference compares broker epochs (the mutant former-incarnation-unnoticed takes that away, with the other "
                 "comparisons of incarnations).",
             ),
         ),

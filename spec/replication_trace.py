@@ -94,7 +94,7 @@ def with_incarnations(rows: Sequence[Event]) -> Iterator[Event]:
         if epoch == UNSAID or UNSAID in known:
             yield row
         else:
-            yield row | {"life": 1 + sum(each <= epoch for each in known)}
+            yield row | {"incarnation": 1 + sum(each <= epoch for each in known)}
 
 
 def _check_event(event: Event, where: str) -> None:
@@ -163,10 +163,10 @@ def _event(event: Event) -> str:
     if is_controllers:
         fields["partition"] = _partition(event["partition"])
     else:
-        fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "reign": str(event["leaderEpoch"] + 1)}
+        fields |= {"leo": str(event["leo"]), "hw": str(event["hw"]), "currentEpoch": str(event["leaderEpoch"] + 1)}
         if "isr" in event:
             fields["members"] = _brokers(event["isr"])
-        fields |= {name: str(event[name]) for name in ("minIsr", "life") if name in event}
+        fields |= {name: str(event[name]) for name in ("minIsr", "incarnation") if name in event}
     return record(fields)
 
 
@@ -222,10 +222,10 @@ INSTEAD = {
     "Prefix": "RunPrefix",
     "LastEpoch": "RunLastEpoch",
     "StartOffsetOf": "RunStartOffsetOf",
-    "Hears": "LateHears",
-    "HeardLog": "LateHeardLog",
-    "HeardHighWatermarks": "LateHeardHighWatermarks",
-    "ToldBy": "LateToldBy",
+    "MayFetch": "LateMayFetch",
+    "FetchedLog": "LateFetchedLog",
+    "FetchedHighWatermarks": "LateFetchedHighWatermarks",
+    "FetchesOf": "LateFetchesOf",
     "WasRefused": "LateWasRefused",
 }
 """Run-length logs, late messages, faults without a ration: operators, and what is put in their place."""

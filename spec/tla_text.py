@@ -79,7 +79,7 @@ class Definition:
     @cached_property
     def action(self) -> str:
         """The step that it names, if it is one."""
-        found = re.search(r'\b(?:Message)?Step\("(\w+)"|\bTells\("(\w+)"', self.body.of(self.text))
+        found = re.search(r'\b(?:Message)?Step\("(\w+)"|\bShows\("(\w+)"', self.body.of(self.text))
         return (found[1] or found[2]) if found else ""
 
     def items(self) -> list[Item]:

@@ -183,7 +183,7 @@ DONE: dict[str, Callable[[QuorumDriver, NodeStep], bool]] = {
     "BecomeCandidate": QuorumDriver._has_role,
     "GrantVote": QuorumDriver._has_voted,
     "BecomeLeader": QuorumDriver._has_role,
-    "HearOfEpoch": QuorumDriver._has_learned_epoch,
+    "LearnEpoch": QuorumDriver._has_learned_epoch,
     "AppendRecord": QuorumDriver._has_appended,
     "AnswerFetch": QuorumDriver._knows_end,
     "ApplyFetch": QuorumDriver._has_applied,

@@ -1,7 +1,7 @@
 """Which messages between voters wait while a cluster is driven through a script of the metadata quorum.
 
 One connection carries a voter's requests to another in order, so a step also lets pass what comes before its own message.
-A response that carries a newer epoch is a step of its own (HearOfEpoch).
+A response that carries a newer epoch is a step of its own (LearnEpoch).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class QuorumHolds(Driver[NodeStep]):
     def _carries_epoch(self, message: Message) -> bool:
         """Whether the step is that one of the two voters learns the other's epoch, from its request or its response."""
         step = self._due
-        if step is None or step.action != "HearOfEpoch":
+        if step is None or step.action != "LearnEpoch":
             return False
         pair = message.asker, message.asked
         return pair == (step.broker, step.other) or (pair == (step.other, step.broker) and message.kind not in ANSWERED)

@@ -264,7 +264,7 @@ def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
 
 
 @mutant(
-    "former-life-unnoticed",
+    "former-incarnation-unnoticed",
     "reference.controller.isr_proposals:_judge_member",
     "Neither the controller nor the leader, which has replayed it, minds that a broker has begun another incarnation.",
     fuzz=True, nodes=3,

@@ -42,7 +42,7 @@ PARTITION_STEPS = (
 
 QUORUM_STEPS = (
     "BecomeLeader", "AppendRecord", "AppendRecord", "AdvanceHighWatermark", "BecomeCandidate", "BecomeProspective",
-    "GrantVote", "GrantVote", "HearOfEpoch", "ApplyFetch",
+    "GrantVote", "GrantVote", "LearnEpoch", "ApplyFetch",
 )  # fmt: skip
 """Steps of the metadata quorum at which a fault may be injected."""
 

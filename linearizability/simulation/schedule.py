@@ -59,7 +59,7 @@ ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
 STEPS = (
     "BecomeLeader", "BecomeFollower", "ExpandIsr", "ShrinkIsr", "CommitIsr", "Produce", "AnswerFetch", "AppendFetched",
     "AdvanceHighWatermark", "AdoptHighWatermark", "Truncate", "Acknowledge", "Restart", "AppendRecord", "ApplyFetch",
-    "BecomeProspective", "BecomeCandidate", "GrantVote", "HearOfEpoch",
+    "BecomeProspective", "BecomeCandidate", "GrantVote", "LearnEpoch",
 )  # fmt: skip
 """Steps of the specification that a fault may wait for."""
 

@@ -107,7 +107,7 @@ class Electing(Leading):
         candidate, epoch = asked.replica_id, asked.replica_epoch
         if epoch > self.epoch:
             self._become_unattached(epoch, NO_NODE, now)
-            self._trace_step("HearOfEpoch", {"from": candidate, "to": self.node})
+            self._trace_step("LearnEpoch", {"from": candidate, "to": self.node})
         if not self._is_meant(request.voter_id, asked.voter_directory_id):
             return ErrorCode.INVALID_VOTER_KEY, False
         up_to_date = is_up_to_date(

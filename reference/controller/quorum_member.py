@@ -340,7 +340,7 @@ class Member(ABC):
                 self._become_unattached(epoch, NO_NODE, now)
             else:
                 self._become_follower(epoch, leader, now)
-            self._trace_step("HearOfEpoch", {"from": source, "to": self.node})
+            self._trace_step("LearnEpoch", {"from": source, "to": self.node})
             return True
         known = self._stored.leader
         if leader == NO_NODE or (known != NO_NODE and (known != leader or self.role is not Role.UNATTACHED)):

@@ -4,7 +4,7 @@
 (* a target assignment; members are led to it one heartbeat at a time:     *)
 (* first a member gives back what the target takes from it, then, once it  *)
 (* has said that it did, the partitions are given to their new owners.     *)
-(* Nobody else waits meanwhile.                                            *)
+(* No other member waits meanwhile.                                        *)
 (*                                                                         *)
 (* Three epochs order it.  The group epoch grows with every change of      *)
 (* members or topics; the assigned epoch is the group epoch for which the  *)
@@ -23,9 +23,9 @@ VARIABLES
     joined,       \* the members of the group
     groupEpoch,   \* grows with every change of who or what is to be assigned
     assignedEpoch,\* the group epoch for which the target was made
-    target,       \* partition -> the member that is to have it, or nobody
+    target,       \* partition -> the member that is to have it, or none
     given,        \* coordinator: what each member has been given
-    revoking,     \* coordinator: what each member was told to give back, and may still consume
+    revoking,     \* coordinator: what each member is asked to give back, and may still consume
     epoch,        \* coordinator: each member's epoch; 0 for none
     previous,     \* coordinator: the epoch before, by which a member is known that has lost an answer
     answer,       \* the heartbeat answer on its way to each member: what it is to own
@@ -42,14 +42,14 @@ vars == <<stateVars, step>>
 Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
 Spend(kind) == faults[kind] > 0 /\ faults' = [faults EXCEPT ![kind] = @ - 1]
 
-Nobody == "nobody"
+None == "none"
 NoAnswer == [epoch |-> -1, partitions |-> {}]
 
 Init ==
     /\ joined = {}
     /\ groupEpoch = 1
     /\ assignedEpoch = 1
-    /\ target = [p \in Partitions |-> Nobody]
+    /\ target = [p \in Partitions |-> None]
     /\ given = [m \in Members |-> {}]
     /\ revoking = [m \in Members |-> {}]
     /\ epoch = [m \in Members |-> 0]
@@ -85,7 +85,7 @@ Remove(m) ==
     /\ m \in joined
     /\ joined' = joined \ {m}
     /\ groupEpoch' = groupEpoch + 1
-    /\ target' = [p \in Partitions |-> IF target[p] = m THEN Nobody ELSE target[p]]
+    /\ target' = [p \in Partitions |-> IF target[p] = m THEN None ELSE target[p]]
     /\ given' = [given EXCEPT ![m] = {}]
     /\ revoking' = [revoking EXCEPT ![m] = {}]
     /\ epoch' = [epoch EXCEPT ![m] = 0]
@@ -124,15 +124,15 @@ Reconcile(m, owns) ==
                      /\ revoking' = [revoking EXCEPT ![m] = {}]
                      /\ epoch' = [epoch EXCEPT ![m] = assignedEpoch]
 
-Hear(m, said, owns) ==
+ReceiveHeartbeat(m, said, owns) ==
     /\ m \in joined
     /\ Admits(m, said, owns)
     /\ Reconcile(m, owns)
     /\ UNCHANGED <<joined, groupEpoch, assignedEpoch, target>>
 
 -----------------------------------------------------------------------------
-\* The member introduces itself; with the same request the assignor runs and
-\* the member is heard, steps of their own here.
+\* The member joins.  In Kafka the same request also runs the assignor and
+\* counts as a heartbeat; these are steps of their own here.
 JoinGroup(m) ==
     /\ memberEpoch[m] = 0
     /\ answer[m] = NoAnswer
@@ -167,7 +167,7 @@ UpdateTarget ==
 \* A member says what it owns; the coordinator answers what it is to own.
 Heartbeat(m) ==
     /\ answer[m] = NoAnswer
-    /\ Hear(m, memberEpoch[m], owned[m])
+    /\ ReceiveHeartbeat(m, memberEpoch[m], owned[m])
     /\ answer' = [answer EXCEPT ![m] = [epoch |-> epoch'[m], partitions |-> given'[m]]]
     /\ <<given', revoking', epoch'>> # <<given, revoking, epoch>> \/ given[m] # owned[m] \/ epoch[m] # memberEpoch[m]
     /\ Step("Heartbeat", [from |-> m, to |-> "coordinator", owned |-> owned[m]])
@@ -199,7 +199,7 @@ LoseMember(m) ==
     /\ Step("LoseMember", [from |-> "coordinator"])
     /\ UNCHANGED <<owned, memberEpoch>>
 
-\* It hears that it was fenced, and lets go of everything.
+\* The member learns that it was fenced, and lets go of everything.
 LetGo(m) ==
     /\ memberEpoch[m] # 0
     /\ m \notin joined \/ ~Admits(m, memberEpoch[m], owned[m])

@@ -26,8 +26,8 @@ TraceInit == trace \in DOMAIN Traces /\ at = 1 /\ Init
 \* A member that does not say what it owns may own anything.
 Owns(e) == IF e.says THEN e.owned ELSE Partitions
 
-Heard(e) ==
-    /\ Hear(e.member, e.received, Owns(e))
+HeartbeatReceived(e) ==
+    /\ ReceiveHeartbeat(e.member, e.received, Owns(e))
     /\ owned' = IF e.says THEN [owned EXCEPT ![e.member] = e.owned] ELSE owned
     /\ memberEpoch' = [memberEpoch EXCEPT ![e.member] = e.received]
     /\ UNCHANGED answer
@@ -49,7 +49,7 @@ StepOf(e) ==
       [] e.action = "LoseMember"      -> Gone(e)
       [] e.action = "RaiseGroupEpoch" -> Raised
       [] e.action = "UpdateTarget"    -> e.members \subseteq joined /\ Assign(e.target) /\ UNCHANGED clientVars
-      [] e.action = "Heartbeat"       -> Heard(e)
+      [] e.action = "Heartbeat"       -> HeartbeatReceived(e)
 
 \* What the coordinator says of the group, or of the member, after the step.
 Agrees(e) ==

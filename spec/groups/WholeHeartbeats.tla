@@ -1,9 +1,9 @@
 --------------------------- MODULE WholeHeartbeats ---------------------------
 (***************************************************************************)
-(* Behaviours of Groups that a coordinator can be led through: what one    *)
-(* heartbeat asks is done at once.  Whoever joins gets a target and is     *)
-(* heard with the same request, a new target is made with the next         *)
-(* heartbeat of anybody, and the assignor moves no more than it must.      *)
+(* Behaviours of Groups that a coordinator can be driven through: what one *)
+(* heartbeat asks is done at once.  A member that joins gets a target, and *)
+(* its request is also its first heartbeat; a new target is made with the  *)
+(* next heartbeat of any member; the assignor moves no more than it must.  *)
 (* What is drawn at random is drawn from it; all promises are checked      *)
 (* without it.                                                             *)
 (***************************************************************************)

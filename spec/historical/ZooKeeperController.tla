@@ -2,9 +2,9 @@
 (***************************************************************************)
 (* The controller before KRaft: a variant of Controller.tla.  One broker   *)
 (* is the controller because it holds the ephemeral node /controller in    *)
-(* ZooKeeper.  When its session ends the node vanishes, a watch tells the  *)
-(* others, and whoever creates the node anew is the next controller, with  *)
-(* a controller epoch that is one greater.                                 *)
+(* ZooKeeper.  When its session ends the node vanishes, a watch notifies   *)
+(* the others, and the broker that creates the node again is the next      *)
+(* controller, with a controller epoch that is one greater.                *)
 (*                                                                         *)
 (* A controller that was paused does not know that it was deposed: it goes *)
 (* on with what it remembers, and its requests may still be on their way.  *)
@@ -14,7 +14,7 @@
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
-CONSTANTS Brokers, Nobody, Expiries, Moves, RecordSteps, Bugs
+CONSTANTS Brokers, None, Expiries, Moves, RecordSteps, Bugs
 
 KnownBugs == {
     "WriteWithoutControllerEpoch",  \* ZooKeeper takes the decision of a deposed controller
@@ -31,19 +31,19 @@ VARIABLES
     \* Each broker's.
     control,            \* what it believes as the controller: epoch (0: it is none), live brokers, the partition's state
     channel,            \* requests from each controller to each broker, in order
-    heard,              \* the newest controller epoch that it has heard of
+    newestEpoch,        \* the newest controller epoch that it has learned of
     role,               \* the leader and the leader epoch that it acts by
     hasLog,             \* does it hold the partition's log
     \* The environment's.
     faults,
     step
 
-stateVars == <<registered, owner, controllerEpoch, record, control, channel, heard, role, hasLog, faults>>
+stateVars == <<registered, owner, controllerEpoch, record, control, channel, newestEpoch, role, hasLog, faults>>
 vars == <<stateVars, step>>
 
 Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
 
-NoControl == [epoch |-> 0, live |-> {}, record |-> Nobody]
+NoControl == [epoch |-> 0, live |-> {}, record |-> None]
 
 Init ==
     \E first \in Brokers, leader \in Brokers :
@@ -53,7 +53,7 @@ Init ==
         /\ controllerEpoch = 1
         /\ control = [b \in Brokers |-> IF b = first THEN [epoch |-> 1, live |-> Brokers, record |-> record] ELSE NoControl]
         /\ channel = [c \in Brokers |-> [b \in Brokers |-> <<>>]]
-        /\ heard = [b \in Brokers |-> 1]
+        /\ newestEpoch = [b \in Brokers |-> 1]
         /\ role = [b \in Brokers |-> [leader |-> leader, leaderEpoch |-> 1]]
         /\ hasLog = [b \in Brokers |-> TRUE]
         /\ faults = [expiry |-> Expiries, move |-> Moves]
@@ -67,23 +67,23 @@ ExpireSession(b) ==
     /\ b \in registered
     /\ faults' = [faults EXCEPT !.expiry = @ - 1]
     /\ registered' = registered \ {b}
-    /\ owner' = IF owner = b THEN Nobody ELSE owner
+    /\ owner' = IF owner = b THEN None ELSE owner
     /\ Step("ExpireSession", [from |-> b, to |-> "zookeeper"])
-    /\ UNCHANGED <<controllerEpoch, record, control, channel, heard, role, hasLog>>
+    /\ UNCHANGED <<controllerEpoch, record, control, channel, newestEpoch, role, hasLog>>
 
-\* It finds out, resigns, and registers anew.
+\* It finds out, resigns, and registers again.
 RenewSession(b) ==
     /\ b \notin registered
     /\ registered' = registered \cup {b}
     /\ control' = [control EXCEPT ![b] = NoControl]
     /\ Step("RenewSession", [from |-> b, to |-> "zookeeper"])
-    /\ UNCHANGED <<owner, controllerEpoch, record, channel, heard, role, hasLog, faults>>
+    /\ UNCHANGED <<owner, controllerEpoch, record, channel, newestEpoch, role, hasLog, faults>>
 
-Tell(c, decided, epoch, removed) ==
+SendRequests(c, decided, epoch, removed) ==
     channel' = [channel EXCEPT ![c] =
         [b \in Brokers |->
             IF b \in removed
-            THEN Append(@[b], [kind |-> "StopReplica", controllerEpoch |-> epoch, leader |-> Nobody,
+            THEN Append(@[b], [kind |-> "StopReplica", controllerEpoch |-> epoch, leader |-> None,
                                leaderEpoch |-> decided.leaderEpoch])
             ELSE IF b \in decided.replicas
             THEN Append(@[b], [kind |-> "LeaderAndIsr", controllerEpoch |-> epoch, leader |-> decided.leader,
@@ -91,16 +91,16 @@ Tell(c, decided, epoch, removed) ==
             ELSE @[b]]]
 
 \* The watch fired: the node is gone.  Creating it and counting the epoch are
-\* one step; then the new controller reads what there is, and tells everybody.
+\* one step; then the new controller reads what there is, and sends it to all brokers.
 ElectController(b) ==
-    /\ owner = Nobody
+    /\ owner = None
     /\ b \in registered
     /\ owner' = b
     /\ controllerEpoch' = controllerEpoch + 1
     /\ control' = [control EXCEPT ![b] = [epoch |-> controllerEpoch + 1, live |-> registered, record |-> record]]
-    /\ Tell(b, record, controllerEpoch + 1, {})
+    /\ SendRequests(b, record, controllerEpoch + 1, {})
     /\ Step("ElectController", [from |-> b, to |-> "zookeeper", epoch |-> controllerEpoch + 1])
-    /\ UNCHANGED <<registered, record, heard, role, hasLog, faults>>
+    /\ UNCHANGED <<registered, record, newestEpoch, role, hasLog, faults>>
 
 \* Another watch: brokers came or went.
 SeeBrokers(c) ==
@@ -109,17 +109,17 @@ SeeBrokers(c) ==
     /\ control[c].live # registered
     /\ control' = [control EXCEPT ![c].live = registered]
     /\ Step("SeeBrokers", [from |-> "zookeeper", to |-> c])
-    /\ UNCHANGED <<registered, owner, controllerEpoch, record, channel, heard, role, hasLog, faults>>
+    /\ UNCHANGED <<registered, owner, controllerEpoch, record, channel, newestEpoch, role, hasLog, faults>>
 
 -----------------------------------------------------------------------------
 \* A decision: written in ZooKeeper with the controller epoch as a condition,
-\* then told to the brokers.
+\* then sent to the brokers.
 Decide(c, decided, removed) ==
     /\ control[c].epoch = controllerEpoch \/ On("WriteWithoutControllerEpoch")
     /\ record' = decided
     /\ control' = [control EXCEPT ![c].record = decided]
-    /\ Tell(c, decided, control[c].epoch, removed)
-    /\ UNCHANGED <<registered, owner, controllerEpoch, heard, role, hasLog>>
+    /\ SendRequests(c, decided, control[c].epoch, removed)
+    /\ UNCHANGED <<registered, owner, controllerEpoch, newestEpoch, role, hasLog>>
 
 \* The leader is gone: another live member of the ISR, as remembered, leads.
 ElectPartitionLeader(c, l) ==
@@ -152,7 +152,7 @@ AddReplica(c, b) ==
         /\ Step("AddReplica", [from |-> c, to |-> b])
 
 \* The leader itself writes the ISR, on condition that the state is still the
-\* one of its reign; the controller hears of it by a watch.
+\* one of its leader epoch; the controller learns of it by a watch.
 JoinIsr(l, b) ==
     /\ role[l] = [leader |-> l, leaderEpoch |-> record.leaderEpoch]
     /\ b \in record.replicas \ record.isr
@@ -160,21 +160,22 @@ JoinIsr(l, b) ==
     /\ record' = [record EXCEPT !.isr = @ \cup {b}]
     /\ control' = [c \in Brokers |-> IF control[c].epoch = controllerEpoch THEN [control[c] EXCEPT !.record = record'] ELSE control[c]]
     /\ Step("JoinIsr", [from |-> l, to |-> "zookeeper"])
-    /\ UNCHANGED <<registered, owner, controllerEpoch, channel, heard, role, hasLog, faults>>
+    /\ UNCHANGED <<registered, owner, controllerEpoch, channel, newestEpoch, role, hasLog, faults>>
 
 -----------------------------------------------------------------------------
-IsFenced(b, request) == request.controllerEpoch < heard[b] /\ ~On("TakeFromDeposedController")
+IsFenced(b, request) == request.controllerEpoch < newestEpoch[b] /\ ~On("TakeFromDeposedController")
 
 Arrives(c, b, kind) == channel[c][b] # <<>> /\ Head(channel[c][b]).kind = kind
 Received(c, b) == channel' = [channel EXCEPT ![c][b] = Tail(@)]
-Hear(b, request) == heard' = [heard EXCEPT ![b] = IF request.controllerEpoch > @ THEN request.controllerEpoch ELSE @]
+LearnControllerEpoch(b, request) ==
+    newestEpoch' = [newestEpoch EXCEPT ![b] = IF request.controllerEpoch > @ THEN request.controllerEpoch ELSE @]
 
-\* The broker leads or follows as it is told, unless it knows of a later reign.
+\* The broker leads or follows as the request says, unless it knows a later leader epoch.
 TakeLeaderAndIsr(c, b) ==
     /\ Arrives(c, b, "LeaderAndIsr")
     /\ LET request == Head(channel[c][b])
        IN  /\ ~IsFenced(b, request)
-           /\ Hear(b, request)
+           /\ LearnControllerEpoch(b, request)
            /\ LET newer == request.leaderEpoch > role[b].leaderEpoch
               IN  /\ role' = IF newer THEN [role EXCEPT ![b] = [leader |-> request.leader, leaderEpoch |-> request.leaderEpoch]] ELSE role
                   /\ hasLog' = IF newer THEN [hasLog EXCEPT ![b] = TRUE] ELSE hasLog
@@ -183,13 +184,13 @@ TakeLeaderAndIsr(c, b) ==
     /\ UNCHANGED <<registered, owner, controllerEpoch, record, control, faults>>
 
 \* The broker deletes its log.  The request names no leader epoch (before
-\* KIP-570): only the controller epoch tells whether it is out of date.
+\* KIP-570): only the controller epoch shows whether it is out of date.
 TakeStopReplica(c, b) ==
     /\ Arrives(c, b, "StopReplica")
     /\ LET request == Head(channel[c][b])
        IN  /\ ~IsFenced(b, request)
-           /\ Hear(b, request)
-           /\ role' = [role EXCEPT ![b].leader = Nobody]
+           /\ LearnControllerEpoch(b, request)
+           /\ role' = [role EXCEPT ![b].leader = None]
            /\ hasLog' = [hasLog EXCEPT ![b] = FALSE]
            /\ Step("TakeStopReplica", [from |-> c, to |-> b])
     /\ Received(c, b)
@@ -201,7 +202,7 @@ RefuseRequest(c, b) ==
     /\ IsFenced(b, Head(channel[c][b]))
     /\ Received(c, b)
     /\ Step("RefuseRequest", [from |-> b, to |-> c])
-    /\ UNCHANGED <<registered, owner, controllerEpoch, record, control, heard, role, hasLog, faults>>
+    /\ UNCHANGED <<registered, owner, controllerEpoch, record, control, newestEpoch, role, hasLog, faults>>
 
 Next ==
     \/ \E b \in Brokers : ExpireSession(b) \/ RenewSession(b) \/ ElectController(b) \/ SeeBrokers(b)
@@ -238,11 +239,11 @@ LeaderIsInIsr == record.leader \in record.isr /\ record.isr \subseteq record.rep
 EpochsNeverDecrease ==
     [][ /\ controllerEpoch' >= controllerEpoch
         /\ record'.leaderEpoch >= record.leaderEpoch
-        /\ \A b \in Brokers : heard'[b] >= heard[b] /\ role'[b].leaderEpoch >= role[b].leaderEpoch ]_vars
+        /\ \A b \in Brokers : newestEpoch'[b] >= newestEpoch[b] /\ role'[b].leaderEpoch >= role[b].leaderEpoch ]_vars
 
 \* Liveness: in the end there is a controller that knows it, and its brokers
 \* act as the record says.
-ControllerAppears == <>[](owner # Nobody /\ control[owner].epoch = controllerEpoch)
+ControllerAppears == <>[](owner # None /\ control[owner].epoch = controllerEpoch)
 BrokersFollowTheRecord ==
     <>[](\A b \in record.replicas : role[b] = [leader |-> record.leader, leaderEpoch |-> record.leaderEpoch])
 

@@ -6,34 +6,34 @@
 (*                                                                         *)
 (* What is wider:                                                          *)
 (* - Messages are late.  A fetch counts with any log that the follower had *)
-(*   in that epoch; an answer brings what the leader had in its reign; the *)
-(*   epoch that is heard of may be one that the other has left since.      *)
+(*   in that epoch; a response carries any log that the leader had in its  *)
+(*   epoch; a newer epoch may be learned from a voter that has left it.    *)
 (* - A step may bring many records.  Logs that part may take more than one *)
 (*   cut, but no cut takes what both have.  A snapshot stands for records  *)
 (*   that are committed.                                                   *)
-(* - Who asked in vain asks again.  Whether a pre-vote was rightly granted *)
-(*   is not judged: any may be.                                            *)
-(* - A candidate is still one after its restart; who led an epoch may      *)
-(*   leave it for the next one, for which nobody has voted yet.            *)
+(* - A request without effect may be repeated.  Whether a pre-vote was     *)
+(*   rightly granted is not judged: any may be.                            *)
+(* - A candidate is still one after its restart; a leader may leave its    *)
+(*   epoch for the next one, in which it has not voted.                    *)
 (***************************************************************************)
 EXTENDS Quorum
 
 VARIABLES
-    reigns,     \* for each epoch that had a leader: who, its log, and how much of it is committed
-    had,        \* for each voter and epoch that it left: its log then
-    given,      \* all votes
-    committed   \* the longest log that anybody called committed
+    leaderships,    \* for each epoch that had a leader: the leader, its log, and how much of it is committed
+    had,            \* for each voter and epoch that it left: its log then
+    given,          \* all votes
+    committed       \* the longest log that a voter called committed
 
-historyVars == <<reigns, had, given, committed>>
+historyVars == <<leaderships, had, given, committed>>
 
 InitHistory ==
-    /\ reigns = <<>>
+    /\ leaderships = <<>>
     /\ had = [v \in Voters |-> <<>>]
     /\ given = {}
     /\ committed = <<>>
 
-\* The names that a state tells are those of Quorum's steps.
-Tells(action, arguments) == Step(action, arguments)
+\* A state shows the names of Quorum's steps.
+Shows(action, arguments) == Step(action, arguments)
 
 \* Logs of traces have another form, and other operators in the place of these.
 Extend(records, newest, end) == records \o [i \in 1..(end - EndOffset(records)) |-> newest]
@@ -48,29 +48,29 @@ Stand(v) ==
     /\ role[v] # "leader"
     /\ role' = [role EXCEPT ![v] = "prospective"]
     /\ votes' = [votes EXCEPT ![v] = {v}]
-    /\ Tells("BecomeProspective", [from |-> v])
+    /\ Shows("BecomeProspective", [from |-> v])
     /\ UNCHANGED <<epoch, votedFor, log, asked, highWatermark, reached, crashes>>
 
-HearPreVote(v, voter) ==
+ReceivePreVote(v, voter) ==
     /\ role[v] \in {"prospective", "follower"}
     /\ role' = [role EXCEPT ![v] = "prospective"]
     /\ votes' = [votes EXCEPT ![v] = @ \cup {v, voter}]
-    /\ Tells("GrantPreVote", [from |-> voter, to |-> v])
+    /\ Shows("GrantPreVote", [from |-> voter, to |-> v])
     /\ UNCHANGED <<epoch, votedFor, log, asked, highWatermark, reached, crashes>>
 
 Join(v, newer) == JoinEpoch(v, newer) /\ UNCHANGED <<log, asked, highWatermark, reached, crashes>>
 
-Hear(v, other, newer) ==
+LearnNewerEpoch(v, other, newer) ==
     /\ newer \in (epoch[v] + 1)..epoch[other]
     /\ Join(v, newer)
-    /\ Tells("HearOfEpoch", [from |-> other, to |-> v, epoch |-> newer])
+    /\ Shows("LearnEpoch", [from |-> other, to |-> v, epoch |-> newer])
 
-Led(v) == epoch[v] \in DOMAIN reigns /\ reigns[epoch[v]].leader = v
+Led(v) == epoch[v] \in DOMAIN leaderships /\ leaderships[epoch[v]].leader = v
 
 Leave(v) ==
     /\ Led(v)
     /\ Join(v, epoch[v] + 1)
-    /\ Tells("LeaveEpoch", [from |-> v])
+    /\ Shows("LeaveEpoch", [from |-> v])
 
 -----------------------------------------------------------------------------
 \* Records
@@ -78,7 +78,7 @@ AppendUpTo(l, end) ==
     /\ role[l] = "leader"
     /\ end > EndOffset(log[l])
     /\ log' = [log EXCEPT ![l] = Extend(@, epoch[l], end)]
-    /\ Tells("AppendRecord", [from |-> l, end |-> end])
+    /\ Shows("AppendRecord", [from |-> l, end |-> end])
     /\ UNCHANGED <<epoch, votedFor, role, votes, asked, highWatermark, reached, crashes>>
 
 LogsIn(v, e) == IF epoch[v] = e THEN {log[v]} ELSE IF e \in DOMAIN had[v] THEN {had[v][e]} ELSE {}
@@ -87,36 +87,36 @@ TakeFetch(l, f, end) ==
     /\ role[l] = "leader"
     /\ \E theirs \in LogsIn(f, epoch[l]) : end <= EndOffset(theirs) /\ IsPrefix(Prefix(theirs, end), log[l])
     /\ reached' = [reached EXCEPT ![l][f] = end]
-    /\ Tells("AnswerFetch", [from |-> f, to |-> l, end |-> end])
+    /\ Shows("AnswerFetch", [from |-> f, to |-> l, end |-> end])
     /\ UNCHANGED <<epoch, votedFor, log, role, votes, asked, highWatermark, crashes>>
 
 Shares(a, b, end) == end <= Lesser(EndOffset(a), EndOffset(b)) /\ Prefix(a, end) = Prefix(b, end)
 
-\* What a follower's log may become by an answer of this reign.
-Brings(f, reign, records, isSnapshot) ==
-    IF isSnapshot THEN IsPrefix(records, Prefix(reign.log, reign.highWatermark))
-    ELSE IF IsPrefix(log[f], reign.log) THEN IsPrefix(log[f], records) /\ IsPrefix(records, reign.log)
+\* What a follower's log may become by a response of this leader epoch.
+Brings(f, leadership, records, isSnapshot) ==
+    IF isSnapshot THEN IsPrefix(records, Prefix(leadership.log, leadership.highWatermark))
+    ELSE IF IsPrefix(log[f], leadership.log) THEN IsPrefix(log[f], records) /\ IsPrefix(records, leadership.log)
     ELSE IsPrefix(records, log[f])
 
 TakeAnswer(f, l, end, mark, isSnapshot) ==
     /\ role[f] # "leader"
-    /\ epoch[f] \in DOMAIN reigns
-    /\ LET reign == reigns[epoch[f]]
-       IN  /\ reign.leader = l
-           /\ \E source \in {log[f], reign.log} :
+    /\ epoch[f] \in DOMAIN leaderships
+    /\ LET leadership == leaderships[epoch[f]]
+       IN  /\ leadership.leader = l
+           /\ \E source \in {log[f], leadership.log} :
                   /\ end <= EndOffset(source)
-                  /\ Brings(f, reign, Prefix(source, end), isSnapshot)
+                  /\ Brings(f, leadership, Prefix(source, end), isSnapshot)
                   /\ \/ mark = highWatermark[f]
-                     \/ mark <= reign.highWatermark /\ IsPrefix(Prefix(source, end), reign.log)
+                     \/ mark <= leadership.highWatermark /\ IsPrefix(Prefix(source, end), leadership.log)
                   /\ Take(f, Prefix(source, end), mark)
-           /\ \A n \in Ends(log[f]) \cup Ends(reign.log) : Shares(log[f], reign.log, n) => n <= end
+           /\ \A n \in Ends(log[f]) \cup Ends(leadership.log) : Shares(log[f], leadership.log, n) => n <= end
     /\ role' = [role EXCEPT ![f] = "follower"]
     /\ votes' = [votes EXCEPT ![f] = {}]
-    /\ Tells("ApplyFetch", [from |-> l, to |-> f, end |-> end])
+    /\ Shows("ApplyFetch", [from |-> l, to |-> f, end |-> end])
     /\ UNCHANGED <<epoch, votedFor, asked, reached, crashes>>
 
 -----------------------------------------------------------------------------
-StandsAgain(v) == votedFor[v] = v /\ epoch[v] \notin DOMAIN reigns
+StandsAgain(v) == votedFor[v] = v /\ epoch[v] \notin DOMAIN leaderships
 VotesFor(v) == {w \in Voters : [voter |-> w, epoch |-> epoch[v], candidate |-> v] \in given}
 
 \* What a snapshot stands for is known to be committed, other records are not.
@@ -126,23 +126,23 @@ ComeBack(v, mark) ==
     /\ votes' = [votes EXCEPT ![v] = IF StandsAgain(v) THEN VotesFor(v) ELSE {}]
     /\ reached' = [reached EXCEPT ![v] = [w \in Voters |-> 0]]
     /\ highWatermark' = [highWatermark EXCEPT ![v] = mark]
-    /\ Tells("Restart", [from |-> v])
+    /\ Shows("Restart", [from |-> v])
     /\ UNCHANGED <<epoch, votedFor, log, asked>>
 
 -----------------------------------------------------------------------------
 HistoryAfter(v) ==
-    /\ reigns' =
-        IF role'[v] = "leader" /\ (epoch'[v] \in DOMAIN reigns => reigns[epoch'[v]].leader = v)
-        THEN (epoch'[v] :> [leader |-> v, log |-> log'[v], highWatermark |-> highWatermark'[v]]) @@ reigns
-        ELSE reigns
+    /\ leaderships' =
+        IF role'[v] = "leader" /\ (epoch'[v] \in DOMAIN leaderships => leaderships[epoch'[v]].leader = v)
+        THEN (epoch'[v] :> [leader |-> v, log |-> log'[v], highWatermark |-> highWatermark'[v]]) @@ leaderships
+        ELSE leaderships
     /\ had' = IF epoch'[v] = epoch[v] THEN had ELSE [had EXCEPT ![v] = (epoch[v] :> log[v]) @@ @]
     /\ given' =
-        IF votedFor'[v] = Nobody THEN given
+        IF votedFor'[v] = None THEN given
         ELSE given \cup {[voter |-> v, epoch |-> epoch'[v], candidate |-> votedFor'[v]]}
     /\ committed' = IF highWatermark'[v] > EndOffset(committed) THEN Prefix(log'[v], highWatermark'[v])
                   ELSE committed
 
-\* What every state on the way must keep, whoever has forgotten it.
+\* What every state on the way must keep, also after restarts.
 KeepsPromises ==
     /\ HighWatermarkBound
     /\ \A v \in Voters : role[v] = "leader" => Led(v)
@@ -156,8 +156,8 @@ LateStep(v) ==
     \/ BecomeLeader(v) \/ AdvanceHighWatermark(v)
     \/ \E request \in asked : GrantVote(v, request)
     \/ \E w \in Voters \ {v} :
-        \/ HearPreVote(v, w)
-        \/ \E newer \in 1..Epochs : Hear(v, w, newer)
+        \/ ReceivePreVote(v, w)
+        \/ \E newer \in 1..Epochs : LearnNewerEpoch(v, w, newer)
         \/ \E end \in 0..Records :
             \/ TakeFetch(v, w, end)
             \/ \E mark \in 0..Records, isSnapshot \in BOOLEAN : TakeAnswer(v, w, end, mark, isSnapshot)

@@ -1,9 +1,9 @@
 ------------------------------- MODULE Quorum -------------------------------
 (***************************************************************************)
 (* The metadata quorum: Raft as KRaft does it (KIP-595, KIP-996).  Voters  *)
-(* elect a leader for an epoch; the others fetch from it, and what they    *)
-(* ask for tells the leader how far they are.  A record is committed when  *)
-(* a majority has it and it is of the leader's own epoch.  The committed   *)
+(* elect a leader for an epoch; the others fetch from it, and the fetch    *)
+(* offset is a voter's log end offset.  A record is committed when a       *)
+(* majority has it and it is of the leader's own epoch.  The committed     *)
 (* prefix is what the controller's decisions rest on: here it is shown     *)
 (* that the one controller of Controller.tla exists.                       *)
 (*                                                                         *)
@@ -13,7 +13,7 @@
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
-CONSTANTS Voters, Nobody, Records, Epochs, Crashes, RecordSteps, Bugs
+CONSTANTS Voters, None, Records, Epochs, Crashes, RecordSteps, Bugs
 
 KnownBugs == {"ForgetVote", "VoteForShorterLog", "CommitEarlierEpoch", "FetchAcrossEpochs"}
 ASSUME Bugs \subseteq KnownBugs
@@ -50,7 +50,7 @@ UpToDate(lastEpoch, end, v) ==
 
 Init ==
     /\ epoch = [v \in Voters |-> 0]
-    /\ votedFor = [v \in Voters |-> Nobody]
+    /\ votedFor = [v \in Voters |-> None]
     /\ log = [v \in Voters |-> <<>>]
     /\ role = [v \in Voters |-> "follower"]
     /\ votes = [v \in Voters |-> {}]
@@ -63,12 +63,12 @@ Init ==
 \* Any sign of a newer epoch makes a follower of it, with its vote to give.
 JoinEpoch(v, newer) ==
     /\ epoch' = [epoch EXCEPT ![v] = newer]
-    /\ votedFor' = [votedFor EXCEPT ![v] = IF newer > epoch[v] THEN Nobody ELSE @]
+    /\ votedFor' = [votedFor EXCEPT ![v] = IF newer > epoch[v] THEN None ELSE @]
     /\ role' = [role EXCEPT ![v] = "follower"]
     /\ votes' = [votes EXCEPT ![v] = {}]
 
 -----------------------------------------------------------------------------
-\* The leader was not heard of.  Before it disturbs anybody the voter asks
+\* The fetch timeout has passed.  Before it disturbs the quorum the voter asks
 \* whether the others would vote for it (pre-vote): no epoch is spent.
 BecomeProspective(v) ==
     /\ role[v] = "follower"
@@ -78,7 +78,7 @@ BecomeProspective(v) ==
     /\ Step("BecomeProspective", [from |-> v])
     /\ UNCHANGED <<epoch, votedFor, log, asked, highWatermark, reached, crashes>>
 
-\* Granted by who has not heard of a leader either, and is not ahead.
+\* Granted by a voter whose fetch timeout has passed, too, and whose log is not ahead.
 GrantPreVote(v, to) ==
     /\ role[to] = "prospective"
     /\ v \notin votes[to]
@@ -89,7 +89,7 @@ GrantPreVote(v, to) ==
     /\ Step("GrantPreVote", [from |-> v, to |-> to])
     /\ UNCHANGED <<epoch, votedFor, log, role, asked, highWatermark, reached, crashes>>
 
-\* Only a candidate's newest round is of interest: who votes in an older one votes in vain.
+\* Only a candidate's newest round is of interest: a vote in an older one has no effect.
 StillAsked(v) == {a \in asked : a.candidate # v}
 
 BecomeCandidate(v) ==
@@ -104,10 +104,10 @@ BecomeCandidate(v) ==
     /\ Step("BecomeCandidate", [from |-> v, epoch |-> epoch[v] + 1])
     /\ UNCHANGED <<log, highWatermark, reached, crashes>>
 
-\* One vote an epoch, written before it is told.
+\* One vote an epoch, written before it is sent.
 GrantVote(v, request) ==
     LET c == request.candidate
-        free == request.epoch > epoch[v] \/ votedFor[v] \in {Nobody, c}
+        free == request.epoch > epoch[v] \/ votedFor[v] \in {None, c}
     IN  /\ request \in asked
         /\ v # c
         /\ request.epoch >= epoch[v]
@@ -132,10 +132,10 @@ BecomeLeader(v) ==
     /\ UNCHANGED <<epoch, votedFor, log, votes, asked, highWatermark, crashes>>
 
 \* BeginQuorumEpoch, or an answer that names a newer epoch.
-HearOfEpoch(v, other) ==
+LearnEpoch(v, other) ==
     /\ epoch[other] > epoch[v]
     /\ JoinEpoch(v, epoch[other])
-    /\ Step("HearOfEpoch", [from |-> other, to |-> v, epoch |-> epoch[other]])
+    /\ Step("LearnEpoch", [from |-> other, to |-> v, epoch |-> epoch[other]])
     /\ UNCHANGED <<log, asked, highWatermark, reached, crashes>>
 
 -----------------------------------------------------------------------------
@@ -163,7 +163,7 @@ AnswerFetch(l, f) ==
     /\ Step("AnswerFetch", [from |-> f, to |-> l, end |-> EndOffset(log[f])])
     /\ UNCHANGED <<epoch, votedFor, log, role, votes, asked, highWatermark, crashes>>
 
-\* The follower's log becomes these records, and it hears how many are committed.
+\* The follower's log becomes these records, and it learns how many are committed.
 Take(f, records, committed) ==
     LET known == Lesser(committed, EndOffset(records))
     IN  /\ log' = [log EXCEPT ![f] = records]
@@ -202,7 +202,7 @@ Restart(v) ==
     /\ votes' = [votes EXCEPT ![v] = {}]
     /\ reached' = [reached EXCEPT ![v] = [w \in Voters |-> 0]]
     /\ highWatermark' = [highWatermark EXCEPT ![v] = 0]
-    /\ votedFor' = IF On("ForgetVote") THEN [votedFor EXCEPT ![v] = Nobody] ELSE votedFor
+    /\ votedFor' = IF On("ForgetVote") THEN [votedFor EXCEPT ![v] = None] ELSE votedFor
     /\ Step("Restart", [from |-> v])
     /\ UNCHANGED <<epoch, log, asked>>
 
@@ -210,7 +210,7 @@ Next ==
     \/ \E v \in Voters :
         \/ BecomeProspective(v) \/ BecomeCandidate(v) \/ BecomeLeader(v)
         \/ AppendRecord(v) \/ AdvanceHighWatermark(v) \/ Restart(v)
-    \/ \E v, w \in Voters : GrantPreVote(v, w) \/ HearOfEpoch(v, w) \/ AnswerFetch(v, w) \/ ApplyFetch(v, w)
+    \/ \E v, w \in Voters : GrantPreVote(v, w) \/ LearnEpoch(v, w) \/ AnswerFetch(v, w) \/ ApplyFetch(v, w)
     \/ \E v \in Voters, request \in asked : GrantVote(v, request)
 
 Spec == Init /\ [][Next]_vars

@@ -9,8 +9,8 @@
 (* events are the only steps.  A trace that is not accepted ends early.    *)
 (* The generated module TraceData defines Traces.                          *)
 (*                                                                         *)
-(* Logs are runs.  Who grants a pre-vote does not tell, only who hears of  *)
-(* it.  Who resigned is a leader until it tells another step.              *)
+(* Logs are runs.  A granted pre-vote is traced by the voter that receives *)
+(* it.  A leader that resigned stays leader until its next traced step.    *)
 (***************************************************************************)
 EXTENDS LateQuorum, RunLengthLog, TraceData
 
@@ -33,13 +33,13 @@ RunEnds(runs) == {runs[i].end : i \in DOMAIN runs}
 
 StepOf(e) ==
     CASE e.action = "BecomeProspective"    -> Stand(e.node)
-      [] e.action = "GrantPreVote"         -> HearPreVote(e.node, e.from)
+      [] e.action = "GrantPreVote"         -> ReceivePreVote(e.node, e.from)
       [] e.action = "BecomeCandidate"      -> BecomeCandidate(e.node)
       [] e.action = "GrantVote"            -> \E request \in asked :
                                                   /\ request.candidate = e.to /\ request.epoch = e.epoch
                                                   /\ GrantVote(e.node, request)
       [] e.action = "BecomeLeader"         -> BecomeLeader(e.node)
-      [] e.action = "HearOfEpoch"          -> Hear(e.node, e.from, e.epoch)
+      [] e.action = "LearnEpoch"          -> LearnNewerEpoch(e.node, e.from, e.epoch)
       [] e.action = "LeaveEpoch"           -> Leave(e.node)
       [] e.action = "AppendRecord"         -> AppendUpTo(e.node, e.leo)
       [] e.action = "AnswerFetch"          -> TakeFetch(e.node, e.from, e.end)

@@ -18,17 +18,17 @@ KnownBugs == {
     "RollBackCommittedIsr",        \* a proposal that was accepted is undone when its retry is refused as stale
     "AcknowledgeBeforeHighWatermark",
     "CommitBeforeMinIsr",          \* acts by a new ISR before it has replayed the min.insync.replicas it was written under
-    "FetchOfAFormerLife",          \* a fetch that was sent in a follower's former life counts for its present one
+    "FetchOfFormerIncarnation",    \* a fetch sent in a follower's former incarnation counts for its present one
     "IgnoreMinIsr",                \* min.insync.replicas is checked neither by produce nor by the high watermark
     \* What the controller admits.
-    "AdmitStaleBrokerEpoch",       \* before KIP-903: a member's earlier life counts for its present one
+    "AdmitStaleBrokerEpoch",       \* before KIP-903: a member's earlier incarnation counts for its present one
     "LastReplicaStanding",         \* before KIP-966: the last member stays in the ISR even if it lost its tail
     "ElectOutsideIsr",             \* unclean election although it is switched off
-    "KeepDroppedEligible",         \* whom a reassignment drops stays in the ELR
+    "KeepDroppedEligible",         \* a replica dropped by a reassignment stays in the ELR
     "AdmitFencedBroker",           \* a fenced broker may join the ISR
     "RefusedProposalArrives",      \* a copy of a refused proposal is taken after all (message grain)
     \* What a broker does when it comes back.
-    "ServeBeforeReplay",           \* acts on the metadata of its earlier life
+    "ServeBeforeReplay",           \* acts on the metadata of its earlier incarnation
     \* What the leader remembers of a producer.
     "ForgetSequences"}             \* a retry is appended again
 

@@ -3,7 +3,7 @@
 (* Chapter 5: the clients.  Record n is the n-th that the producer made.   *)
 (* With acks=all it is acknowledged when the leader's high watermark has   *)
 (* passed it; if the answer never comes the outcome is unknown, and an     *)
-(* idempotent producer sends the record again, to whoever leads by then.   *)
+(* idempotent producer sends the record again, to the leader of then.      *)
 (***************************************************************************)
 EXTENDS Replica
 
@@ -38,7 +38,7 @@ Retry(l, number) ==
     /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, clientVars, environmentVars>>
 
 \* Only acks=all promises anything; acks=1 and acks=0 are answered at once or
-\* never, and may be lost by whoever loses the leader.
+\* never, and may be lost with the leader.
 Acknowledge(l, number) ==
     /\ Leads(l)
     /\ ~UnderMinIsr(l)

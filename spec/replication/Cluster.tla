@@ -8,7 +8,7 @@
 (* both logs at once, and the controller reads a leader's proposal where   *)
 (* it lies.  What is asynchronous in a cluster stays asynchronous: when a  *)
 (* broker replays metadata, when the leader learns of a follower's         *)
-(* progress, when a proposal is judged, and when its fate becomes known.   *)
+(* progress, when a proposal is judged, and when its outcome is known.     *)
 (***************************************************************************)
 EXTENDS Bugs, Log, TLC
 
@@ -35,7 +35,7 @@ VARIABLES
     log,            \* its records
     highWatermark,  \* the offset below which it knows records to be committed
     metadata,       \* the metadata record that it acts by
-    progress,       \* as a leader: how far each follower was when it last fetched, and in which life
+    progress,       \* as a leader: how far each follower was when it last fetched, and with which broker epoch
     pending,        \* as a leader: the AlterPartition request that is not resolved
     truncating,     \* as a follower before KIP-595: must it truncate before it may fetch
     \* The clients'.
@@ -67,8 +67,8 @@ Spend(kind) ==
 NoMetadata == [leader |-> None, leaderEpoch |-> 0, partitionEpoch |-> 0, isr |-> {}, elr |-> {},
                replicas |-> Brokers, adding |-> {}, removing |-> {}, minIsr |-> 0]
 NoReplicaSince(partitionEpoch) == [NoMetadata EXCEPT !.replicas = {}, !.partitionEpoch = partitionEpoch]
-UnknownLife == 0
-NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> UnknownLife]]
+UnknownBrokerEpoch == 0
+NoProgress == [broker \in Brokers |-> [end |-> -1, brokerEpoch |-> UnknownBrokerEpoch]]
 
 Running(b)   == status[b] = "running"
 Leads(b)     == Running(b) /\ metadata[b].leader = b

@@ -23,7 +23,7 @@ Replayable(b, record, known, state) ==
     /\ IF b \in record.replicas THEN record.leaderEpoch > known[b].leaderEpoch \/ known[b].leader = b
        ELSE b \in known[b].replicas
 
-\* Records that nobody can replay any more are forgotten, so that states
+\* Records that no broker can replay any more are forgotten, so that states
 \* which differ only in their past are the same state.
 Wanted(records, newest, known, state) ==
     {newest} \cup {r \in records : \E b \in Brokers : Replayable(b, r, known, state)}
@@ -34,8 +34,8 @@ Publish(record) ==
         /\ published' = Wanted(published \cup {newest}, newest, metadata', status')
 
 -----------------------------------------------------------------------------
-\* KIP-455.  A reassignment is over once all that come are in sync; where
-\* fewer come than go, once all that stay are.  Whoever goes leaves then.
+\* KIP-455.  A reassignment is over once all added replicas are in sync; where
+\* fewer are added than removed, once all that stay are.  Then the removed leave.
 Completed(record) ==
     LET staying == record.replicas \ record.removing
         isr     == record.isr \ record.removing
@@ -45,16 +45,16 @@ Completed(record) ==
         ELSE [record EXCEPT !.isr = isr, !.replicas = staying, !.adding = {}, !.removing = {}]
 
 \* KIP-966.  While the ISR is smaller than min.insync.replicas the high
-\* watermark stands still, so whoever leaves it has every committed record:
-\* it stays eligible to lead, unless it may have lost its tail, or has no
-\* replica any more: fewer replicas may commit without it.
+\* watermark does not advance, so a broker that leaves it has every committed
+\* record: it stays eligible to lead, unless it may have lost its tail, or has
+\* no replica any more: fewer replicas may commit without it.
 EligibleAfter(record, unclean) ==
     IF Cardinality(record.isr) >= RequiredIsr(partition) \/ On("LastReplicaStanding")
     THEN {}
     ELSE ((partition.elr \cup partition.isr) \cap (IF On("KeepDroppedEligible") THEN Brokers ELSE record.replicas))
          \ (record.isr \cup unclean)
 
-\* The record that a change comes to, before anybody is elected.
+\* The record that a change comes to, before a leader is elected.
 Changed(record, unclean) ==
     LET next == Completed(record) IN [next EXCEPT !.elr = EligibleAfter(next, unclean)]
 
@@ -68,8 +68,9 @@ UncleanlyLed(record, b) == [record EXCEPT !.leader = b, !.leaderEpoch = @ + 1, !
 \* The records that the controller may write for a change, with these brokers
 \* unfenced: the leader stays if it can; otherwise any live member of the ISR
 \* leads, or, where the ISR is empty, any live member of the ELR.  Where
-\* neither has one nobody leads, or, if that is allowed, anybody alive.  Who
-\* stays leader where a replica was taken away begins another leader epoch.
+\* neither has one there is no leader or, if unclean elections are on, any live
+\* replica leads.  A leader that stays where a replica was removed begins
+\* another leader epoch.
 Elections(next, unfenced) ==
     LET alive     == unfenced \cap next.replicas
         eligible  == IF next.isr = {} THEN next.elr ELSE next.isr
@@ -143,13 +144,14 @@ ControlledShutdown(b) ==
     /\ Step("ControlledShutdown", [broker |-> b])
 
 -----------------------------------------------------------------------------
-\* Who is not fenced, in the life that the leader saw, may be in the ISR.  Of
-\* a member that has not fetched in this leader epoch the leader has seen none: had it
-\* begun another since, it would have left the ISR, and the proposal be stale.
+\* A member of the ISR must be unfenced, with the broker epoch that the leader
+\* saw.  The leader knows none of a member that has not fetched in this leader
+\* epoch: had that one registered again since, it would have left the ISR, and
+\* the proposal would be stale.
 Ineligible(proposal) ==
     {b \in proposal.isr :
         \/ registry[b].fenced /\ ~On("AdmitFencedBroker")
-        \/ /\ proposal.brokerEpochs[b] \notin {registry[b].brokerEpoch, UnknownLife}
+        \/ /\ proposal.brokerEpochs[b] \notin {registry[b].brokerEpoch, UnknownBrokerEpoch}
            /\ ~On("AdmitStaleBrokerEpoch")}
 
 IsForThisEpoch(proposal) ==
@@ -189,9 +191,10 @@ ElectUncleanLeader(b) ==
     /\ Step("ElectUncleanLeader", [broker |-> b])
 
 -----------------------------------------------------------------------------
-\* An administrator gives the partition other replicas (KIP-455).  Those that
-\* come are added at once and have to catch up; those that go stay until then.
-\* What comes or goes already is kept where the new wish adds or takes nobody.
+\* An administrator gives the partition other replicas (KIP-455).  Added
+\* replicas join at once and have to catch up; removed ones stay until then.
+\* Where a new target adds (or removes) no replica, the former adding (or
+\* removing) set is kept.
 \* Only the order of the replicas may be new, so that there is a record always.
 Reassign(replicas) ==
     /\ replicas # {}
@@ -220,7 +223,7 @@ CallOffReassignment ==
 
 \* min.insync.replicas is set, for all of the topic.  That makes the ELR
 \* meaningless (KIP-966); only where something is forgotten with it (the last
-\* leader, too, where nobody leads) is there a new epoch.
+\* leader, too, of a partition without one) is there a new epoch.
 ChangeMinIsr(minIsr) ==
     LET set == [partition EXCEPT !.minIsr = minIsr, !.elr = {}]
     IN  /\ Spend("reconfigure")

@@ -1,61 +1,61 @@
 -------------------------------- MODULE Late --------------------------------
 (***************************************************************************)
 (* What passes between brokers takes time.  A leader learns how far a      *)
-(* follower was at some moment of the reign; a follower hears the leader's *)
-(* log and high watermark as they were at some moment of the reign; a      *)
-(* refusal arrives when the reason for it may be gone.  Histories of the   *)
-(* reigns say what those moments were; a configuration puts the operators  *)
-(* below in the place of Replica's.                                        *)
+(* follower was at some moment of the leader epoch; a follower fetches the *)
+(* leader's log and high watermark as they were at some moment of the      *)
+(* epoch; a refusal arrives when the reason for it may be gone.  Histories *)
+(* of the leaderships say what those moments were; a configuration puts    *)
+(* the operators below in the place of Replica's.                          *)
 (*                                                                         *)
-(* Within a reign the leader's log and high watermark only grow, so that   *)
+(* Within an epoch the leader's log and high watermark only grow, so that  *)
 (* the last of each stands for all.                                        *)
 (***************************************************************************)
 EXTENDS Replication
 
 VARIABLES
-    reigns,     \* leader epoch -> the leader's log and high watermark, as far as they came
-    claims,     \* what each follower may have told in its fetches
-    refusable   \* leaders whose pending proposal was ineligible at some moment, and not accepted since
+    leaderships,    \* leader epoch -> the leader's log and high watermark, as far as they came
+    claims,         \* what each follower may have claimed in its fetches
+    refusable       \* leaders whose pending proposal was ineligible at some moment, and not accepted since
 
-historyVars == <<reigns, claims, refusable>>
+historyVars == <<leaderships, claims, refusable>>
 
-IsKnown(reign) == reign \in DOMAIN reigns
+IsKnown(ledEpoch) == ledEpoch \in DOMAIN leaderships
 
-LateHears(f, l) == Running(f) /\ f # l /\ metadata[f].leader = l /\ IsKnown(metadata[f].leaderEpoch)
+LateMayFetch(f, l) == Running(f) /\ f # l /\ metadata[f].leader = l /\ IsKnown(metadata[f].leaderEpoch)
 
-LateHeardLog(f, l) == reigns[metadata[f].leaderEpoch].log
-LateHeardHighWatermarks(f, l) ==
-    IF IsKnown(metadata[f].leaderEpoch) THEN 0..reigns[metadata[f].leaderEpoch].highWatermark ELSE {}
+LateFetchedLog(f, l) == leaderships[metadata[f].leaderEpoch].log
+LateFetchedHighWatermarks(f, l) ==
+    IF IsKnown(metadata[f].leaderEpoch) THEN 0..leaderships[metadata[f].leaderEpoch].highWatermark ELSE {}
 
-LateToldBy(f, l) == {c.told : c \in {claim \in claims[f] : claim.leaderEpoch = metadata[l].leaderEpoch}}
+LateFetchesOf(f, l) == {c.fetch : c \in {claim \in claims[f] : claim.leaderEpoch = metadata[l].leaderEpoch}}
 
 LateWasRefused(l) == l \in refusable
 
 -----------------------------------------------------------------------------
 Claim(f) ==
     [leaderEpoch |-> metadata[f].leaderEpoch,
-     told |-> [end |-> EndOffset(log[f]), lastEpoch |-> LastEpoch(log[f]), brokerEpoch |-> registry[f].brokerEpoch]]
+     fetch |-> [end |-> EndOffset(log[f]), lastEpoch |-> LastEpoch(log[f]), brokerEpoch |-> registry[f].brokerEpoch]]
 
-Reign(l) == [log |-> log[l], highWatermark |-> highWatermark[l]]
+Leadership(l) == [log |-> log[l], highWatermark |-> highWatermark[l]]
 
 Leaders == {b \in Brokers : Leads(b)}
-ReignOf(epoch) == CHOOSE b \in Leaders : metadata[b].leaderEpoch = epoch
+LeaderOf(epoch) == CHOOSE b \in Leaders : metadata[b].leaderEpoch = epoch
 
 InitHistory ==
-    /\ reigns = [e \in {metadata[b].leaderEpoch : b \in Leaders} |-> Reign(ReignOf(e))]
+    /\ leaderships = [e \in {metadata[b].leaderEpoch : b \in Leaders} |-> Leadership(LeaderOf(e))]
     /\ claims = [f \in Brokers |-> IF Running(f) /\ metadata[f].leader \notin {f, None} THEN {Claim(f)} ELSE {}]
     /\ refusable = {}
 
-\* A reign is remembered while somebody follows it; a claim while somebody
-\* leads its reign, or may come to it, who replays late, and while its leader
-\* has not been told more in the same life.
+\* A leadership is remembered while a broker follows it; a claim while a
+\* broker leads its epoch, or replays late and may still come to it, and while
+\* no later claim of the same incarnation has reached its leader.
 Outlived(f, claim) ==
     \/ \A b \in Brokers :
         metadata[b].leaderEpoch >= claim.leaderEpoch /\ (Leads(b) => metadata[b].leaderEpoch # claim.leaderEpoch)
     \/ \E l \in Leaders :
         /\ metadata[l].leaderEpoch = claim.leaderEpoch
-        /\ progress[l][f].brokerEpoch = claim.told.brokerEpoch
-        /\ progress[l][f].end > claim.told.end
+        /\ progress[l][f].brokerEpoch = claim.fetch.brokerEpoch
+        /\ progress[l][f].end > claim.fetch.end
         /\ LastEpoch(log[f]) = claim.leaderEpoch
 
 \* A proposal is judged once: refused or accepted, whatever is asked again.
@@ -67,10 +67,10 @@ WasAccepted(l) ==
     /\ partition'.leaderEpoch = partition.leaderEpoch
 
 HistoryAfter ==
-    /\ reigns' =
+    /\ leaderships' =
         LET led == {metadata[b].leaderEpoch : b \in Leaders}'
             followed == {metadata[b].leaderEpoch : b \in {c \in Brokers : Running(c)}}'
-        IN [e \in led \cup (DOMAIN reigns \cap followed) |-> IF e \in led THEN Reign(ReignOf(e))' ELSE reigns[e]]
+        IN [e \in led \cup (DOMAIN leaderships \cap followed) |-> IF e \in led THEN Leadership(LeaderOf(e))' ELSE leaderships[e]]
     /\ claims' =
         [f \in Brokers |->
             {c \in claims[f] : ~Outlived(f, c)'}

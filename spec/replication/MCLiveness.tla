@@ -23,9 +23,9 @@ Fairness ==
     /\ \A l, f \in Brokers :
         /\ SF_vars(ExpandIsr(l, f))
         /\ WF_vars(Truncate(f, l))
-        /\ WF_vars(\E told \in ToldBy(f, l) : AnswerFetch(l, f, told))
+        /\ WF_vars(\E fetch \in FetchesOf(f, l) : AnswerFetch(l, f, fetch))
         /\ WF_vars(\E end \in Offsets : AppendFetched(f, l, end))
-        /\ WF_vars(\E heard \in HeardHighWatermarks(f, l) : AdoptHighWatermark(f, l, heard))
+        /\ WF_vars(\E fetched \in FetchedHighWatermarks(f, l) : AdoptHighWatermark(f, l, fetched))
 
 FairSpec == Spec /\ Fairness
 
@@ -35,7 +35,7 @@ LeaderAppears == <>[](\E b \in Brokers : IsCurrentLeader(b) /\ partition.leader 
 \* The ISR returns to all replicas, for all of them come back.
 IsrIsRestored == <>[](partition.isr = Brokers)
 
-\* Everybody acts by the newest leader epoch, and the leader by the newest record.
+\* Every broker acts by the newest leader epoch, and the leader by the newest record.
 MetadataConverges ==
     <>[](\A b \in Brokers : Running(b) /\ metadata[b].leaderEpoch = partition.leaderEpoch
                             /\ (Leads(b) => metadata[b] = partition))

@@ -2,7 +2,7 @@
 (***************************************************************************)
 (* The message grain keeps every promise, and refines the atomic grain     *)
 (* with late messages (LateSpec).  One kind of fault or two at a time.     *)
-(* A claim may be heard at any later time here, so none is ever outlived.  *)
+(* A claim may arrive at any later time here, so none is ever outlived.    *)
 (***************************************************************************)
 EXTENDS Messages
 
@@ -17,7 +17,7 @@ Symmetry == Permutations(Brokers)
 View == <<stateVars, historyVars, messageVars>>
 
 \* The step comes before the histories and the messages: where brokers are
-\* interchangeable its arguments are told in words, lest it decides between
+\* interchangeable its arguments are strings, so that it does not distinguish
 \* symmetric states.
 StepInWords(action, arguments) ==
     step' = [action |-> action] @@ [name \in DOMAIN arguments |-> ToString(arguments[name])]

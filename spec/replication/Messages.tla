@@ -22,8 +22,8 @@ VARIABLES
 messageVars == <<fetches, answers, proposals, refusals>>
 allVars == <<vars, historyVars, messageVars>>
 
-\* A step here has a name of its own, by which it is counted, and one that the state tells.
-MessageStep(name, told, arguments) == Step(told, arguments)
+\* A step here has a name of its own, by which it is counted; the state shows the name of the atomic grain's action.
+MessageStep(name, action, arguments) == Step(action, arguments)
 
 InitMessages ==
     /\ Init /\ InitHistory
@@ -48,7 +48,7 @@ TakeFetch(l, fetch) ==
         known == [end |-> fetch.end, brokerEpoch |-> fetch.brokerEpoch]
     IN  /\ Leads(l) /\ fetch.to = l /\ fetch.from \in metadata[l].replicas
         /\ fetch.leaderEpoch = metadata[l].leaderEpoch
-        /\ ~IsOfFormerLife(l, fetch.from, fetch.brokerEpoch)
+        /\ ~IsOfFormerIncarnation(l, fetch.from, fetch.brokerEpoch)
         /\ answers' = answers \cup {answer}
         /\ IF parts \/ progress[l][fetch.from] = known
            THEN answer \notin answers /\ UNCHANGED <<stateVars, historyVars>>

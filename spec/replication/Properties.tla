@@ -33,7 +33,7 @@ CommittedLogsAgree ==
     \A a, b \in Brokers : IsPrefix(Committed(a), Committed(b)) \/ IsPrefix(Committed(b), Committed(a))
 
 \* ---- who has what ----
-\* Whoever leads the newest leader epoch has all that anybody called committed.
+\* The leader of the newest leader epoch has all that any broker called committed.
 LeaderCompleteness ==
     \A l, b \in Brokers : IsCurrentLeader(l) => IsPrefix(Committed(b), log[l])
 
@@ -74,7 +74,7 @@ EpochsNeverDecrease ==
                => metadata'[b].leaderEpoch >= metadata[b].leaderEpoch
       ]_vars
 
-HighWatermarkMonotoneInReign ==
+HighWatermarkMonotoneInEpoch ==
     [][ \A b \in Brokers :
             /\ Leads(b) /\ Leads(b)'
             /\ metadata'[b].leaderEpoch = metadata[b].leaderEpoch

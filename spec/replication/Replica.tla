@@ -2,9 +2,9 @@
 (***************************************************************************)
 (* Chapter 4: the replicas.  A broker acts by the metadata that it has     *)
 (* replayed: it leads a leader epoch or follows in one.  Followers pull;   *)
-(* what they ask for tells the leader how far they are; the least of the   *)
+(* the fetch offset is the follower's log end offset; the least of the     *)
 (* maximal ISR is the high watermark.  A follower whose log left the       *)
-(* leader's cuts it back to where they agree.                              *)
+(* leader's truncates it to where they agree.                              *)
 (***************************************************************************)
 EXTENDS Controller
 
@@ -31,7 +31,7 @@ BecomeLeader(b, record) ==
     /\ Step("BecomeLeader", [broker |-> b, leaderEpoch |-> record.leaderEpoch, partitionEpoch |-> record.partitionEpoch])
     /\ UNCHANGED <<partition, registry, status, log, highWatermark, clientVars, environmentVars>>
 
-\* Nobody may lead, too; then there is nobody to fetch from.
+\* The record may name no leader; then there is none to fetch from.
 BecomeFollower(b, record) ==
     /\ record \in Unreplayed(b)
     /\ b \in record.replicas /\ record.leader # b
@@ -94,64 +94,64 @@ LogsPart(leaderRecords, end, lastEpoch) ==
 \* What passes between the two.  In the atomic grain each sees the other as
 \* it is now; where messages take their time (Late.tla) it sees the other as
 \* it was at some moment of the same leader epoch.
-Hears(f, l) ==
+MayFetch(f, l) ==
     /\ Running(f) /\ f # l /\ metadata[f].leader = l
     /\ Leads(l) /\ f \in metadata[l].replicas
     /\ ~Fenced(f, l)
 
-HeardLog(f, l) == log[l]
-HeardHighWatermarks(f, l) == {highWatermark[l]}
+FetchedLog(f, l) == log[l]
+FetchedHighWatermarks(f, l) == {highWatermark[l]}
 
-ToldBy(f, l) ==
-    IF ~Hears(f, l) \/ truncating[f] THEN {}
+FetchesOf(f, l) ==
+    IF ~MayFetch(f, l) \/ truncating[f] THEN {}
     ELSE {[end |-> EndOffset(log[f]), lastEpoch |-> LastEpoch(log[f]), brokerEpoch |-> registry[f].brokerEpoch]}
 
-\* A fetch tells nothing of a life that began after it was sent: what it says
-\* the follower had may be lost (KIP-903).
-IsOfFormerLife(l, f, brokerEpoch) == brokerEpoch < progress[l][f].brokerEpoch /\ ~On("FetchOfAFormerLife")
+\* A fetch says nothing of an incarnation that began after it was sent: what
+\* the follower had then may be lost (KIP-903).
+IsOfFormerIncarnation(l, f, brokerEpoch) == brokerEpoch < progress[l][f].brokerEpoch /\ ~On("FetchOfFormerIncarnation")
 
-\* The leader takes a fetch: it learns how far the follower is, and in which life.
-AnswerFetch(l, f, told) ==
+\* The leader takes a fetch: it learns the follower's log end offset and broker epoch.
+AnswerFetch(l, f, fetch) ==
     /\ Leads(l) /\ f \in metadata[l].replicas
-    /\ told \in ToldBy(f, l)
-    /\ ~IsOfFormerLife(l, f, told.brokerEpoch)
-    /\ ~LogsPart(log[l], told.end, told.lastEpoch)
-    /\ LET reached == [end |-> told.end, brokerEpoch |-> told.brokerEpoch]
+    /\ fetch \in FetchesOf(f, l)
+    /\ ~IsOfFormerIncarnation(l, f, fetch.brokerEpoch)
+    /\ ~LogsPart(log[l], fetch.end, fetch.lastEpoch)
+    /\ LET reached == [end |-> fetch.end, brokerEpoch |-> fetch.brokerEpoch]
        IN  /\ progress[l][f] # reached
            /\ progress' = [progress EXCEPT ![l][f] = reached]
-    /\ Step("AnswerFetch", [leader |-> l, follower |-> f, end |-> told.end])
+    /\ Step("AnswerFetch", [leader |-> l, follower |-> f, end |-> fetch.end])
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, pending, truncating, clientVars, environmentVars>>
 
 IsInLine(f, l) ==
-    /\ Hears(f, l)
+    /\ MayFetch(f, l)
     /\ ~truncating[f]
-    /\ ~LogsPart(HeardLog(f, l), EndOffset(log[f]), LastEpoch(log[f]))
+    /\ ~LogsPart(FetchedLog(f, l), EndOffset(log[f]), LastEpoch(log[f]))
 
 \* The follower appends the next records of the leader's log.
 AppendFetched(f, l, end) ==
     /\ IsInLine(f, l)
-    /\ EndOffset(log[f]) < end /\ end <= EndOffset(HeardLog(f, l))
-    /\ log' = [log EXCEPT ![f] = IF DetectsOnFetch THEN Prefix(HeardLog(f, l), end)
+    /\ EndOffset(log[f]) < end /\ end <= EndOffset(FetchedLog(f, l))
+    /\ log' = [log EXCEPT ![f] = IF DetectsOnFetch THEN Prefix(FetchedLog(f, l), end)
                                  ELSE @ \o SubSeq(log[l], Len(@) + 1, end)]
     /\ Step("AppendFetched", [follower |-> f, leader |-> l, end |-> end])
     /\ UNCHANGED <<controllerVars, status, highWatermark, roleVars, clientVars, environmentVars>>
 
 \* The follower takes over the leader's high watermark, as far as its log goes.
-AdoptHighWatermark(f, l, heard) ==
+AdoptHighWatermark(f, l, fetched) ==
     /\ IsInLine(f, l)
-    /\ heard \in HeardHighWatermarks(f, l)
-    /\ LET adopted == Min(heard, EndOffset(log[f]))
+    /\ fetched \in FetchedHighWatermarks(f, l)
+    /\ LET adopted == Min(fetched, EndOffset(log[f]))
        IN  /\ highWatermark[f] # adopted
            /\ highWatermark' = [highWatermark EXCEPT ![f] = adopted]
            /\ Step("AdoptHighWatermark", [follower |-> f, leader |-> l, highWatermark |-> adopted])
     /\ UNCHANGED <<controllerVars, status, log, roleVars, clientVars, environmentVars>>
 
-\* The follower's log has left the leader's: it is cut back to where they
-\* agree, as far as one exchange tells.
+\* The follower's log has left the leader's: it is truncated to where they
+\* agree, as far as one exchange shows.
 Truncate(f, l) ==
-    /\ Hears(f, l)
-    /\ truncating[f] \/ LogsPart(HeardLog(f, l), EndOffset(log[f]), LastEpoch(log[f]))
-    /\ LET found == EndOffsetFor(HeardLog(f, l), LastEpoch(log[f]))
+    /\ MayFetch(f, l)
+    /\ truncating[f] \/ LogsPart(FetchedLog(f, l), EndOffset(log[f]), LastEpoch(log[f]))
+    /\ LET found == EndOffsetFor(FetchedLog(f, l), LastEpoch(log[f]))
            point == IF ~DetectsOnFetch /\ ~truncating[f] THEN EndOffset(log[l])
                     ELSE IF On("TruncateByRequestedEpoch") THEN Min(found.end, EndOffset(log[f]))
                     ELSE TruncationPoint(log[f], found)
@@ -213,8 +213,8 @@ ShrinkIsr(l, f) ==
     /\ UNCHANGED <<controllerVars, status, log, highWatermark, metadata, progress, truncating, clientVars, lostTail>>
 
 \* The controller refused a member: the proposal never took effect and is
-\* undone.  A proposal refused as stale is kept until metadata tells its
-\* fate, for an earlier copy of it may have been accepted.
+\* undone.  A proposal refused as stale is kept until metadata shows its
+\* outcome, for an earlier copy of it may have been accepted.
 WasRefused(l) == IsForThisEpoch(pending[l]) /\ Ineligible(pending[l]) # {}
 
 RollBackIsr(l) ==

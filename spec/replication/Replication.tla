@@ -25,9 +25,9 @@ ReplicaStep ==
            \E checkpoint \in {0, Min(highWatermark[b], end)} : Restart(b, end, checkpoint)
     \/ \E l, f \in Brokers :
         \/ Truncate(f, l) \/ ExpandIsr(l, f) \/ ShrinkIsr(l, f)
-        \/ \E told \in ToldBy(f, l) : AnswerFetch(l, f, told)
+        \/ \E fetch \in FetchesOf(f, l) : AnswerFetch(l, f, fetch)
         \/ \E end \in Offsets : AppendFetched(f, l, end)
-        \/ \E heard \in HeardHighWatermarks(f, l) : AdoptHighWatermark(f, l, heard)
+        \/ \E fetched \in FetchedHighWatermarks(f, l) : AdoptHighWatermark(f, l, fetched)
 
 ClientStep ==
     \E b \in Brokers :

@@ -54,7 +54,7 @@ TraceMayLose(b) == status[b] = "crashed"
 TraceHasReplayed(b) ==
     metadata[b].leaderEpoch > 0 \/ registry[b].brokerEpoch = 1 \/ b \notin metadata[b].replicas \cap partition.replicas
 
-\* Nothing is promised any more once somebody leads who was not eligible, or too many are short of a tail.
+\* Nothing is promised any more once a broker leads that was not eligible, or too many are short of a tail.
 IsUnclean == partition'.leader \notin {partition.leader, None} \cup partition.isr \cup partition.elr
 
 \* A broker may replay a setting before the records that were written with it, or take the ISR out of an answer before it
@@ -83,8 +83,8 @@ Promise(b, end) ==
        ELSE (isExcused \/ Prefix(log[b], end) = Prefix(consumed, end)) /\ UNCHANGED consumed
     /\ UNCHANGED <<controllerVars, replicaVars, sent, acknowledged, environmentVars, step>>
 
-\* A leader may say of which of the follower's lives the fetch is.
-IsOfLife(told, e) == "life" \in DOMAIN e => told.brokerEpoch = e.life
+\* A leader may say of which of the follower's incarnations the fetch is.
+IsOfIncarnation(fetch, e) == "incarnation" \in DOMAIN e => fetch.brokerEpoch = e.incarnation
 
 Newest(records, partitionEpoch) == {r \in records : r.partitionEpoch = partitionEpoch}
 
@@ -104,8 +104,8 @@ StepOf(e) ==
       [] e.action = "CommitIsr"            -> \E r \in Newest(published, e.partitionEpoch) : CommitIsr(e.leader, r)
       [] e.action = "LearnMinIsr"          -> LearnsMinIsr(e.leader, e.minIsr)
       [] e.action = "GiveUpReplica"        -> \E r \in published : GiveUpReplica(e.broker, r)
-      [] e.action = "AnswerFetch"          -> \E t \in ToldBy(e.follower, e.leader) :
-                                                  t.end = e.end /\ IsOfLife(t, e) /\ AnswerFetch(e.leader, e.follower, t)
+      [] e.action = "AnswerFetch"          -> \E t \in FetchesOf(e.follower, e.leader) :
+                                                  t.end = e.end /\ IsOfIncarnation(t, e) /\ AnswerFetch(e.leader, e.follower, t)
       [] e.action = "AppendFetched"        -> AppendFetched(e.follower, e.leader, e.end)
       [] e.action = "AdoptHighWatermark"   -> AdoptHighWatermark(e.follower, e.leader, e.highWatermark)
       [] e.action = "Truncate"             -> Truncate(e.follower, e.leader)
@@ -127,7 +127,7 @@ Agrees(e) ==
     THEN partition' = e.partition
     ELSE /\ EndOffset(log'[e.node]) = e.leo
          /\ highWatermark'[e.node] = e.hw
-         /\ metadata'[e.node].leaderEpoch = e.reign
+         /\ metadata'[e.node].leaderEpoch = e.currentEpoch
          /\ "members" \in DOMAIN e => metadata'[e.node].isr = e.members
          /\ "minIsr" \in DOMAIN e => metadata'[e.node].minIsr = e.minIsr /\ e.minIsr \in written
 

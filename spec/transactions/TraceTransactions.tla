@@ -49,7 +49,7 @@ Marked(e) ==
               /\ e.epoch = coordinator.epoch
         /\ log' = [log EXCEPT ![e.partition] = <<marker>>]
 
-HasHeard(p) ==
+HasReceivedMarker(p) ==
     /\ coordinator.state = "prepared"
     /\ p \in coordinator.partitions
     /\ Last(p) = [kind |-> coordinator.marker, epoch |-> coordinator.epoch, transaction |-> 0]
@@ -60,7 +60,7 @@ StepOf(e) ==
       [] e.action = "EndTransaction"      -> End(e) /\ UNCHANGED log
       [] e.action = "TimeOut"             -> coordinator.state = "ongoing" /\ Begun /\ UNCHANGED log
       [] e.action = "NewSession"          -> Begun /\ UNCHANGED log
-      [] e.action = "WriteMarker"         -> HasHeard(e.partition) /\ UNCHANGED log
+      [] e.action = "WriteMarker"         -> HasReceivedMarker(e.partition) /\ UNCHANGED log
       [] e.action = "CompleteTransaction" -> Complete /\ UNCHANGED log
       [] e.action = "TakeOver"            -> Reload /\ UNCHANGED log
       [] e.action = "AppendWrite"         -> Written(e) /\ UNCHANGED coordinator

@@ -12,7 +12,7 @@
 (* all markers of what is decided again.                                   *)
 (* The switch BeforeKip890 takes both away: the producer adds partitions   *)
 (* itself, and a write that was delayed until its transaction had ended    *)
-(* opens one that nobody will ever end.                                    *)
+(* opens one that will never end.                                          *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -28,7 +28,7 @@ VARIABLES
     producer,       \* the epoch that the live producer uses, and the transaction that it is in
     network,        \* writes on their way; they may be late, and may be lost
     log,            \* each partition's records and markers
-    decided,        \* the fate of each transaction that was decided
+    decided,        \* the outcome of each transaction that was decided
     faults,         \* timeouts, new sessions and changes of coordinator that may still happen
     step
 
@@ -121,7 +121,7 @@ Decide(marker, transaction, epoch) ==
     /\ Prepare(marker, epoch)
     /\ decided' = [decided EXCEPT ![transaction] = marker]
 
-\* The producer ends its transaction.  What it has not heard of is not
+\* The producer ends its transaction.  What it has no response to is not
 \* committed: it aborts if a write of it may still be on its way.
 EndTransaction(marker) ==
     /\ coordinator.state = "ongoing"
@@ -173,7 +173,7 @@ AppendMarker(p) ==
     /\ Step("AppendMarker", [from |-> "coordinator", to |-> p])
     /\ UNCHANGED <<coordinator, producer, network, decided, faults>>
 
-\* The coordinator hears that the marker is written.
+\* The coordinator learns that the marker is written.
 WriteMarker(p) ==
     /\ p \in coordinator.partitions
     /\ coordinator.state = "prepared"
@@ -212,7 +212,7 @@ FairSpec == Spec /\ Fairness
 -----------------------------------------------------------------------------
 Markers(p, i) == {j \in (i + 1)..Len(log[p]) : log[p][j].kind # "data"}
 IsOpen(p, i) == log[p][i].kind = "data" /\ Markers(p, i) = {}
-Fate(p, i) == LET next == CHOOSE j \in Markers(p, i) : \A k \in Markers(p, i) : j <= k IN log[p][next].kind
+OutcomeOf(p, i) == LET next == CHOOSE j \in Markers(p, i) : \A k \in Markers(p, i) : j <= k IN log[p][next].kind
 
 \* An open transaction is known to the coordinator, so that a marker will
 \* come and the last stable offset will move.
@@ -223,7 +223,7 @@ NoHangingTransaction ==
 \* transaction is ever visible, and no transaction half.
 VisibleIsDecided ==
     \A p \in Partitions : \A i \in DOMAIN log[p] :
-        log[p][i].kind = "data" /\ ~IsOpen(p, i) => Fate(p, i) = decided[log[p][i].transaction]
+        log[p][i].kind = "data" /\ ~IsOpen(p, i) => OutcomeOf(p, i) = decided[log[p][i].transaction]
 
 ProducerEpochsNeverDecreaseInLog ==
     \A p \in Partitions : \A i \in 1..(Len(log[p]) - 1) : log[p][i].epoch <= log[p][i + 1].epoch

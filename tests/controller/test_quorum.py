@@ -251,7 +251,7 @@ def test_a_clean_end_hands_over_to_the_best_successor(three: Members) -> None:
     assert three[2].is_leader
 
 
-@pytest.mark.step("quorum", "HearOfEpoch")
+@pytest.mark.step("quorum", "LearnEpoch")
 def test_an_old_leader_hears_of_the_new_epoch(three: Members) -> None:
     three.reaches = lambda sender, receiver: False
     three.now += 1000

@@ -65,13 +65,13 @@ class Promises:
             require(a[:end] == b[:end], "LogMatching", f"{whose} part below {end}: {a[:end]} {b[:end]}")
 
     def check_high_watermark(self, partition: Partition, log: Content) -> None:
-        """HighWatermarkBound, HighWatermarkMonotoneInReign, CommittedLogsAgree."""
+        """HighWatermarkBound, HighWatermarkMonotoneInEpoch, CommittedLogsAgree."""
         node, mark = partition.node, partition.high_watermark
         require(0 <= mark <= len(log), "HighWatermarkBound", f"{mark} of {len(log)} on {node}")
         epoch, before = self._leader_epochs.get(node, (-1, 0))
         if partition.is_leader:
             same = epoch == partition.leader_epoch
-            require(not same or mark >= before, "HighWatermarkMonotoneInReign", f"{before} became {mark} on {node}")
+            require(not same or mark >= before, "HighWatermarkMonotoneInEpoch", f"{before} became {mark} on {node}")
             self._leader_epochs[node] = (partition.leader_epoch, mark)
         committed = log[:mark]
         longer, shorter = sorted((committed, self.committed), key=len, reverse=True)

@@ -62,7 +62,7 @@ def test_what_was_caused_waits_for_its_cause(reported: list[list[Row]]) -> None:
         order = merged(split(rows, len(rows)))
         epochs: dict[int, int] = {}
         for event in quorum_traces(order)["metadata quorum"][1:]:
-            if event["action"] == "HearOfEpoch":
+            if event["action"] == "LearnEpoch":
                 assert epochs[event["from"]] >= event["epoch"]
             epochs[event["node"]] = event["epoch"]
         newest = max(newest, *epochs.values())
@@ -92,7 +92,7 @@ RIVALS = [
     step(2, "BecomeProspective", 0),
     step(2, "GrantPreVote", 0, source=3),
     step(2, "BecomeCandidate", 1),
-    step(3, "HearOfEpoch", 1, source=1),
+    step(3, "LearnEpoch", 1, source=1),
 ]
 """Two candidates of one epoch, and a third voter."""
 LEADERSHIP = [*RIVALS, step(3, "GrantVote", 1, to=1), step(1, "BecomeLeader", 1), step(1, "AppendRecord", 1, 1, 1)]
@@ -103,7 +103,7 @@ SUCCESSION = [
     step(3, "BecomeProspective", 1, 1, 1),
     step(3, "GrantPreVote", 1, 1, 1, source=2),
     step(3, "BecomeCandidate", 2, 1, 1),
-    step(2, "HearOfEpoch", 2, source=3),
+    step(2, "LearnEpoch", 2, source=3),
     step(2, "GrantVote", 2, to=3),
     step(3, "BecomeLeader", 2, 1, 1),
     step(3, "AppendRecord", 2, 2, 2),
@@ -115,7 +115,7 @@ COMMIT = [
     step(3, "AnswerFetch", 2, 2, 2, source=2, end=2),
     step(3, "AdvanceHighWatermark", 2, 2, 2, 2),
 ]
-DEPOSED = [step(1, "AppendRecord", 1, 2, 1), step(1, "HearOfEpoch", 2, 2, 1, source=3)]
+DEPOSED = [step(1, "AppendRecord", 1, 2, 1), step(1, "LearnEpoch", 2, 2, 1, source=3)]
 """The first leader with a record that the next one has not."""
 SOUND = {
     "succession": SUCCESSION,
@@ -139,7 +139,7 @@ FORBIDDEN = {
         step(2, "BecomeProspective", 1),
         step(2, "GrantPreVote", 1, source=3),
         step(2, "BecomeCandidate", 2),
-        step(3, "HearOfEpoch", 2, 1, 1, source=2),
+        step(3, "LearnEpoch", 2, 1, 1, source=2),
         step(3, "GrantVote", 2, 1, 1, to=2),
     ],
     "commit of an old record": [
@@ -160,7 +160,7 @@ FORBIDDEN = {
     ],
     "records after others": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 3, 2, source=3)],
     "a cut of what both have": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 0, 0, source=3)],
-    "epoch of nobody": [*LEADERSHIP, step(3, "HearOfEpoch", 2, source=1)],
+    "epoch of nobody": [*LEADERSHIP, step(3, "LearnEpoch", 2, source=1)],
     "next epoch of a follower": [*LEADERSHIP, step(3, "LeaveEpoch", 2)],
 }
 """Each is rejected at its last step."""

@@ -121,7 +121,7 @@ def of_another_incarnation(row: dict) -> None:
 
 def test_a_fetch_of_a_former_life_is_rejected() -> None:
     """It names an earlier broker epoch than the leader knows of; a committed record is lost if it counts."""
-    outcome = check(replace(all_cases()["FetchOfAFormerLife"].job(), jvm=SHORT_RUN))
+    outcome = check(replace(all_cases()["FetchOfFormerIncarnation"].job(), jvm=SHORT_RUN))
     rows = trace_events(outcome.trace)
     fetches = [(place, row["args"]["brokerEpoch"]) for place, row in enumerate(rows) if row["action"] == "AnswerFetch"]
     first, late = fetches[0], fetches[-1]

@@ -1,4 +1,4 @@
-"""`tidegauge spec`: list, check, reach, mutate, explain, counterexample, trace, kernels, behaviours.
+"""`tidegauge spec`: list, check, reach, mutate, explain, counterexample, trace, rules, behaviours.
 
 Exit codes: 0 everything as expected, 1 a promise is broken or a switch was not caught, 2 a checker ran out of time or memory,
 3 a wrong model or a missing checker, 64 wrong usage.
@@ -12,8 +12,8 @@ from spec import (
     behaviour_commands,
     check_commands,
     explain_commands,
-    kernel_commands,
     mutate_commands,
+    pure_rule_commands,
     reach_commands,
     trace_commands,
 )
@@ -41,5 +41,5 @@ spec.command(epilog=mutate_commands.EXAMPLES)(mutate_commands.mutate)
 spec.command(epilog=explain_commands.EXPLAIN_EXAMPLES)(explain_commands.explain)
 spec.command(epilog=explain_commands.COUNTEREXAMPLE_EXAMPLES)(explain_commands.counterexample)
 spec.command(epilog=trace_commands.EXAMPLES)(trace_commands.trace)
-spec.command(epilog=kernel_commands.EXAMPLES)(kernel_commands.kernels)
+spec.command(epilog=pure_rule_commands.EXAMPLES)(pure_rule_commands.rules)
 spec.command(epilog=behaviour_commands.EXAMPLES)(behaviour_commands.behaviours)

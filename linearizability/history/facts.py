@@ -109,7 +109,7 @@ COLUMNS: dict[str, Any] = {
     "group": np.int64,
     "extra": np.int64,
 }
-"""The columns that kernels see, with their NumPy types."""
+"""The columns that checks see, with their NumPy types."""
 
 KEY_COLUMNS = ("run", "topic", "partition")
 

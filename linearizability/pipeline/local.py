@@ -46,7 +46,7 @@ def judge_partition(partition: Partition, context: Context, rules: Iterable[Rule
     partition.prove(context.proven)
     for rule in rules:
         if not rule.optional or context.contract.strict_recency:
-            yield from rule.kernel(partition, context)
+            yield from rule.check(partition, context)
 
 
 def emissions(
@@ -68,7 +68,7 @@ def judge_emitted(
         rows = emitted.get(rule.emit.__name__)
         if rows is not None:
             order = np.lexsort(rows.T[::-1])  # partitions may come in any order
-            yield from rule.kernel(rows[order], context)
+            yield from rule.check(rows[order], context)
 
 
 def partitions(facts: pa.Table, run: str) -> Iterator[Partition]:
@@ -141,7 +141,7 @@ def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
 
 
 def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int = UNKNOWN) -> Context:
-    """What kernels may know of a run besides its facts."""
+    """What checks may know of a run besides its facts."""
     marks = list(marks)
     still_on = any(heal is None for _, heal in healing(marks))
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]

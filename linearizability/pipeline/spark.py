@@ -1,9 +1,9 @@
-"""The same kernels in one PySpark job: facts are shuffled once, by run, topic and partition, and judged where they land.
+"""The same checks in one PySpark job: facts are shuffled once, by run, topic and partition, and judged where they land.
 
 What is shuffled are not rows but blocks (`linearizability.pipeline.blocks`). A partition of more than HOT_FACTS facts is cut
 into parts for the rules that can be cut (`linearizability.pipeline.parts`); the others still judge it in one place.
 
-Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its kernels run), of
+Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its checks run), of
 a hot one a part's, and one row group while it reads; the driver holds only findings, of which each rule keeps at most
 MAX_WITNESSES a partition with their witness, what partitions emit for the rules over a run, and what parts carry.
 """

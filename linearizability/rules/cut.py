@@ -2,7 +2,7 @@
 
 A busy partition may hold more facts than a worker should. It is then cut into *parts*, by offsets or by operations, and
 each rule that can be cut judges the parts one by one. The state that crosses a cut is made of facts: a part holds all
-facts of its own range and, besides, the few facts of other parts that the rules need to see. So a kernel runs over a part
+facts of its own range and, besides, the few facts of other parts that the rules need to see. So a check runs over a part
 as it runs over a partition, and an anomaly counts in the one part that owns its place.
 
 Every part is given

@@ -15,7 +15,7 @@ from linearizability.rules.rule import Context, Found, Rule, Witness, found
 WITHOUT_IDEMPOTENCE = "a producer without idempotence may store a record twice when it retries"
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     slots, values = partition.log_pairs
     doubled = repeated(values)
     doubled = doubled[~partition.is_repeated(doubled)]
@@ -60,6 +60,6 @@ RULE = Rule(
         0 send t-0:1@0
         1 poll t-0:1@0 t-0:1@1
     """,
-    kernel=kernel,
+    check=check,
     cut=BY_VALUE,
 )

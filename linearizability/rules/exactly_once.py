@@ -257,7 +257,7 @@ TWICE = RunRule(
         2 subscribe t-0 group=g
         2 txn poll t-0:1@0 send u-0:20@1 commit g t-0@1
     """,
-    kernel=consumed_twice,
+    check=consumed_twice,
     emit=emit_copies,
 )
 
@@ -280,7 +280,7 @@ PAST = RunRule(
         2 subscribe t-0 group=g
         2 txn poll t-0:3@2 send u-0:30@1 commit g t-0@3
     """,
-    kernel=copied_past,
+    check=copied_past,
     emit=emit_copies,
     rests_on_absence=True,
 )
@@ -302,6 +302,6 @@ ORDER = RunRule(
         2 subscribe t-0 group=g
         2 txn poll t-0:2@1 send u-0:20@0 commit g t-0@2
     """,
-    kernel=copy_order,
+    check=copy_order,
     emit=emit_copies,
 )

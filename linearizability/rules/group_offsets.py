@@ -143,7 +143,7 @@ REGRESSION = Rule(
         1 commit g t-0@5
         2 committed g t-0@3
     """,
-    kernel=regression,
+    check=regression,
     cut=APART,
     rests_on_time=True,
 )
@@ -159,7 +159,7 @@ LOSS = Rule(
         1 commit g t-0@3
         2 committed g t-0@-1
     """,
-    kernel=loss,
+    check=loss,
     cut=APART,
     rests_on_time=True,
 )
@@ -180,6 +180,6 @@ PAST = Rule(
         2 poll t-0:2@1
         1 commit g t-0@2
     """,
-    kernel=past_undelivered,
+    check=past_undelivered,
     rests_on_absence=True,
 )

@@ -14,7 +14,7 @@ from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     torn = _torn(partition)
     slots = np.flatnonzero(torn)
     if not len(slots):
@@ -85,6 +85,6 @@ RULE = Rule(
         1 poll t-0:1@0
         2 poll t-0:2@0
     """,
-    kernel=kernel,
+    check=check,
     cut=BY_SLOT,
 )

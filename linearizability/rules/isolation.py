@@ -15,7 +15,7 @@ from linearizability.rules.rule import Context, Found, Rule, Witness, found
 READ_UNCOMMITTED = "the consumer reads uncommitted records"
 
 
-def _kernel(
+def _check(
     rule: str, partition: Partition, wrong: Mask, text: str, uncommitted_may: bool, context: Context | None = None
 ) -> Iterator[Found]:
     """`wrong` over the observations whose writer is known. With a context a lost marker of a transaction may explain it."""
@@ -54,7 +54,7 @@ def aborted_read(partition: Partition, context: Context) -> Iterator[Found]:
     wrong = known.copy()
     wrong[known] = failed[partition.writer[known]]
     text = "returned, though its send failed or its transaction was aborted"
-    yield from _kernel("G1a", partition, wrong, text, True, context)
+    yield from _check("G1a", partition, wrong, text, True, context)
 
 
 def intermediate_read(partition: Partition, context: Context) -> Iterator[Found]:
@@ -65,7 +65,7 @@ def intermediate_read(partition: Partition, context: Context) -> Iterator[Found]
     wrong = known.copy()
     asked = appends.extra[partition.writer[known]]
     wrong[known] = (asked >= 0) & (partition.observations.completed[known] < asked)
-    yield from _kernel("G1b", partition, wrong, "returned before the commit of its transaction was asked for", True)
+    yield from _check("G1b", partition, wrong, "returned before the commit of its transaction was asked for", True)
 
 
 def own_uncommitted_read(partition: Partition, context: Context) -> Iterator[Found]:
@@ -77,7 +77,7 @@ def own_uncommitted_read(partition: Partition, context: Context) -> Iterator[Fou
     mine = appends.transaction[partition.writer[known]]
     wrong[known] = (mine >= 0) & (mine == observations.transaction[known])
     text = "returned to the very transaction that had sent it and not yet committed"
-    yield from _kernel("precommitted-read", partition, wrong, text, True)
+    yield from _check("precommitted-read", partition, wrong, text, True)
 
 
 ABORTED = Rule(
@@ -94,7 +94,7 @@ ABORTED = Rule(
         0 txn send t-0:1 fail
         1 poll t-0:1@0
     """,
-    kernel=aborted_read,
+    check=aborted_read,
     cut=BY_VALUE,
 )
 
@@ -111,7 +111,7 @@ INTERMEDIATE = Rule(
         1 poll t-0:1@0
         0 end txn=a commit=true
     """,
-    kernel=intermediate_read,
+    check=intermediate_read,
     cut=BY_VALUE,
     rests_on_time=True,
 )
@@ -126,6 +126,6 @@ OWN = Rule(
     example="""
         0 txn send t-0:1@0 poll t-0:1@0
     """,
-    kernel=own_uncommitted_read,
+    check=own_uncommitted_read,
     cut=BY_VALUE,
 )

@@ -13,7 +13,7 @@ from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     for rows, who in ((partition.observations, "the log"), (partition.rows(Kind.REPLICA_RECORD), "node")):
         if len(rows):
             known = np.flatnonzero((rows.epoch >= 0) & (rows.offset >= 0))
@@ -66,6 +66,6 @@ RULE = Rule(
     example="""
         9 replica t-0 node=1 high_watermark=2 1@0/3 2@1/2
     """,
-    kernel=kernel,
+    check=check,
     cut=Cut(By.OFFSET, "the last record read that has a leader epoch", carried),
 )

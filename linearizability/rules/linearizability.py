@@ -98,7 +98,7 @@ def first_conflict(place: Array, invoked: Array, completed: Array, mine: Mask | 
     return low, higher + int(np.argmin(completed[higher:]))
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     all_placed = places(partition, context.contract.strict_recency)
     place, invoked, completed = all_placed.place, all_placed.invoked, all_placed.completed
     reason, mine = context.contract.permits_loss("all"), owned(partition, place // 4)
@@ -151,7 +151,7 @@ RULE = Rule(
         0 send t-0:1@1
         1 send t-0:2@0
     """,
-    kernel=kernel,
+    check=check,
     cut=Cut(By.OFFSET, "what ended first, of all and of what promises to keep its place", carried, single=True),
     rests_on_time=True,
 )

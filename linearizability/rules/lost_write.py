@@ -11,7 +11,7 @@ from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     loss = losses(partition, context)
     appends, observations = partition.appends, partition.observations
 
@@ -51,7 +51,7 @@ RULE = Rule(
         0 send t-0:3@2
         1 poll t-0:1@0 t-0:3@2
     """,
-    kernel=kernel,
+    check=check,
     rests_on_absence=True,
     rests_on_time=True,  # a final read must return what was acknowledged before it began
     cut=CUT,

@@ -13,7 +13,7 @@ from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     drains = partition.drains
     if not len(drains):
         return
@@ -42,7 +42,7 @@ RULE = Rule(
         1 [20 60] drain t-0 start=0 end=2 position=1
         2 [30 35] poll t-0:1@0
     """,
-    kernel=kernel,
+    check=check,
     weight=Weight.UNPROVEN,
     cut=APART,
 )

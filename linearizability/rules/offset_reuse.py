@@ -14,7 +14,7 @@ from linearizability.rules.partition import Array, Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     appends = partition.appends
     rows = np.flatnonzero(appends.flag(Flag.ACKNOWLEDGED) & (partition.append_slot >= 0))
     slots = partition.append_slot[rows]
@@ -49,6 +49,6 @@ RULE = Rule(
         0 send t-0:1@0
         1 send t-0:2@0
     """,
-    kernel=kernel,
+    check=check,
     cut=BY_SLOT,
 )

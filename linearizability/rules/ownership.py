@@ -13,7 +13,7 @@ from linearizability.rules.partition import Array, Partition, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
     claimed = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (owned, commits) if len(rows)]
     if not claimed:
@@ -94,7 +94,7 @@ RULE = Rule(
         1 assign t-0 group=g generation=4 member=a
         2 assign t-0 group=g generation=4 member=b
     """,
-    kernel=kernel,
+    check=check,
     cut=APART,
 )
 
@@ -110,7 +110,7 @@ FORMER = Rule(
         2 commit g t-0@5 generation=2 member=b
         1 commit g t-0@4 generation=1 member=a
     """,
-    kernel=former_generation,
+    check=former_generation,
     rests_on_time=True,
     cut=APART,
 )

@@ -11,7 +11,7 @@ from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     observations = partition.observations
 
     def witness(index: int) -> Witness:
@@ -34,7 +34,7 @@ RULE = Rule(
         0 send t-0:1@0
         1 poll t-0:1@0 t-0:7@1
     """,
-    kernel=kernel,
+    check=check,
     rests_on_absence=True,
     cut=BY_VALUE,
 )

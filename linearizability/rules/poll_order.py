@@ -17,7 +17,7 @@ from linearizability.rules.sessions import (
 )
 
 
-def kernel(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
+def check(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
     steps = steps_across(partition) if across else steps_within(partition)
     wrong = backwards(partition, steps)
     observations = partition.observations
@@ -48,7 +48,7 @@ ACROSS = Rule(
         1 poll t-0:1@0 t-0:2@1
         1 poll t-0:1@0
     """,
-    kernel=partial(kernel, "nonmonotonic-poll", True),
+    check=partial(check, "nonmonotonic-poll", True),
     cut=LAST_POLL,
 )
 
@@ -64,6 +64,6 @@ WITHIN = Rule(
         0 send t-0:2@1
         1 poll t-0:2@1 t-0:1@0
     """,
-    kernel=partial(kernel, "int-nonmonotonic-poll", False),
+    check=partial(check, "int-nonmonotonic-poll", False),
     cut=WITHIN_OPERATION,
 )

@@ -20,7 +20,7 @@ from linearizability.rules.sessions import (
 )
 
 
-def kernel(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
+def check(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
     steps = steps_across(partition) if across else steps_within(partition)
     wrong = skipping(partition, steps)
     observations, appends = partition.observations, partition.appends
@@ -67,7 +67,7 @@ ACROSS = Rule(
         1 poll t-0:3@2
         2 poll t-0:1@0 t-0:2@1
     """,
-    kernel=partial(kernel, "poll-skip", True),
+    check=partial(check, "poll-skip", True),
     cut=GAPS_ACROSS,
 )
 
@@ -85,6 +85,6 @@ WITHIN = Rule(
         1 poll t-0:1@0 t-0:3@2
         2 poll t-0:1@0 t-0:2@1
     """,
-    kernel=partial(kernel, "int-poll-skip", False),
+    check=partial(check, "int-poll-skip", False),
     cut=GAPS_WITHIN,
 )

@@ -68,7 +68,7 @@ PROGRESS = Rule(
         ! [20 -] heal name=kill
         0 [70000000000 70000000005] send t-0:2 info
     """,
-    kernel=no_progress,
+    check=no_progress,
     rests_on_time=True,
 )
 
@@ -84,7 +84,7 @@ GAP = Rule(
         1 [500000000 900000000] send t-0:2 info
         0 [2000000000 2500000000] send t-0:3@1
     """,
-    kernel=gaps,
+    check=gaps,
     weight=Weight.NOTE,
     rests_on_time=True,
 )

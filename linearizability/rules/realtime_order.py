@@ -36,7 +36,7 @@ def timeline(partition: Partition) -> tuple[Array, Array, Array]:
     return rows, appends.invoked[rows], completed
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     appends = partition.appends
     rows, invoked, completed = timeline(partition)
     if len(rows) < 2:
@@ -114,7 +114,7 @@ APPENDS = Rule(
         0 send t-0:1@1
         1 send t-0:2@0
     """,
-    kernel=kernel,
+    check=check,
     cut=Cut(By.OFFSET, "the appends that ended first, of all and of those with acks=all", carried),
     rests_on_time=True,
 )
@@ -130,7 +130,7 @@ FUTURE = Rule(
         1 poll t-0:1@0
         0 send t-0:1@0
     """,
-    kernel=future_read,
+    check=future_read,
     cut=BY_VALUE,
     rests_on_time=True,
 )

@@ -15,7 +15,7 @@ from linearizability.rules.rule import Context, Found, Rule, Witness, found
 LIST_OFFSETS, FETCH = 0, 1
 
 
-def kernel(rule: str, asked_by: int, partition: Partition, context: Context) -> Iterator[Found]:
+def check(rule: str, asked_by: int, partition: Partition, context: Context) -> Iterator[Found]:
     answers = partition.rows(Kind.END_OFFSETS)
     answers = answers.where((answers.position == asked_by) & (answers.offset >= 0))
     appends = partition.appends
@@ -59,7 +59,7 @@ END_OFFSET = Rule(
         1 list_offsets t-0 start=0 end=1
         1 poll t-0:1@0 t-0:2@1
     """,
-    kernel=partial(kernel, "stale-end-offset", LIST_OFFSETS),
+    check=partial(check, "stale-end-offset", LIST_OFFSETS),
     rests_on_time=True,
     optional=True,
 )
@@ -77,7 +77,7 @@ READ = Rule(
         1 poll t-0:1@0 t-0^1
         1 poll t-0:2@1
     """,
-    kernel=partial(kernel, "stale-read", FETCH),
+    check=partial(check, "stale-read", FETCH),
     rests_on_time=True,
     optional=True,
 )

@@ -22,7 +22,7 @@ NOTHING = identity(None)
 """The value of a register that was never written."""
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     yield from (item for answer, item in judged(partition, context) if answer is False)
 
 
@@ -125,7 +125,7 @@ RULE = Rule(
         0 write key=x value=2
         1 read key=x value=1
     """,
-    kernel=kernel,
+    check=check,
     cut=APART,
     rests_on_time=True,
 )
@@ -158,7 +158,7 @@ UNDECIDED = Rule(
         0 [110 115] read key=x value=1
         0 [120 125] read key=x value=2
     """,
-    kernel=undecided,
+    check=undecided,
     cut=APART,
     weight=Weight.UNPROVEN,
 )

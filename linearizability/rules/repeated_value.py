@@ -11,7 +11,7 @@ from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     values, appends = partition.repeated_values, partition.appends
 
     def witness(index: int) -> Witness:
@@ -36,7 +36,7 @@ RULE = Rule(
         0 send t-0:1@1
         1 poll t-0:1@0 t-0:1@1
     """,
-    kernel=kernel,
+    check=check,
     weight=Weight.UNPROVEN,
     cut=BY_VALUE,
 )

@@ -15,7 +15,7 @@ from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, 
 WATERMARK_UNKNOWN = f"{UNPROVEN}any replica's high watermark; the records may lie above it"
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     records = partition.rows(Kind.REPLICA_RECORD)
     nodes = np.unique(records.node)
     if len(nodes) < 2:
@@ -100,6 +100,6 @@ RULE = Rule(
         9 replica t-0 node=1 high_watermark=2 1@0/0 2@1/0
         9 replica t-0 node=2 high_watermark=2 1@0/0 3@1/1
     """,
-    kernel=kernel,
+    check=check,
     cut=APART,
 )

@@ -1,7 +1,7 @@
 """What a rule is, what it finds, and how a finding is said.
 
 A rule is a record (`Rule`) in a module of its own: what it condemns, where that is promised, what it needs to see, what it
-costs, a small history that shows it, and its kernel. A kernel is a pure function from one partition's facts (or one run's
+costs, a small history that shows it, and its check. A check is a pure function from one partition's facts (or one run's
 transactions) to findings. It runs unchanged in this process and inside Spark's workers.
 """
 
@@ -74,7 +74,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Context:
-    """What a kernel may know besides the facts."""
+    """What a check may know besides the facts."""
 
     contract: Contract = field(default_factory=Contract)
     proven: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -87,7 +87,7 @@ class Context:
     """What may explain losses that the contract does not permit."""
 
 
-Kernel = Callable[["Partition", Context], Iterator[Found]]
+Check = Callable[["Partition", Context], Iterator[Found]]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Rule:
     cost: str
     example: str
     """A history in the notation of `linearizability.history.notation`, in which the rule finds exactly one anomaly."""
-    kernel: Kernel
+    check: Check
     weight: Weight = Weight.VIOLATION
     rests_on_absence: bool = False
     """Facts that are missing from the history could explain the anomaly away."""
@@ -118,7 +118,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRule:
-    """A rule over a whole run: its partitions emit rows of four integers, which come together in its kernel."""
+    """A rule over a whole run: its partitions emit rows of four integers, which come together in its check."""
 
     id: str
     definition: str
@@ -128,7 +128,7 @@ class RunRule:
     cost: str
     example: str
     emit: Callable[[Partition, Context], npt.NDArray[Any]]
-    kernel: Callable[[npt.NDArray[Any], Context], Iterator[Found]]
+    check: Callable[[npt.NDArray[Any], Context], Iterator[Found]]
     weight: Weight = Weight.VIOLATION
     rests_on_absence: bool = False
     rests_on_time: bool = False

@@ -126,7 +126,7 @@ ACROSS = Rule(
         0 send t-0:1@1
         0 send t-0:2@0
     """,
-    kernel=across,
+    check=across,
     cut=Cut(By.OPERATION, "of each process the first of its records that lies farthest up in the log", farthest_sends),
 )
 
@@ -140,7 +140,7 @@ WITHIN = Rule(
     example="""
         0 send t-0:1@1 t-0:2@0
     """,
-    kernel=within,
+    check=within,
     cut=Cut(By.OPERATION, "nothing: operations are never cut"),
 )
 
@@ -155,7 +155,7 @@ SKIP = Rule(
         0 send t-0:1@0 t-0:2@2
         1 send t-0:3@1
     """,
-    kernel=skip,
+    check=skip,
     cut=Cut(By.OFFSET, "the last record before the cut", highest_record),
     weight=Weight.NOTE,
 )

@@ -1,7 +1,7 @@
 """torn-transaction, G0 and G1c with their process and real-time forms: rules that join what partitions know.
 
-A partition's kernel cannot see these, so each partition emits rows of four integers, the rows of a run come together in one
-place (a second, small shuffle under Spark), and the run's kernel judges them.
+A partition's check cannot see these, so each partition emits rows of four integers, the rows of a run come together in one
+place (a second, small shuffle under Spark), and the run's check judges them.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ TORN = RunRule(
         0 send t-1:3@1
         1 poll t-0:1@0 t-1:3@1
     """,
-    kernel=torn,
+    check=torn,
     emit=emit_parts,
     rests_on_absence=True,
     rests_on_time=True,  # as lost-write
@@ -196,7 +196,7 @@ def _cycle_rule(
         needs="offsets of sends" if kind == WW else "polls whose writers are known",
         cost="linear in the edges",
         example=example,
-        kernel=partial(cycles, precedence, kind, rule),
+        check=partial(cycles, precedence, kind, rule),
         emit=emit_dependencies,
         weight=weight,
         rests_on_time=bool(precedence),

@@ -11,7 +11,7 @@ from linearizability.rules.partition import Partition
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     appends, loss = partition.appends, losses(partition, context)
 
     def witness(index: int) -> Witness:
@@ -43,7 +43,7 @@ RULE = Rule(
         1 poll t-0:1@0
         0 send t-0:2@1
     """,
-    kernel=kernel,
+    check=check,
     weight=Weight.UNPROVEN,
     rests_on_absence=True,
     cut=CUT,

@@ -79,7 +79,7 @@ def _rule(name: str, kind: Kind, title: str) -> Rule:
             9 state t-0 node=1 {name}=5 epoch=2
             9 state t-0 node=1 {name}=3 epoch=2
         """,
-        kernel=partial(regression, f"{title.replace(' ', '-')}-regression", kind),
+        check=partial(regression, f"{title.replace(' ', '-')}-regression", kind),
         cut=APART,
         rests_on_time=True,
     )
@@ -99,6 +99,6 @@ ABOVE = Rule(
     example="""
         9 state t-0 node=1 high_watermark=3 last_stable_offset=4 epoch=2
     """,
-    kernel=above,
+    check=above,
     cut=APART,
 )

@@ -17,7 +17,7 @@ EXHAUSTED_EPOCH = 32_766
 MAY_BE_NEW = f"{UNPROVEN}whether the producer has a new id: its epochs were exhausted"
 
 
-def kernel(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: Partition, context: Context) -> Iterator[Found]:
     appends, position = partition.appends, partition.append_position
     known = (appends.group >= 0) & (appends.epoch >= 0) & (position >= 0) & (appends.outcome != Outcome.FAIL)
     rows = np.flatnonzero(known)
@@ -75,6 +75,6 @@ RULE = Rule(
         1 send t-0:2@1 producer=p epoch=0
         2 poll t-0:1@0 t-0:2@1
     """,
-    kernel=kernel,
+    check=check,
     cut=Cut(By.OFFSET, "of each producer the first record of its newest session", carried),
 )

@@ -222,7 +222,7 @@ def main(revision: str) -> None:
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["--stamps", names]:
-            sys.path.insert(0, os.getcwd())  # an environment may put its own tree before PYTHONPATH
+            sys.path.insert(0, str(Path.cwd()))  # an environment may put its own tree before PYTHONPATH
             sys.stdout.write(json.dumps(stamps(json.loads(names))))
         case [revision]:
             main(revision)

@@ -1,4 +1,4 @@
-"""The rules once more, as their definitions read: slow, over plain events, by quantifiers. The kernels must agree."""
+"""The rules once more, as their definitions read: slow, over plain events, by quantifiers. The checks must agree."""
 
 from __future__ import annotations
 

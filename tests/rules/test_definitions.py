@@ -1,4 +1,4 @@
-"""The kernels agree with the definitions on random histories: a sample here, 100,000 under `make test-slow`."""
+"""The checks agree with the definitions on random histories: a sample here, 100,000 under `make test-slow`."""
 
 from random import Random
 

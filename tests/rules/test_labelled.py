@@ -2,7 +2,7 @@
 
 The labels are the anomaly types that Jepsen's Kafka checker reports. `labelled_differences.md` holds every difference; it
 is written by `python -m tests.rules.test_labelled` and reviewed as a diff. Each reason is proven here for its history,
-and `definitions.py` says independently of the kernels that what we report is what the rules' definitions say.
+and `definitions.py` says independently of the checks that what we report is what the rules' definitions say.
 """
 
 from __future__ import annotations

@@ -69,7 +69,10 @@ def test_the_refinement_needs_the_messages_to_be_late() -> None:
     """Against the atomic grain without lateness the same refinement is refuted: the check looks at something."""
     job = all_cases()["MCMessages"].job(memory_mb=1500)
     instant = re.sub(
-        r"^  (MayFetch|FetchedLog|FetchedHighWatermarks|FetchesOf|WasRefused) <- .*\n", "", job.configuration, flags=re.M
+        r"^  (MayFetch|FetchedLog|FetchedHighWatermarks|FetchesOf|WasRefused) <- .*\n",
+        "",
+        job.configuration,
+        flags=re.M,
     )
     outcome = check(replace(job, configuration=only_property(instant, "LateSpec"), jvm=SHORT_RUN))
     assert outcome.verdict == Verdict.VIOLATED

@@ -1,4 +1,4 @@
-"""The search in an index, on lists of any length; over all inputs of four slots it is confirmed (spec/KERNELS.md)."""
+"""The search in an index, on lists of any length; over all inputs of four slots it is confirmed (spec/PURE_RULES.md)."""
 
 import importlib.util
 from bisect import bisect_right

@@ -26,7 +26,7 @@ from typing import Any
 from spec.models import SPEC
 
 ROOT = SPEC.parent
-STORE = SPEC / "kernels.json"
+STORE = SPEC / "pure_rules.json"
 CONDITION = re.compile(r"^\s*(pre|post): (.+)$", re.M)
 SCALARS = (int, bool, str)
 SECONDS_A_CONDITION = 30
@@ -45,7 +45,7 @@ class Knowledge(StrEnum):
 
 
 @dataclass(frozen=True)
-class Kernel:
+class PureRule:
     """One rule and its contract."""
 
     module: str
@@ -87,7 +87,7 @@ class Kernel:
 class Finding:
     """What CrossHair said of one rule."""
 
-    kernel: str
+    rule: str
     knowledge: str
     reason: str = ""
 
@@ -95,18 +95,18 @@ class Finding:
 # ---- finding
 
 
-def find_kernels(folders: Iterable[str] = ("reference", "spec")) -> list[Kernel]:
+def find_rules(folders: Iterable[str] = ("reference", "spec")) -> list[PureRule]:
     """All rules with a contract, in the order of their files."""
-    found: list[Kernel] = []
+    found: list[PureRule] = []
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text()
             if re.search(r"^\s+post: ", text, re.M):
-                found += kernels_of(text, ".".join(path.relative_to(ROOT).with_suffix("").parts))
+                found += rules_of(text, ".".join(path.relative_to(ROOT).with_suffix("").parts))
     return found
 
 
-def kernels_of(text: str, module: str) -> list[Kernel]:
+def rules_of(text: str, module: str) -> list[PureRule]:
     """The rules of one module."""
     tree = ast.parse(text)
     imported = {
@@ -115,11 +115,11 @@ def kernels_of(text: str, module: str) -> list[Kernel]:
         if isinstance(node, ast.ImportFrom) and str(node.module).startswith("reference.")
         for alias in node.names
     }
-    found = [_kernel(node, module, imported) for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return [kernel for kernel in found if kernel]
+    found = [_rule(node, module, imported) for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [rule for rule in found if rule]
 
 
-def _kernel(node: ast.FunctionDef, module: str, imported: dict[str, str]) -> Kernel | None:
+def _rule(node: ast.FunctionDef, module: str, imported: dict[str, str]) -> PureRule | None:
     docstring = ast.get_docstring(node) or ""
     conditions = CONDITION.findall(docstring)
     if not any(kind == "post" for kind, _ in conditions):
@@ -127,7 +127,7 @@ def _kernel(node: ast.FunctionDef, module: str, imported: dict[str, str]) -> Ker
     used = {
         inner.func.id for inner in ast.walk(node) if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name)
     }
-    return Kernel(
+    return PureRule(
         module=module,
         name=node.name,
         summary=docstring.splitlines()[0],
@@ -157,22 +157,22 @@ def _is_scalar(module: str, name: str) -> bool:
 # ---- confirming
 
 
-def confirm(kernels: Sequence[Kernel], seconds_a_condition: float = SECONDS_A_CONDITION) -> list[Finding]:
+def confirm(rules: Sequence[PureRule], seconds_a_condition: float = SECONDS_A_CONDITION) -> list[Finding]:
     """Each rule's finding, by CrossHair. What takes lists or functions is never confirmed, so that little time is spent on it."""
-    plain = [kernel for kernel in kernels if kernel.is_scalar]
-    general = [kernel for kernel in kernels if not kernel.is_scalar]
+    plain = [rule for rule in rules if rule.is_scalar]
+    general = [rule for rule in rules if not rule.is_scalar]
     said = _crosshair(plain, seconds_a_condition) + _crosshair(general, min(seconds_a_condition, SECONDS_A_SEARCH))
-    return [judge(kernel, said) for kernel in kernels]
+    return [judge(rule, said) for rule in rules]
 
 
-def _crosshair(kernels: Sequence[Kernel], seconds_a_condition: float) -> str:
+def _crosshair(rules: Sequence[PureRule], seconds_a_condition: float) -> str:
     """What one run of CrossHair says; nothing when it does not end, which confirms nothing."""
-    titles = [kernel.title for kernel in kernels if kernel.post]
+    titles = [rule.title for rule in rules if rule.post]
     if not titles:
         return ""
     command = [sys.executable, "-m", "crosshair", "check", "--report_all", "--analysis_kind=PEP316"]
     command += [f"--per_condition_timeout={seconds_a_condition}", *titles]
-    budget_s = 60 + seconds_a_condition * sum(len(kernel.post) for kernel in kernels)
+    budget_s = 60 + seconds_a_condition * sum(len(rule.post) for rule in rules)
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=budget_s, check=False)
     except subprocess.TimeoutExpired:
@@ -183,49 +183,49 @@ def _crosshair(kernels: Sequence[Kernel], seconds_a_condition: float) -> str:
 MESSAGE = re.compile(r"^(.+?\.py):(\d+): (\w+): (.*)$", re.M)
 
 
-def judge(kernel: Kernel, output: str) -> Finding:
+def judge(rule: PureRule, output: str) -> Finding:
     """What CrossHair's output says of one rule; silence about a condition is not consent."""
-    if not kernel.post:
-        return Finding(kernel.title, Knowledge.SEARCHED, "its contract is prose")
-    first, last = kernel.lines
+    if not rule.post:
+        return Finding(rule.title, Knowledge.SEARCHED, "its contract is prose")
+    first, last = rule.lines
     messages = [
         (kind, text)
         for file, line, kind, text in MESSAGE.findall(output)
-        if Path(file) == kernel.path and first <= int(line) <= last
+        if Path(file) == rule.path and first <= int(line) <= last
     ]
     errors = [text for kind, text in messages if kind == "error"]
     if errors:
-        return Finding(kernel.title, Knowledge.REFUTED, errors[0])
+        return Finding(rule.title, Knowledge.REFUTED, errors[0])
     confirmed = sum("Confirmed over all paths" in text for _, text in messages)
-    if confirmed == len(kernel.post):
-        return Finding(kernel.title, Knowledge.CONFIRMED)
-    missing = len(kernel.post) - confirmed
-    return Finding(kernel.title, Knowledge.SEARCHED, f"{missing} of {len(kernel.post)} conditions not confirmed")
+    if confirmed == len(rule.post):
+        return Finding(rule.title, Knowledge.CONFIRMED)
+    missing = len(rule.post) - confirmed
+    return Finding(rule.title, Knowledge.SEARCHED, f"{missing} of {len(rule.post)} conditions not confirmed")
 
 
 # ---- the page
 
 
 def page(findings: dict[str, Finding]) -> str:
-    """KERNELS.md."""
-    kernels = find_kernels()
-    bounded = {called: kernel for kernel in kernels for called in kernel.calls}
+    """PURE_RULES.md."""
+    rules = find_rules()
+    bounded = {called: rule for rule in rules for called in rule.calls}
     lines = [
         "# The rules that were confirmed",
         "",
         "The broker's decisions, as pure functions with contracts; the broker calls these very functions. *Confirmed*: CrossHair",
         "walked all paths and every condition holds. *Searched*: no counterexample was found, by Hypothesis at random and with",
         "CrossHair as its backend: over lists of any length there are too many paths, so a bounded form is confirmed, too.",
-        "Generated by `tidegauge spec kernels --record`; a test confirms them again, and finds new ones by their contracts.",
+        "Generated by `tidegauge spec rules --record`; a test confirms them again, and finds new ones by their contracts.",
         "",
         "| rule | what it decides | takes | conditions | found | bounded form |",
         "| --- | --- | --- | ---: | --- | --- |",
     ]
-    for kernel in kernels:
-        finding = findings.get(kernel.title)
-        other = bounded.get(kernel.title)
-        takes = "plain values" if kernel.is_scalar else "lists or functions"
-        about = f"`{kernel.title}` | {kernel.summary} | {takes} | {len(kernel.post) or 'in words'}"
+    for rule in rules:
+        finding = findings.get(rule.title)
+        other = bounded.get(rule.title)
+        takes = "plain values" if rule.is_scalar else "lists or functions"
+        about = f"`{rule.title}` | {rule.summary} | {takes} | {len(rule.post) or 'in words'}"
         lines.append(
             f"| {about} | {finding.knowledge if finding else 'not run'} | {f'`{other.name}`' if other else ''} |"
         )
@@ -236,18 +236,18 @@ def load() -> dict[str, Finding]:
     """The stored findings by the rules' names."""
     if not STORE.exists():
         return {}
-    return {row["kernel"]: Finding(**row) for row in json.loads(STORE.read_text())}
+    return {row["rule"]: Finding(**row) for row in json.loads(STORE.read_text())}
 
 
 def record(findings: Iterable[Finding]) -> None:
-    """Store them, and write KERNELS.md."""
+    """Store them, and write PURE_RULES.md."""
     rows = [json.dumps(asdict(finding)) for finding in findings]
     STORE.write_text("[\n" + ",\n".join(rows) + "\n]\n")
-    (SPEC / "KERNELS.md").write_text(page(load()))
+    (SPEC / "PURE_RULES.md").write_text(page(load()))
 
 
-def confirm_all(seconds_a_condition: float = SECONDS_A_CONDITION) -> tuple[list[Kernel], list[Finding], float]:
+def confirm_all(seconds_a_condition: float = SECONDS_A_CONDITION) -> tuple[list[PureRule], list[Finding], float]:
     """Find, confirm, and say how long it took (seconds)."""
     start = time.monotonic()
-    kernels = find_kernels()
-    return kernels, confirm(kernels, seconds_a_condition), time.monotonic() - start
+    rules = find_rules()
+    return rules, confirm(rules, seconds_a_condition), time.monotonic() - start

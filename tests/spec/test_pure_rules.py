@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from spec import kernels
+from spec import pure_rules
 from spec.commands import app
-from spec.kernels import Finding, Kernel, Knowledge, confirm, find_kernels, judge, load, page
 from spec.models import SPEC
+from spec.pure_rules import Finding, Knowledge, PureRule, confirm, find_rules, judge, load, page
 
-KERNELS = find_kernels()
-IDS = [kernel.title for kernel in KERNELS]
-WORDED = [kernel for kernel in KERNELS if not kernel.post]
+RULES = find_rules()
+IDS = [rule.title for rule in RULES]
+WORDED = [rule for rule in RULES if not rule.post]
 NUMBERS = st.one_of(st.integers(-2, 6), st.integers(-(2**33), 2**33))
 
 
@@ -37,20 +37,20 @@ def drawn(kind: object) -> st.SearchStrategy:
     return st.from_type(kind)  # type: ignore[arg-type]
 
 
-def arguments_of(kernel: Kernel) -> st.SearchStrategy[dict]:
-    hints = typing.get_type_hints(kernel.function)
-    return st.fixed_dictionaries({name: drawn(hints[name]) for name in inspect.signature(kernel.function).parameters})
+def arguments_of(rule: PureRule) -> st.SearchStrategy[dict]:
+    hints = typing.get_type_hints(rule.function)
+    return st.fixed_dictionaries({name: drawn(hints[name]) for name in inspect.signature(rule.function).parameters})
 
 
-def search(kernel: Kernel, backend: str, examples: int) -> int:
+def search(rule: PureRule, backend: str, examples: int) -> int:
     """How many admitted arguments were tried, up to so many; fails on a counterexample."""
     admitted = 0
 
     @settings(backend=backend, max_examples=examples, suppress_health_check=list(HealthCheck), database=None)
-    @given(arguments_of(kernel))
+    @given(arguments_of(rule))
     def keeps_its_contract(arguments: dict) -> None:
         nonlocal admitted
-        holds = kernel.evaluate(arguments)
+        holds = rule.evaluate(arguments)
         assume(holds is not None)  # others are drawn instead, up to ten for each
         admitted += 1
         assert holds
@@ -59,41 +59,41 @@ def search(kernel: Kernel, backend: str, examples: int) -> int:
     return admitted
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel in KERNELS if kernel.post], ids=lambda kernel: kernel.title)
-def test_hypothesis_finds_no_counterexample(kernel: Kernel) -> None:
-    assert search(kernel, "hypothesis", 400) > 5
+@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.post], ids=lambda rule: rule.title)
+def test_hypothesis_finds_no_counterexample(rule: PureRule) -> None:
+    assert search(rule, "hypothesis", 400) > 5
 
 
-GENERAL = [kernel for kernel in KERNELS if kernel.post and not kernel.is_scalar]
+GENERAL = [rule for rule in RULES if rule.post and not rule.is_scalar]
 
 
 @pytest.mark.skipif(
     importlib.util.find_spec("hypothesis_crosshair_provider") is None, reason="hypothesis-crosshair is not installed"
 )
-@pytest.mark.parametrize("kernel", GENERAL, ids=lambda kernel: kernel.title)
-def test_the_other_backend_finds_none_either(kernel: Kernel) -> None:
+@pytest.mark.parametrize("rule", GENERAL, ids=lambda rule: rule.title)
+def test_the_other_backend_finds_none_either(rule: PureRule) -> None:
     """General forms have too many paths to confirm; the symbolic backend looks where chance does not."""
-    assert search(kernel, "crosshair", 25) > 0
+    assert search(rule, "crosshair", 25) > 0
 
 
 def test_rules_over_plain_values_are_confirmed_and_none_is_refuted() -> None:
-    findings = confirm(KERNELS)
+    findings = confirm(RULES)
     assert [finding for finding in findings if finding.knowledge == Knowledge.REFUTED] == []
-    scalar = {kernel.title for kernel in KERNELS if kernel.is_scalar and kernel.post}
-    assert [f for f in findings if f.kernel in scalar and f.knowledge != Knowledge.CONFIRMED] == []
+    scalar = {rule.title for rule in RULES if rule.is_scalar and rule.post}
+    assert [f for f in findings if f.rule in scalar and f.knowledge != Knowledge.CONFIRMED] == []
     assert len(scalar) >= 12
 
 
 def test_a_rule_told_in_words_has_a_bounded_form() -> None:
-    bounded = {called for kernel in KERNELS for called in kernel.calls}
-    assert [kernel.title for kernel in WORDED if kernel.title not in bounded] == []
-    assert [kernel.title for kernel in GENERAL if kernel.title not in bounded] == []
+    bounded = {called for rule in RULES for called in rule.calls}
+    assert [rule.title for rule in WORDED if rule.title not in bounded] == []
+    assert [rule.title for rule in GENERAL if rule.title not in bounded] == []
 
 
 def test_the_page_tells_every_rule_and_what_was_found() -> None:
-    """`tidegauge spec kernels --record` makes it current."""
+    """`tidegauge spec rules --record` makes it current."""
     assert sorted(load()) == sorted(IDS)
-    assert (SPEC / "KERNELS.md").read_text() == page(load())
+    assert (SPEC / "PURE_RULES.md").read_text() == page(load())
 
 
 BROKEN = '''"""A rule with a mistake."""
@@ -113,15 +113,15 @@ def test_a_broken_rule_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "planted").mkdir()
     (tmp_path / "planted" / "rule.py").write_text(BROKEN)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(kernels, "ROOT", tmp_path)
-    (found,) = find_kernels(["planted"])
+    monkeypatch.setattr(pure_rules, "ROOT", tmp_path)
+    (found,) = find_rules(["planted"])
     assert found.is_scalar
     (finding,) = confirm([found], 20)
     assert finding.knowledge == Knowledge.REFUTED, finding
     assert found.evaluate({"one": 9999999, "other": 1234567}) is False
 
 
-RULE = next(kernel for kernel in KERNELS if kernel.name == "may_join")
+RULE = next(rule for rule in RULES if rule.name == "may_join")
 CONFIRMED = f"{RULE.path}:{RULE.lines[0] + 5}: info: Confirmed over all paths."
 
 
@@ -140,10 +140,10 @@ def test_silence_is_not_consent(output: str, knowledge: str) -> None:
 
 
 def test_a_finding_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "STORE", tmp_path / "kernels.json")
+    monkeypatch.setattr(pure_rules, "STORE", tmp_path / "pure_rules.json")
     assert load() == {}
-    monkeypatch.setattr(kernels, "SPEC", tmp_path)
-    kernels.record([Finding("a.rule", Knowledge.CONFIRMED)])
+    monkeypatch.setattr(pure_rules, "SPEC", tmp_path)
+    pure_rules.record([Finding("a.rule", Knowledge.CONFIRMED)])
     assert load() == {"a.rule": Finding("a.rule", "confirmed")}
 
 
@@ -154,6 +154,6 @@ def test_a_finding_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_the_command_tells_them_apart(
     knowledge: Knowledge, verdict: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "confirm_all", lambda seconds: ([RULE], [Finding(RULE.title, knowledge)], 0.1))
-    done = CliRunner().invoke(app, ["spec", "kernels", "--json"])
+    monkeypatch.setattr(pure_rules, "confirm_all", lambda seconds: ([RULE], [Finding(RULE.title, knowledge)], 0.1))
+    done = CliRunner().invoke(app, ["spec", "rules", "--json"])
     assert (done.exit_code, json.loads(done.stdout.splitlines()[-1])["verdict"]) == (code, verdict)

@@ -1,4 +1,4 @@
-"""`tidegauge spec kernels`: the broker's pure rules, confirmed over all paths."""
+"""`tidegauge spec rules`: the broker's pure rules, confirmed over all paths."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import typer
 
 from spec.options import Json
 
-EXAMPLES = "Examples:  tidegauge spec kernels   ·   tidegauge spec kernels --record --json"
+EXAMPLES = "Examples:  tidegauge spec rules   ·   tidegauge spec rules --record --json"
 
 
-def kernels(
-    record: Annotated[bool, typer.Option(help="Store what was found, and write spec/KERNELS.md again.")] = False,
+def rules(
+    record: Annotated[bool, typer.Option(help="Store what was found, and write spec/PURE_RULES.md again.")] = False,
     seconds: Annotated[float, typer.Option(min=1, help="CrossHair's time for each condition.")] = 30,
     as_json: Json = False,
 ) -> None:
@@ -21,20 +21,20 @@ def kernels(
 
     Exit codes: 0 every rule over plain values is confirmed and none refuted, 1 one is refuted, 2 one was not confirmed in time.
     """
-    from spec.kernels import Knowledge, confirm_all
-    from spec.kernels import record as store
+    from spec.pure_rules import Knowledge, confirm_all
+    from spec.pure_rules import record as store
 
     found, findings, took_s = confirm_all(seconds)
     for finding in findings:
-        row = {"kernel": finding.kernel, "found": finding.knowledge, "reason": finding.reason}
-        print(json.dumps(row) if as_json else f"{finding.kernel:<70} {finding.knowledge:<10} {finding.reason}")
+        row = {"rule": finding.rule, "found": finding.knowledge, "reason": finding.reason}
+        print(json.dumps(row) if as_json else f"{finding.rule:<70} {finding.knowledge:<10} {finding.reason}")
     if record:
         store(findings)
-    refuted = [finding.kernel for finding in findings if finding.knowledge == Knowledge.REFUTED]
+    refuted = [finding.rule for finding in findings if finding.knowledge == Knowledge.REFUTED]
     unconfirmed = [
-        kernel.title
-        for kernel, finding in zip(found, findings, strict=True)
-        if kernel.is_scalar and finding.knowledge != Knowledge.CONFIRMED
+        rule.title
+        for rule, finding in zip(found, findings, strict=True)
+        if rule.is_scalar and finding.knowledge != Knowledge.CONFIRMED
     ]
     code = 1 if refuted else 2 if unconfirmed or not found else 0
     summary = {

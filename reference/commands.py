@@ -101,7 +101,9 @@ def serve(
 )
 def cluster(
     nodes: Annotated[int, typer.Option(help="How many nodes, each broker and controller.")] = 3,
-    folder: Annotated[Path, typer.Option(help="Where the cluster lives; it goes on where it ended.")] = Path("cluster"),
+    folder: Annotated[
+        Path, typer.Option(help="The cluster's folder; an existing cluster continues where it ended.")
+    ] = Path("cluster"),
     port: Annotated[int, typer.Option(help="Port of node 1; the others follow, controllers 100 above.")] = 9092,
     seconds: Annotated[float | None, typer.Option(help="Stop after so long; without it, at Ctrl-C.")] = None,
     set_: Annotated[

@@ -1,4 +1,4 @@
-"""Which broker settings may change while it runs, for whom, and under which names they are read (KIP-226, KIP-412).
+"""Which broker settings may change while it runs, for which brokers, and under which names they are read (KIP-226, KIP-412).
 
 A setting for all brokers has the empty resource name. A name that Kafka does not know is taken, as from a file: it may be a
 plugin's; since it is unknown whether it is a secret, its value is not reported.

@@ -190,9 +190,9 @@ def unregister_broker(image: MetadataImage, configuration: Configuration, broker
 
 
 def fence_broker(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    """The broker was not heard from, or asks for it: it leaves the ISRs, and others lead.
+    """The broker's session has ended, or it asks to be fenced: it leaves the ISRs, and others lead.
 
-    Kafka writes again that it is fenced where it was; here that is no record.
+    Where the broker was fenced already, Kafka writes the record again; here there is none.
     """
     found = image.brokers[broker]
     records = _leave_isrs(image, configuration, broker)

@@ -40,8 +40,8 @@ class Definition:
             highest = f", at most {self.highest:g}" if self.highest is not None else ""
             takes = f"{self.type}{lowest}{highest}{''.join(f', or {value:g}' for value in self.also)}"
         unset = "nothing" if self.default in (None, "", REQUIRED) else self.default
-        elsewhere = f", unless the broker sets {' or '.join(self.synonyms)}" if self.synonyms else ""
-        return f"Takes {takes}. The default is {unset}{elsewhere}."
+        override = f", unless the broker sets {' or '.join(self.synonyms)}" if self.synonyms else ""
+        return f"Takes {takes}. The default is {unset}{override}."
 
     def parse(self, name: str, text: str | None) -> Value:
         """The value of a text, as Kafka reads it: white space around it does not count.

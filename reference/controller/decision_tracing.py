@@ -1,6 +1,6 @@
 """What the active controller reports about its decisions, by the names that they have in the specification.
 
-A decision is its records, so what is told is read off them, when they are appended and before anything else can happen.
+A decision is its records, so the trace is derived from them when they are appended, before anything else can happen.
 A step that concerns a broker is one row, with every partition that it changes; one that concerns a partition is a row of
 that partition alone. Rows say where in the metadata log the decision ends, and in which epoch it was made: what is not
 committed there never happened. The form is that of `spec/cluster_trace.py`. `Begin` is a new partition; `End` says that

@@ -16,7 +16,7 @@ MIGRATING: DirectoryId = UUID(int=0)
 """A directory of a replica that was placed before directories had ids."""
 
 UNASSIGNED: DirectoryId = UUID(int=1)
-"""A directory that its broker has not told yet."""
+"""A directory that its broker has not reported yet."""
 
 LOST: DirectoryId = UUID(int=2)
 """Some directory that does not work any more."""

@@ -203,7 +203,7 @@ def elect_unclean_leader(
     """Give a partition without a leader any live replica, a complete one if there is one.
 
     Errors: KafkaError UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED where there is a leader,
-    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica lives.
+    ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is alive.
     """
     topic, partition = _find(image, name, index)
     if partition.leader != NO_LEADER:

@@ -70,10 +70,10 @@ def next_state(
 
 
 class Heartbeats:
-    """What the active controller knows of its brokers' lives. Times are monotone milliseconds."""
+    """The broker sessions that the active controller keeps. Times are monotone milliseconds."""
 
     def __init__(self, session_timeout_ms: int, image: MetadataImage, now: TimestampMs) -> None:
-        """Begin a reign: a broker that the image has unfenced gets a whole session from now on."""
+        """For a new active controller: a broker that the image has unfenced gets a whole session from now on."""
         self.session_timeout_ms = session_timeout_ms
         self._received: dict[Incarnation, TimestampMs] = {
             (each.id, each.epoch): now for each in image.brokers.values() if not each.fenced
@@ -97,8 +97,8 @@ class Heartbeats:
         return min(self._received.values()) + self.session_timeout_ms + 1 if self._received else None
 
     def _is_overdue(self, incarnation: Incarnation, now: TimestampMs) -> bool:
-        heard = self._received.get(incarnation)
-        return heard is None or heard + self.session_timeout_ms < now
+        received_at = self._received.get(incarnation)
+        return received_at is None or received_at + self.session_timeout_ms < now
 
     def overdue(self, image: MetadataImage, now: TimestampMs) -> NodeId | None:
         """One broker to be fenced for its silence, forgotten here; None when there is none left.
@@ -126,7 +126,7 @@ class Heartbeats:
         request: BrokerHeartbeatRequest,
         offset: Offset,
     ) -> Decision[BrokerHeartbeatResponse]:
-        """Answer a heartbeat that was heard, and make of the broker what follows from it.
+        """Answer a heartbeat that was received, and change the broker's state accordingly.
 
         `offset` is the one that the first of the records will have: a broker that asked leave to stop waits until the
         others have replayed the last of them.

@@ -88,7 +88,7 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
 
     Errors: KafkaError NOT_CONTROLLER for epochs that this controller does not know yet: another one made them;
     FENCED_LEADER_EPOCH, INVALID_REQUEST from who does not lead, INVALID_UPDATE_VERSION; INVALID_REQUEST for an ISR that
-    cannot be; INELIGIBLE_REPLICA for a member that is fenced, shuts down, or lives another incarnation.
+    cannot be; INELIGIBLE_REPLICA for a member that is fenced, shuts down, or is in another incarnation.
     """
     _judge_epochs(leader, partition, proposal)
     isr = [each.broker_id for each in members(proposal)]

@@ -1,4 +1,4 @@
-"""Who may lead, who stays eligible, and when a change is a new reign: rules over plain values.
+"""Which replica may lead, which stays eligible, and when a change begins a leader epoch: rules over plain values.
 
 Source: KIP-841, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
 """
@@ -28,10 +28,10 @@ def stays_eligible(
 ) -> bool:
     """Whether a replica outside of the new ISR is in the new ELR.
 
-    While the ISR is smaller than min.insync.replicas the high watermark stands still: who leaves it then has all that is
-    committed, unless it may have lost its tail. Whom a reassignment drops is not eligible any more: what is committed after
-    it has left, with the smaller min.insync.replicas of fewer replicas, it does not get. Kafka 4.3 keeps it in the ELR, and
-    may elect it when another reassignment brings it back: a known deviation, for the sake of the records.
+    While the ISR is smaller than min.insync.replicas the high watermark does not advance: a replica that leaves the ISR then
+    has all that is committed, unless it may have lost its tail. A replica dropped by a reassignment leaves the ELR: it does
+    not get what is committed later, with the smaller min.insync.replicas of fewer replicas. A known deviation: Kafka 4.3
+    keeps it in the ELR, and may elect it, without those records, when another reassignment brings it back.
 
     pre: isr_size >= 0 and min_isr >= 1
     post: not (__return__ and is_in_isr)

@@ -28,7 +28,7 @@ from reference.protocol.primitives import NodeId, TopicId
 class Election(Enum):
     PREFERRED = "the first replica, if it may lead"
     ONLINE = "the leader that there is, or the first replica that may lead"
-    UNCLEAN = "as online; where none may lead, the first that lives, whatever it lacks"
+    UNCLEAN = "as online; where none may lead, the first live replica, whatever it lacks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ def _eligible_after(partition: PartitionImage, target: Target, terms: Terms) -> 
 
 
 def _choose(partition: PartitionImage, target: Target, terms: Terms) -> Elected:
-    """Whoever stands first in the order of the election and may lead; -1 where no node may."""
+    """The first replica, in the order of the election, that may lead; -1 where none may."""
     preferred = target.replicas[:1] if terms.election is Election.PREFERRED else []
     for each in (*preferred, partition.leader, *target.replicas):
         is_in_isr, is_eligible = each in target.isr, each in target.eligible_leader_replicas

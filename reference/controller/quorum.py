@@ -35,8 +35,8 @@ A leader that decides on top of what is not committed yet reads that by `appende
 
 # What is durable, and when
 
-Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before anybody is informed. A voter flushes
-what it fetched before it fetches on, for its next fetch informs the leader that it has it. The leader counts itself only
+Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before any message leaves. A voter flushes
+what it fetched before it fetches on, for the offset of its next fetch says that it has it. The leader counts itself only
 with what it has flushed. When the disk refuses, the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append`
 raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses in the middle of a cut, the
 member `is_broken`: no node knows what the log is then, and only a new start finds out.
@@ -47,7 +47,7 @@ member `is_broken`: no node knows what the log is then, and only a new start fin
   to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
 - The leader flushes before it answers fetches that wait, so that no node has a record durably before the leader.
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
-- A follower that was reported by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
+- A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
   successor need not wait for the others' timeouts.
 - No voter is added or removed, and UpdateRaftVoter is not sent.
 
@@ -123,7 +123,7 @@ class Quorum(Electing, Following):
             case Unattached() if overdue:
                 self._become_prospective(now)
             case Unattached():
-                self._fetch_from_anybody(now)
+                self._fetch_from_any_voter(now)
             case Resigned() if overdue:
                 self.leave_epoch(now)
             case Resigned():

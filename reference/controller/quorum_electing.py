@@ -123,7 +123,7 @@ class Electing(Leading):
         return ErrorCode.NONE, granted
 
     def _grants_pre_votes(self) -> bool:
-        """A leader does not, nor who has heard from one: the others would be glad of an election."""
+        """False for a leader, and for a follower that has fetched from the leader in this epoch (KIP-996)."""
         state = self._state
         return not isinstance(state, Leader) and not (isinstance(state, Follower) and state.has_fetched)
 

@@ -21,10 +21,10 @@ class Following(Member):
     """What a member does to have what the leader has."""
 
     def _fetch_from_leader(self, state: Follower, now: TimestampMs) -> None:
-        """Fetch; while the leader does not answer, ask another node, who may know another."""
+        """Fetch; while the leader does not answer, ask another voter, which may know a newer leader."""
         leader = self._stored.leader
         if self._requests.is_pausing(leader):
-            self._fetch_from_anybody(now)
+            self._fetch_from_any_voter(now)
         elif not self._requests.any_open:
             receipt = state.receipt
             if receipt is None:
@@ -36,7 +36,7 @@ class Following(Member):
                 )  # fmt: skip
                 self._send(leader, request, now)
 
-    def _fetch_from_anybody(self, now: TimestampMs) -> None:
+    def _fetch_from_any_voter(self, now: TimestampMs) -> None:
         """Ask any voter: if it does not lead, its refusal says who does."""
         if self._requests.any_open:
             return

@@ -270,7 +270,7 @@ class Leading(Member):
         self._drive(now)
 
     def leave_epoch(self, now: TimestampMs) -> None:
-        """Nobody else was elected: who led this epoch waits for the next one's leader, or stands for it."""
+        """No other voter was elected: a resigned leader becomes unattached in the next epoch."""
         self._become_unattached(self.epoch + 1, NO_NODE, now)
         self._trace_step("LeaveEpoch")
 

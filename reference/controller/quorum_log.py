@@ -1,8 +1,8 @@
 """The history that the quorum agrees on: a log, and snapshots that stand for its beginning.
 
 Every record is known by its offset and epoch, and two histories that have one record in common are equal up to it. A
-history's *end* is its last record's epoch and the offset behind it; ends compare by epoch first. A follower tells its end
-with each fetch, and `compare` says what the leader has for it: records, the place where they part, or a snapshot.
+history's *end* is its last record's epoch and the offset behind it; ends compare by epoch first. Each fetch carries the
+follower's end, and `compare` says what the leader has for it: records, the point where they diverge, or a snapshot.
 Source: KIP-595, KIP-630; org.apache.kafka.raft.ReplicatedLog, KafkaMetadataLog.
 """
 

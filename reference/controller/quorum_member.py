@@ -228,7 +228,7 @@ class Member(ABC):
         return answers
 
     def forget(self, token: object) -> None:
-        """Nobody waits for the answer to a fetch any more."""
+        """The answer to a fetch is not wanted any more."""
         self._waiting = [waiting for waiting in self._waiting if waiting.token != token]
 
     def _send(self, peer: NodeId, request: Message, now: TimestampMs) -> None:
@@ -313,7 +313,7 @@ class Member(ABC):
         self._change(Follower(now + self.settings.fetch_timeout_ms), QuorumState(leader, epoch, voted))
 
     def _become_resigned(self, state: Leader, now: TimestampMs) -> None:
-        """Lead no longer; tell the others, that they need not wait to find it out."""
+        """Lead no longer, and inform the others, so that they need not wait for a timeout."""
         ends = {voter: progress.end for voter, progress in state.voters.items()}
         successors = sorted(ends, key=lambda voter: (-ends[voter], voter))
         self._change(Resigned(self._election_deadline(now), successors, set(self._others)), self._stored)

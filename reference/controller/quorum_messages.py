@@ -1,6 +1,6 @@
 """The messages between members of the quorum: each names one topic with one partition, `__cluster_metadata-0`.
 
-Built here, and read here: a message about anything else is nobody's. Source: org.apache.kafka.raft.RaftUtil.
+They are built and read here; a message about any other partition is refused. Source: org.apache.kafka.raft.RaftUtil.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def vote_response(error: ErrorCode, epoch: Epoch, leader: NodeId, *, granted: bo
 
 
 def begin_request(cluster_id: str, voter: NodeId, leader: NodeId, epoch: Epoch) -> BeginQuorumEpochRequest:
-    """Tell a voter who leads."""
+    """Announces the leader to a voter."""
     partition = BeginQuorumEpochRequest.PartitionData(leader_id=leader, leader_epoch=epoch)
     topic = BeginQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])

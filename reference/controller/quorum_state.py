@@ -1,4 +1,4 @@
-"""What a voter must never forget: the epoch, and for whom it voted in it. The file `quorum-state`.
+"""What a voter must never forget: the epoch, and its vote in it. The file `quorum-state`.
 
 Source: KIP-595; org.apache.kafka.raft.FileQuorumStateStore (JSON, data_version 1).
 """
@@ -41,7 +41,7 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
 
 
 def write_quorum_state(disk: Disk, folder: Path, state: QuorumState) -> None:
-    """Store the state durably, before anybody learns of it. Errors: OSError."""
+    """Store the state durably, before any message reports it. Errors: OSError."""
     data = {
         "leaderId": state.leader,
         "leaderEpoch": state.leader_epoch,

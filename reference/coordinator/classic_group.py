@@ -48,7 +48,7 @@ class ClassicGroup:
         self.pending_syncs: set[str] = set()
         """Members of the generation that have not asked for their assignment yet (KIP-559)."""
         self.was_joined_since_delay = False
-        """Somebody joined while the first rebalance was being delayed: it is delayed again (GRP-09)."""
+        """A member joined while the first rebalance was being delayed: it is delayed again (GRP-09)."""
         self._supporters: dict[str, int] = {}
         """How many members know each protocol."""
         self._subscribed: frozenset[TopicName] | None = None
@@ -245,7 +245,7 @@ class ClassicGroup:
         self.state_since = value.current_state_timestamp
 
     def _learn(self, reported: Member) -> None:
-        """A record reports a member: a new member, or one of whom an earlier record said something else."""
+        """A record names a member: a new one, or a known one with other terms than in an earlier record."""
         known = self.members.get(reported.id)
         if known is None:
             self.add(reported)
@@ -299,7 +299,7 @@ class ClassicGroup:
         return None
 
     def check_fetch(self, member_id: str | None, epoch: int) -> None:
-        """Anybody may fetch a classic group's offsets."""
+        """A fetch of a classic group's offsets is never refused."""
 
     def check_offset_delete(self) -> None:
         """Errors: KafkaError NON_EMPTY_GROUP: what members that are no consumers use is unknown (OFF-14)."""

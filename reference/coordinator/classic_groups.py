@@ -124,7 +124,7 @@ class ClassicGroups:
         token: Token,
         now: TimestampMs,
     ) -> None:
-        """Somebody without a member id gets one: a static member that of its instance, a dynamic one has to come back with it."""
+        """Give out a member id: a static member joins with it at once, a dynamic one has to join again with it."""
         if request.group_instance_id is not None:
             id = self._new_member_id(request.group_instance_id)
             current = group.static_members.get(request.group_instance_id)
@@ -226,7 +226,7 @@ class ClassicGroups:
     # ---- living and leaving
 
     def heartbeat(self, request: HeartbeatRequest, now: TimestampMs) -> HeartbeatResponse:
-        """Heartbeat: still there; told whether the group is being called to join (GRP-12, GRP-14)."""
+        """Heartbeat: renews the session; the response says whether the group rebalances (GRP-12, GRP-14)."""
         try:
             group = self._get(request.group_id)
             member = group.check_member(request.member_id, request.group_instance_id)

@@ -232,7 +232,7 @@ def _static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerM
 
 
 def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """Whoever administers a group may name a static member by its instance id alone."""
+    """An administrator may name a static member by its instance id alone."""
     if instance_id is None:
         return group.member(member_id)
     existing = group.static_member(instance_id)

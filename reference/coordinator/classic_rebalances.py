@@ -4,8 +4,8 @@
 rebalance timeout, those that are here form the next generation and wait for what their leader assigns. The first members
 of an empty group wait a little for others, so that a starting application does not rebalance once for each of its members.
 
-Any member that is not heard of within its session timeout is given up; so is a member of a new generation that does not ask for
-its assignment. While a member waits for an answer of ours it cannot send heartbeats, and is not held to its session.
+A member whose session timeout passes without a request of its own is removed; so is a member of a new generation that does
+not ask for its assignment. While a member waits for our response it cannot send heartbeats, and its session does not end.
 
 Source: requirements GRP-08, GRP-09, GRP-17, GRP-18; KIP-134, KIP-394, KIP-559;
 org.apache.kafka.coordinator.group.GroupMetadataManager.
@@ -91,7 +91,7 @@ class Rebalances:
         self._timers.schedule((group.id, Timer.MEMBER, member_id), now + session_timeout_ms)
 
     def touch(self, group: ClassicGroup, member: Member, now: TimestampMs) -> None:
-        """The member was heard of."""
+        """The member's session begins again."""
         self._timers.schedule((group.id, Timer.MEMBER, member.id), now + member.session_timeout_ms)
 
     def remove(self, group: ClassicGroup, member_id: str) -> None:
@@ -144,7 +144,7 @@ class Rebalances:
             self.prepare(group, now)
 
     def go_on(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Somebody has gone: the others form a generation without them."""
+        """A member has left: the others form a generation without it."""
         if not group.is_empty:
             self.rebalance(group, now)
 
@@ -179,7 +179,7 @@ class Rebalances:
         self._timers.schedule((group.id, Timer.DELAY, ""), now + delay_ms)
 
     def try_complete_join(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Form the generation if everybody has joined; the first one waits for its delay to pass."""
+        """Form the generation if all members have joined; the first one waits for its delay to pass."""
         if group.state is State.PREPARING_REBALANCE and not group.is_first_rebalance and group.have_all_joined:
             self._complete_join(group, now)
 
@@ -214,7 +214,7 @@ class Rebalances:
     # ---- the assignment
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], now: TimestampMs) -> None:
-        """The leader brings the assignment: once it is written, everybody that waits gets its part (GRP-10)."""
+        """The leader brings the assignment: once it is written, every waiting member gets its part (GRP-10)."""
         try:
             self._write([group.record(assignments, now)], now)
         except KafkaError as error:
@@ -235,7 +235,7 @@ class Rebalances:
     # ---- time
 
     def loaded(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """A group was replayed: its members have a session to be heard of; too large a group is called to shrink (GRP-22)."""
+        """A group was replayed: its members' sessions begin; too large a group rebalances to shrink (GRP-22)."""
         for member in group.members.values():
             self.touch(group, member, now)
         if len(group.members) > self._settings.max_size:

@@ -2,8 +2,8 @@
 
 - *Empty*: no members; only offsets may be kept.
 - *PreparingRebalance*: the members are called; they join (JoinGroup) until all have or the time is over.
-- *CompletingRebalance*: the generation stands; all wait (SyncGroup) for the leader's assignment.
-- *Stable*: everybody may have its assignment and sends heartbeats.
+- *CompletingRebalance*: the generation is formed; all wait (SyncGroup) for the leader's assignment.
+- *Stable*: every member may have its assignment and sends heartbeats.
 - *Dead*: the group is gone, or another node coordinates it.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroupState.

@@ -285,7 +285,7 @@ class ConsumerGroups:
             del self._groups[id]
 
     def loaded(self, now: TimestampMs) -> None:
-        """Every member has a whole session to be heard of, and as long as before to give up what it is to."""
+        """Every member's session begins again, and so does its time to revoke partitions."""
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
@@ -293,7 +293,7 @@ class ConsumerGroups:
                     self.timers.moved(group.id, member, now)
 
     def topics_changed(self, names: Iterable[TopicName]) -> None:
-        """Topics were made, grown, placed elsewhere or deleted: the groups that subscribe to them look again (CGH-15)."""
+        """Topics were created, grown, moved or deleted: the groups that subscribe to them look again (CGH-15)."""
         self.hashes.forget(names)
         self._newest_topics_version = self.topics.version
         for group in self._groups.values():

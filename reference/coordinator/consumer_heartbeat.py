@@ -68,7 +68,7 @@ class Heartbeat:
         return after
 
     def trace_step(self, action: str, **arguments: Any) -> None:
-        """A step of the specification; it counts when the records are written. Ask for `steps` first: telling costs."""
+        """A step of the specification; it counts when the records are written. Check `steps` first: tracing is not free."""
         assert self.steps is not None
         self.steps.append((action, arguments))
 

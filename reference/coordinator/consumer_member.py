@@ -27,7 +27,7 @@ class MemberState(IntEnum):
     """How far a member has come towards its target, as the log numbers it."""
 
     STABLE = 0
-    """It owns what it shall, or as much of it as anybody gives up now."""
+    """It owns its target, or as much of it as no other member has to revoke."""
     UNREVOKED_PARTITIONS = 1
     """It was asked to give up partitions and has not said that it did."""
     UNRELEASED_PARTITIONS = 2

@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol tell each other within a group, as far as a mixed group must understand it.
+"""What consumers of the classic protocol send each other within a group, as far as a mixed group must understand it.
 
 Each is a 16-bit version and the fields of that version, or of the newest known here where it is newer.
 Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol; KIP-429, KIP-792, KIP-881.

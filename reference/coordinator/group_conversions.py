@@ -1,8 +1,8 @@
 """A group with members that becomes one of the other type (KIP-848, online migration; CGH-17).
 
 A classic group of consumers becomes a consumer group when the first member of the new protocol joins it: its generation is
-the epoch, its assignment what everybody owns and shall own. A consumer group of which only classic members are left becomes
-a classic one, and is called to join. The records of the one are removed by the same write that brings those of the other.
+the epoch, its assignment both the current and the target assignment. A consumer group with only classic members left becomes
+a classic one, and rebalances. The records of the one are removed by the same write that brings those of the other.
 Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup of 4.3.1; group.consumer.migration.policy.
 """
 

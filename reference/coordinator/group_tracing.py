@@ -1,7 +1,7 @@
-"""The steps of consumer groups, told by the names that the specification has for them (spec/groups/Groups.tla).
+"""The steps of consumer groups, traced by the names that the specification has for them (spec/groups/Groups.tla).
 
-One heartbeat may be several steps: a member joins, the assignor runs, the member is heard. Each is a row with what it left
-behind; all of them learn when their records are written, before any answer leaves the node. `BEYOND` is what the
+One request may be several steps: a member joins, the assignor runs, the heartbeat is taken. Each is a row with the state
+after it; all rows are written when their records are, before any response leaves the node. `BEYOND` is what the
 specification does not know: members of the classic protocol, static members that leave for now, patterns, and subscriptions
 that change. Nothing is computed without a trace.
 """

@@ -97,7 +97,7 @@ class OffsetCommits:
         if generation >= 0:
             is_reported = version >= FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_reported else ErrorCode.ILLEGAL_GENERATION)
-        return None  # nobody's group: it comes to be with its offsets
+        return None  # no such group: it is created with its offsets
 
     # ---- TxnOffsetCommit
 

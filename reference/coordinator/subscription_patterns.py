@@ -32,7 +32,7 @@ class PatternChange:
     is_resolved: bool = False
     """Changed, and what the member now subscribes to is known."""
     is_first: bool = False
-    """Changed to a pattern that nobody in the group had."""
+    """Changed to a pattern that no member of the group had."""
     records: list[KeyValue] = field(default_factory=list[KeyValue])
 
 

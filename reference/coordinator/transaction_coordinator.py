@@ -1,11 +1,10 @@
 """The transaction coordinator of one partition of `__transaction_state`: what becomes of its transactional ids.
 
 A decision looks at the state and gives the records that make the next one. They are appended to the partition, and replayed
-here: only then they are true, and only when they are committed anybody is informed. Once a transaction's outcome is committed
-(PrepareCommit, PrepareAbort) it is carried out: any producer that drives the coordinator asks `take_prepared` and has markers
-written to each partition of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all
-have. A coordinator that comes later finds prepared transactions in the log, and has all markers written again: a partition that
-has one takes another as nothing.
+here: only then do they count, and responses wait until they are committed. Once a transaction's outcome is committed
+(PrepareCommit, PrepareAbort) it is carried out: the node takes it by `take_prepared` and has markers written to each partition
+of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all have. A later coordinator
+finds prepared transactions in the log, and has all markers written again: a second marker in a partition changes nothing.
 
 Source: KIP-98, KIP-360, KIP-890, KIP-664, KIP-994; org.apache.kafka `TransactionCoordinator` of 4.3.1; requirements TXN-*.
 """
@@ -257,7 +256,7 @@ class TransactionCoordinator:
                 self.trace_step("TakeOver", id)
 
     def unload(self, now: TimestampMs) -> None:
-        """Nobody waits here."""
+        """No request waits here."""
 
     # ---- the trace
 

@@ -92,7 +92,7 @@ LAST_EPOCH: ProducerEpoch = 2**15 - 1
 EXHAUSTED_EPOCH: ProducerEpoch = LAST_EPOCH - 1
 """From here on a producer id has no epochs left to hand out (TXN-15)."""
 FOR_EVER_MS = 2**31 - 1
-"""The timeout of who takes part in a two-phase commit elsewhere (KIP-939)."""
+"""The timeout of a participant in an external two-phase commit (KIP-939)."""
 TRANSACTION_VERSION_2 = 2
 """The transaction.version from which on each end of a transaction raises the epoch (KIP-890)."""
 

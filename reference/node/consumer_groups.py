@@ -31,7 +31,7 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 def consumer_group_heartbeat(
     groups: Groups, request: Request, body: ConsumerGroupHeartbeatRequest, now: TimestampMs
 ) -> Message | None:
-    """A member joins, lives on or leaves; answered when what that changes is committed."""
+    """A member joins, stays or leaves; answered when what that changes is committed."""
     try:
         _require_protocol(groups.context)
         check_request(body, request.version, groups.consumer_settings.assignors)

@@ -1,9 +1,9 @@
 """Carries requests to the active controller, wherever it is.
 
-Where this node is the active controller, it decides (`active_controller`); else the leader of the quorum is asked. What a broker
-asks for itself goes straight there, on a lane for its purpose. Clients talk to any broker: what only the active controller can
-answer goes on as it came, inside of an Envelope (KIP-590), and is tried again while no controller takes it, until its time is
-over. Both ends of the envelope are here.
+Where this node is the active controller, it decides (`active_controller`); else the leader of the quorum is asked. A broker's
+own requests go straight there, on a channel for their purpose. Clients send to any broker: a request that only the active
+controller can answer is forwarded as it came, inside of an Envelope (KIP-590), and again while no controller takes it, until
+its time is over. Both ends of the envelope are here.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ControllerChannel:
         self._session_timeout_ms = session_timeout_ms
         self._waiting: list[_Carried] = []
         self._followed: tuple[Epoch, NodeId] = (-1, -1)
-        """The quorum's epoch and leader that the lanes to the controller were opened in."""
+        """The quorum's epoch and leader when the channels to the controller were opened."""
 
     # ---- for this node itself
 

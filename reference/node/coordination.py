@@ -2,11 +2,11 @@
 
 A shard is a state machine whose every change is a record of its partition. It decides on a request by records and a
 response; the records are appended, then replayed into the shard, and the response goes out when they are committed. A new
-leader makes a shard again and replays the whole partition into it, a bounded piece a step; until it has, it answers
-COORDINATOR_LOAD_IN_PROGRESS. So what was answered survives whichever node coordinates next. (COO-04, COO-05)
+leader builds a shard and replays the whole partition into it, a bounded piece a step; until it has, it answers
+COORDINATOR_LOAD_IN_PROGRESS. So what was answered survives a change of coordinator. (COO-04, COO-05)
 
-A partition whose batches are damaged on the disk is not coordinated in this leader epoch: whoever asks for one of its keys is
-reported NOT_COORDINATOR, as by Kafka, and all other partitions are served.
+A partition whose batches are damaged on the disk is not coordinated in this leader epoch: requests for its keys are answered
+NOT_COORDINATOR, as by Kafka, and all other partitions are served.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; KIP-848.
 """
@@ -109,7 +109,7 @@ class Shard(Protocol):
         ...
 
     def unload(self, now: TimestampMs) -> None:
-        """Another node coordinates now: whoever waits receives NOT_COORDINATOR."""
+        """Another node coordinates now: waiting requests are answered NOT_COORDINATOR."""
         ...
 
 
@@ -144,10 +144,10 @@ class Coordination(Generic[S]):
         self._loading = 0
         """How many shards do not serve yet."""
         self.touched: set[int] = set()
-        """Shards that may have other deadlines than before: whoever keeps these looks again, and takes them out."""
+        """Shards whose deadlines may have changed: the keeper of deadlines looks again, and takes them out."""
 
     def tracing(self, index: int, epoch: Epoch, trace: Trace | None) -> Trace | None:
-        """How a shard tells its steps: with its node, its partition and its leader epoch, and how long the log is then.
+        """A trace that adds to a shard's steps its node, its partition, its leader epoch and the log end offset.
 
         A step whose record ends beyond where a later leader epoch begins never happened.
         """

@@ -34,9 +34,9 @@ class Close:
 class Send:
     """Send a request frame (its size first) to another node.
 
-    The connection is the one named by peer and lane; the driver opens it when it is needed. Requests of a lane arrive in
-    order, and their answers come back by `Node.answered`. When the connection cannot be had or is lost, the driver says
-    so once by `Node.unreachable`, and the next `Send` opens another.
+    The connection is the one of this peer and purpose; the driver opens it when it is needed. Requests on one connection
+    arrive in order, and their answers come back by `Node.answered`. When the connection cannot be made or is lost, the driver
+    calls `Node.unreachable` once, and the next `Send` opens another.
     """
 
     peer: NodeId
@@ -48,7 +48,7 @@ class Send:
 
 @dataclass(slots=True)
 class HangUp:
-    """Close the connection named by peer and lane, if there is one; `Node.unreachable` is not called for it."""
+    """Close the connection of this peer and purpose, if there is one; `Node.unreachable` is not called for it."""
 
     peer: NodeId
     purpose: str

@@ -1,8 +1,8 @@
 """Sending the markers of prepared transactions to the leaders of their partitions. (TXV-04, TXV-10, TXV-11)
 
-For each broker there is a line of markers, and one WriteTxnMarkers at a time that takes all that stand in it. A partition
-that could not take its marker is tried again, at whoever then leads it, until it has it or does not exist any more. A
-coordinator that is none any more sends nothing more: its successor does.
+Markers are queued per broker, and one WriteTxnMarkers at a time takes a whole queue. A marker that could not be written is
+sent again, to the partition's leader of then, until it is written or the partition is deleted. A coordinator that has lost
+its partition sends nothing more: its successor does.
 
 Source: org.apache.kafka `TransactionMarkerChannelManager`, `TransactionMarkerRequestCompletionHandler` of 4.3.1.
 """
@@ -31,7 +31,7 @@ RETRY_MS = 50
 """How long a marker waits that could not be written."""
 
 GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
-"""Somebody newer has ended the transaction in the partition: no marker of ours will ever be taken."""
+"""A newer epoch has ended the transaction in the partition: no marker of ours will ever be taken."""
 
 
 NOT_NOW = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})

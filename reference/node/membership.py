@@ -187,7 +187,7 @@ class Membership:
         self._next = now + RETRY_MS
         if not isinstance(answer, BrokerHeartbeatResponse):
             if self.state is State.LEAVING and self._leave_by is not None:
-                # Of a cluster that stops as a whole the last nodes have nobody left to ask.
+                # When a whole cluster stops, the last nodes have no controller left to ask.
                 self._leave_by = min(self._leave_by, self._answered_at + NO_CONTROLLER_MS)
             return
         self._answered_at = now

@@ -201,7 +201,7 @@ def _named_or_identified(
 
 
 def _create_automatically(creation: AutoTopicCreation, name: str, now: TimestampMs) -> None:
-    """The topic is there for the next request; this one is still told that it is not, as Kafka does (MET-05)."""
+    """The topic is there for the next request; this response still says that it is not, as Kafka's does (MET-05)."""
     if is_created_on_demand(name):
         creation.create_internal(name, now)
     elif name not in INTERNAL_TOPICS:

@@ -167,7 +167,7 @@ class Node:
         self._start(now)
 
     def _start(self, now: TimestampMs) -> None:
-        """Alone in the quorum a node registers, replays and is unfenced before anybody can ask it for anything."""
+        """Alone in the quorum a node registers, replays and is unfenced before it takes the first request."""
         self._drain(now)
         if self.is_broker and len(self.voters) == 1:
             for _ in range(STEPS_TO_BE_UNFENCED):
@@ -192,14 +192,14 @@ class Node:
             self._drain(now, api.is_quiet)
 
     def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
-        """Another node has answered what was sent to it on a lane; `frame` comes without its size."""
+        """Another node has answered a request on the channel of this purpose; `frame` comes without its size."""
         if self.is_broken:
             return
         self.peers.answered(peer, purpose, frame, now)
         self._drain(now)
 
     def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
-        """The connection of a lane could not be made, or was lost: what was asked on it will not be answered."""
+        """The connection of this channel could not be made, or was lost: its open requests will not be answered."""
         if self.is_broken:
             return
         self.peers.unreachable(peer, purpose, now)
@@ -294,7 +294,7 @@ class Node:
 
     @property
     def may_stop(self) -> bool:
-        """Whether `shut_down` would surprise no client. Alone in the quorum, nobody is there to take over."""
+        """Whether the node's leaderships have moved; alone in the quorum there is no node to take them over."""
         return not self.is_broker or len(self.voters) == 1 or self.membership.state is State.GONE
 
     def shut_down(self, now: TimestampMs) -> None:

@@ -1,8 +1,8 @@
-"""Asking other nodes: requests out, answers back to whoever asked.
+"""Requests to other nodes, and their answers back to the callers.
 
-A lane is one connection to one peer for one purpose (`quorum`, `controller`, `fetch`), so that a long poll in one never
-holds up another. On a lane requests are answered in order. An answer that does not come in time, that cannot be read, or
-that belongs to no question ends the lane: every question on it has failed, and the connection is dropped.
+A channel is one connection to one peer for one purpose (`quorum`, `controller`, `fetch`), so that a long poll on one never
+holds up another. On a channel requests are answered in order. An answer that does not come in time, that cannot be read, or
+that belongs to no open request ends the channel: all its open requests have failed, and the connection is dropped.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
 
 MAX_UNANSWERED = 100
-"""Questions that one lane may have open; more would mean that whoever asks does not look at failures."""
+"""Requests that one channel may have open; more would mean that a caller ignores failures."""
 
 Answered = Callable[[Message | None, TimestampMs], None]
 """Takes the answer, or None when there will be none."""
 
 AskController = Callable[[str, Message, Answered, TimestampMs], None]
-"""Asks the active controller, which may be this node, on a lane; None is the answer where there is none."""
+"""Asks the active controller, which may be this node, on a channel; None is the answer where there is none."""
 
 QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE = "quorum", "quorum-fetch"
 QUORUM_PURPOSES = frozenset({QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE})
@@ -72,7 +72,7 @@ class Peers:
     ) -> None:
         """Put a question, in our release's newest version; `answered` is called once, and never before this returns."""
         questions = self._channels.setdefault((peer, purpose), deque())
-        assert len(questions) < MAX_UNANSWERED, f"lane {purpose} to node {peer} has too many open questions"
+        assert len(questions) < MAX_UNANSWERED, f"channel {purpose} to node {peer} has too many open requests"
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         key = body.KEY
@@ -103,7 +103,7 @@ class Peers:
         question.answered(body, now)
 
     def hang_up(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
-        """Close a lane's connection, if there is one: nothing that was asked on it will be answered."""
+        """Close a channel's connection, if there is one: its open requests will not be answered."""
         self._emit(HangUp(peer, purpose))
         self.unreachable(peer, purpose, now)
 

@@ -109,7 +109,7 @@ class Reception:
         self._context.responder.respond(request, response)
 
     def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
-        """Before the metadata are replayed nothing true can be said: whoever asks waits."""
+        """Hold a request until the metadata is replayed: no earlier response would be right."""
         if len(self._held) < MAX_HELD:
             self._held.append((connection, bytes(frame)))
         else:

@@ -94,8 +94,8 @@ class Replicas:
         self._first: set[tuple[TopicId, int]] | None = None
         """The replicas that this broker had when it caught up: their logs may be in a directory that is offline."""
         self._set_aside: dict[Key, Partition] = {}
-        """Replicas whose disk refused what a decision asked of them: they act for nobody, and know all that they knew (their
-        high watermark above all) when they are taken up again."""
+        """Replicas whose disk refused what a decision asked of them: they serve no request, and keep all that they knew (their
+        high watermark above all) until they are taken up again."""
 
     # ---- questions
 
@@ -238,7 +238,7 @@ class Replicas:
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
-        """A topic was deleted, or the replica is elsewhere now: its folder goes, who waits for it is informed."""
+        """A topic was deleted, or the replica was moved: its folder goes, and requests that wait for it are answered."""
         partition = self.partitions.pop(key, None)
         aside = self._set_aside.pop(key, None)
         self._logs.delete(key, now)

@@ -170,7 +170,7 @@ class Transactions:
             self.coordination.when_committed(index, now, outcome)
 
     def tick(self, now: TimestampMs) -> None:
-        """Abort what is open for too long, forget ids that nobody uses, and go on."""
+        """Abort what is open for too long, forget unused ids, and go on."""
         if self._next_abort is not None and now >= self._next_abort:
             self._next_abort = now + self._abort_interval_ms
             self._abort_timed_out(now)

@@ -113,7 +113,7 @@ class Verification:
         else:
             transactions.verify(question.id, question.identity, question.partitions, now, answered)
 
-    # ---- a coordinator elsewhere
+    # ---- a coordinator on another node
 
     def _send(self, broker: NodeId, now: TimestampMs) -> None:
         if broker in self._asked or not self._lines.get(broker):

@@ -93,7 +93,7 @@ def _append(
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return None
     if marker.producer_id <= NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
-        result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # nobody's transaction: Kafka has no error for it
+        result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # no producer's transaction: Kafka has no error for it
         return None
     end = EndTransaction(marker.transaction_result, marker.coordinator_epoch)
     batch = build_end_transaction(end, marker.producer_id, marker.producer_epoch, now)

@@ -6,8 +6,8 @@ are one `struct` call, one-byte varints are read in place, structures are laid o
 
 Decoding never copies what can stay a view: bytes and records are `memoryview`s of the buffer that was given. Whatever the
 bytes are, decoding ends, in time and memory bounded by their number, with a message or with `CodecError`: each length is
-held against the bytes that are left before anything is made from it, and a request, which a stranger sends and one loop
-reads for everybody, has a budget of elements besides. Values that no table knows (error codes, tagged fields, bytes that
+held against the bytes that are left before anything is made from it, and a request, which any client may send and one loop
+reads for all of them, has a budget of elements besides. Values that no table knows (error codes, tagged fields, bytes that
 are not UTF-8) survive a round trip.
 
 Encoding gives a list of buffers: what stands between two records fields is one, and a records field stays what it was, so
@@ -37,9 +37,9 @@ MAX_REQUEST_ELEMENTS = 1 << 18
 """Limit on the array elements and tagged fields of one request together.
 
 Kafka holds each array against the bytes that are left, and nothing more: a frame of 100 MiB may name 33 million topics
-to one of its many threads. Here one loop serves everybody, and an element costs about 1 us to decode and up to 10 us to
+to one of its many threads. Here one loop serves all clients, and an element costs about 1 us to decode and up to 10 us to
 handle. A fetch of 100,000 partitions in as many topics, the largest request that sane clients send, takes 200,000.
-Responses have no such limit: whoever reads one has asked for it.
+Responses have no such limit: their reader has asked for them.
 """
 
 UNLIMITED = 1 << 62
@@ -507,7 +507,7 @@ class _EncoderWriter(_Writer):
         if not nullable:
             self.structure(inner, field.element)
             return
-        null = b"\x00" if self.version in field.tagged else b"\xff"  # Kafka's serializers tell the two places apart
+        null = b"\x00" if self.version in field.tagged else b"\xff"  # Kafka's serializers distinguish the two places
         self.line(f"if {inner} is None:")
         self.line(f" add({null!r})")
         self.line("else:")

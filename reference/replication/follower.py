@@ -95,7 +95,7 @@ class Following(Replica):
             self._begin_with_whole_batch(records, now)
             self.log.append_as_follower(records, now)
         finally:
-            # Of several batches those before one that the disk refused are there, and must be told.
+            # Of several batches those before one that the disk refused are appended, and must be traced.
             if self.log.log_end_offset > before and self.trace is not None:
                 self.trace_step("AppendFetched", follower=self.node, leader=leader, end=self.log.log_end_offset)
         return self.log.log_end_offset > before

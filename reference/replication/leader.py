@@ -1,4 +1,4 @@
-"""A leader's steps: what followers' fetches tell, how far the partition is committed, and who is in sync.
+"""A leader's steps: followers' progress, the high watermark, and the in-sync replicas.
 
 In: a new leader epoch (`become_leader`), a newer record of the same leader epoch (`commit_isr`), a follower's fetch
 (`answer_fetch`), the answer to a proposal (`proposal_answered`), time (`shrink_isr`, due at `shrink_deadline`). Out:
@@ -6,14 +6,14 @@ In: a new leader epoch (`become_leader`), a newer record of the same leader epoc
 
 The high watermark is the least log end offset of the *maximal* ISR: the committed members and those of the pending
 proposal. It also waits for a follower that is caught up and may be about to join, for otherwise a busy partition's
-follower would chase it for ever. It never goes back within a leader epoch, and it stands still while the ISR is smaller than
+follower would chase it for ever. It never goes back within a leader epoch, and does not advance while the ISR is smaller than
 min.insync.replicas, so that any replica that then leaves the ISR has every committed record (KIP-966). Source: Kafka's
 `Partition` (maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
 
-The answer to a proposal comes before the record that it brought about, and does not say by which min.insync.replicas the
-controller judged who stays eligible to lead. So any replica that has left by an answer counts until the record is replayed
-(`removed_pending_replay`). Kafka 4.3.1 and 4.4.0 do without, and lose acknowledged records where min.insync.replicas is raised
-meanwhile.
+The AlterPartition response may arrive before the leader has replayed the record it produced, and does not say by which
+min.insync.replicas the controller judged which replicas stay eligible. So a replica removed by a response still counts toward
+the high watermark until its PartitionChangeRecord is replayed (`removed_pending_replay`). Kafka 4.3.1 and 4.4.0 do without,
+and lose acknowledged records where min.insync.replicas is raised meanwhile.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Leading(Readable):
         return True
 
     def replay_record(self, state: PartitionState, now: TimestampMs) -> bool:
-        """The record of what an answer had told is replayed, and with it its settings: who left counts no more."""
+        """The record of an AlterPartition response is replayed, and with it its settings: replicas that left count no more."""
         if not self.removed_pending_replay or state.partition_epoch < self.state.partition_epoch:
             return False
         self.removed_pending_replay = frozenset()

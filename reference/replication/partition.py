@@ -67,7 +67,7 @@ ACKS_NAMES = {0: "zero", 1: "one", ACKS_ALL: "all"}
 
 
 def transaction_of(records: Buffer) -> dict[str, Any]:
-    """What a trace is told besides of a transactional batch: `producer`, its id and epoch, and the `marker` that it is."""
+    """What a trace says besides of a transactional batch: `producer`, its id and epoch, and the `marker` that it is."""
     batch = next(iter(read_batches(records)))
     header = batch.header
     if not header.is_transactional:
@@ -117,7 +117,7 @@ class Partition(Leading, Following):
             gone = {"node": self.node, "partition": self.name, "action": "GiveUpReplica", "args": {"broker": self.node}}
             self.trace("GiveUpReplica", gone | {"leo": 0, "hw": 0, "leaderEpoch": -1, "partitionEpoch": -1})
 
-    # ---- lives
+    # ---- incarnations
 
     def restart(self, checkpoint: Offset) -> None:
         """The log was recovered after an earlier incarnation: its high watermark is the checkpoint's, as far as the log goes."""

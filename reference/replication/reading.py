@@ -147,6 +147,6 @@ class Readable(Replica):
         if not for_replica and self.high_watermark < self.epoch_start:
             raise KafkaError(
                 ErrorCode.OFFSET_NOT_AVAILABLE,
-                f"The high watermark {self.high_watermark} of {self.name} is behind {self.epoch_start}, where the reign of"
+                f"The high watermark {self.high_watermark} of {self.name} is behind {self.epoch_start}, where leader"
                 f" epoch {self.state.leader_epoch} began.",
             )

@@ -1,6 +1,6 @@
-"""One replica of one partition: its log, its role, how far it is committed, and whom it reports its steps.
+"""One replica of one partition: its log, its role, how far it is committed, and the trace that it reports its steps to.
 
-The steps themselves stand by their roles: `leader`, `follower`, and `reading` for what clients may see; `partition` puts
+The steps themselves are grouped by role: `leader`, `follower`, and `reading` for what clients may see; `partition` puts
 them together.
 """
 
@@ -47,7 +47,7 @@ class Replica:
     """What it acts by; while it has no role, nothing."""
     high_watermark: Offset = 0
     trace: Trace | None = None
-    """Told of every step that the specification knows, by the step's name there."""
+    """Called for every step that the specification knows, by the step's name there."""
     brokers: Brokers = no_brokers
     truncation: TruncationRule = "leader-epoch"
     min_isr: int = 1
@@ -95,7 +95,7 @@ class Replica:
             raise KafkaError(code)
 
     def trace_step(self, action: str, **arguments: Any) -> None:
-        """One row of the trace: the step and the state after it. Ask for `trace` first: telling costs."""
+        """One row of the trace: the step and the state after it. Check `trace` first: tracing is not free."""
         assert self.trace is not None
         acts = self.role is not Role.NONE
         row: dict[str, Any] = {

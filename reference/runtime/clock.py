@@ -1,7 +1,7 @@
 """The node's one `now`: milliseconds that never run backward and never leap over a deadline.
 
 A node has one time for two purposes: timestamps, which should be the wall clock's, and deadlines, which should know nothing
-of a wall clock that somebody sets. Apache Kafka keeps two clocks for them. Here `now` starts as the wall clock's time
+of a wall clock that is set. Apache Kafka keeps two clocks for them. Here `now` starts as the wall clock's time
 and goes with the monotonic clock. Where the two come apart, it is led back to the wall clock a tenth faster or slower
 than time passes: a fetch of 500 ms waits 450 to 550 ms, and a step of a minute is made good in ten.
 

@@ -58,7 +58,7 @@ class Loop(Protocol):
 
 
 class Server(Protocol):
-    """What a connection tells its server."""
+    """What a connection reports to its server."""
 
     receive_buffer: memoryview
     max_request_bytes: int

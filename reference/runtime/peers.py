@@ -1,7 +1,7 @@
 """Connections to other nodes: the runtime's side of `Send` and `HangUp`.
 
-One connection for each peer and lane, opened by the first frame for it. What is sent while the connection is being made
-waits; when it cannot be made or breaks, the node is informed once, and whatever waited is gone.
+One connection for each peer and purpose, opened by the first frame for it. Frames wait while the connection is being made;
+when it cannot be made or breaks, the node is informed once, and waiting frames are dropped.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class _PeerConnection(asyncio.Protocol):
                 return
             if len(received) < position + 4 + size:
                 break
-            # A copy, for whoever reads it may hold on to parts of it, and `received` must be free to shrink.
+            # A copy, for the reader may hold on to parts of it, and `received` must be free to shrink.
             self._listener.on_answer(self.channel, bytes(memoryview(received)[position + 4 : position + 4 + size]))
             position += 4 + size
         del received[:position]

@@ -220,7 +220,7 @@ class Server:
         self._carry_out()
 
     def on_closed(self, connection: Connection, reason: str) -> None:
-        """A connection is gone, by whoever's will."""
+        """A connection is closed, by either side."""
         self._connections.pop(connection.id, None)
         self.metrics.connections_closed += 1
         if reason != "closed by the client":

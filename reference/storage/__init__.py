@@ -19,7 +19,7 @@
     cleanable          which part of a log may be compacted, and whether it is worth it
     offset_map         where each key was written last
     batch_filter       which batches and records stay, and what becomes of a batch that loses some
-    cleaned_transactions   whose records were aborted, and whose marker nobody needs
+    cleaned_transactions   whose records were aborted, and whose marker is needed no more
     record_outline     where a batch's records lie in its bytes
     swaps              compactions whose last step a crash cut in two
     recovery           what a start makes of the files that the last end left

@@ -2,8 +2,8 @@
 
 First the keys of the dirty section are read into a map; then all segments from the log's start up to the map's end are
 written again, neighbours together, without what the map supersedes; each group takes its originals' place when it is whole
-and durable. A step ends after each batch: whoever drives the compaction stops where it wants, and goes on later. In between
-the log may grow, and be read. Whatever shortens it ends the compaction; what was swapped stays.
+and durable. A step ends after each batch: the caller may stop there, and go on later. In between the log may grow, and be
+read. A truncation ends the compaction; what was swapped stays.
 Source: Kafka's documentation, "Log Compaction"; org.apache.kafka.storage.internals.log.Cleaner; requirements CMP-*.
 """
 

@@ -77,7 +77,7 @@ class Disk(Protocol):
     """A file system. Paths are absolute."""
 
     failure: OSError | None
-    """The first error of a change or of reading bytes; after it nobody knows what is durable, and the node must end.
+    """The first error of a change or of reading bytes; after it what is durable is unknown, and the node must end.
 
     What is not there (FileNotFoundError) is no such error.
     """
@@ -133,7 +133,7 @@ class Disk(Protocol):
         """Make a folder's entries durable."""
 
     def space(self, path: Path) -> tuple[int, int]:
-        """Bytes of the file system that holds a folder, and how many are free; -1 where nobody knows."""
+        """Bytes of the file system that holds a folder, and how many are free; -1 where it is unknown."""
         ...
 
 
@@ -525,7 +525,7 @@ class SimulatedFile:
 
 
 class SimulatedDisk(_Failing):
-    """A disk in memory that forgets, at a power failure, what nobody made durable.
+    """A disk in memory that loses, at a power failure, what was not made durable.
 
     Of the changes since a file's last flush a prefix survives, in which the last write may be torn, and a longer file may
     read as zeros behind it; of a folder's changes since its last sync a prefix survives. Both are drawn from the chance

@@ -26,8 +26,8 @@ def first_unstable_offset(oldest_open: Offset, oldest_undecided: Offset) -> Offs
 def last_stable_offset(first_unstable: Offset, log_start: Offset, high_watermark: Offset) -> Offset:
     """The first uncertain transaction's beginning, else the high watermark; within the committed log in either case.
 
-    What was deleted of a transaction is nobody's to wait for. A known deviation: where the log's start was moved into a batch
-    Apache Kafka 4.3.1 reports the batch's beginning, from which no consumer can read; 3.9 told the start.
+    Deleted records of a transaction do not hold it back. A known deviation: where the log's start was moved into a batch
+    Apache Kafka 4.3.1 reports the batch's beginning, from which no consumer can read; 3.9 reported the start.
 
     pre: first_unstable >= -1 and 0 <= log_start <= high_watermark
     post: log_start <= _ <= high_watermark

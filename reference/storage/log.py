@@ -76,7 +76,7 @@ class Log(Shortening):
     def last_stable_offset(self, high_watermark: Offset) -> Offset:
         """The first offset of the oldest transaction that is not decided below the high watermark, else that.
 
-        No lower than the log's start: what was deleted of a transaction is nobody's to wait for.
+        No lower than the log's start: deleted records of a transaction do not hold it back.
         """
         if not self._producers.has_transactions:
             return high_watermark

@@ -494,7 +494,7 @@ class LogDirectory:
             raise failures[0]
 
     def _recover_what_is_left(self, now: TimestampMs) -> None:
-        """Open the logs that a crash left and no metadata have named since: those of partitions that are elsewhere by now.
+        """Open the logs that a crash left and no metadata have named since: those of partitions that were moved meanwhile.
 
         Apache Kafka recovers them when it starts. Without it no later end of this broker would count as a clean one, and
         the controller would take it for one that lost its tail. What cannot be opened is reported, and stays as it is.

@@ -112,9 +112,9 @@ class LogManager:
         self.take_failed()
         places: dict[TopicPartition, LogDirectory] = {}
         for each in self.live:
-            elsewhere = each.folder / folder_name(METADATA_TOPIC, 0)
-            if each is not self.metadata and each.disk.exists(elsewhere):
-                raise CorruptFile(f"{elsewhere} is not in {self.metadata.folder}, the directory of the metadata log")
+            misplaced = each.folder / folder_name(METADATA_TOPIC, 0)
+            if each is not self.metadata and each.disk.exists(misplaced):
+                raise CorruptFile(f"{misplaced} is not in {self.metadata.folder}, the directory of the metadata log")
             for name, key in each.unopened():
                 if name == folder_name(*key) and places.setdefault(key, each) is not each:
                     raise CorruptFile(

@@ -3,15 +3,15 @@
 After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each segment. After a crash, the
 segments from the recovery point on are read: their indexes are built again from their batches, and the log is cut at the
 first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
-before the recovery point moved past them; those whose indexes do not report their batches are read too. Apache Kafka
-looked for this until 2.x and trusts since then; here a wrong position would be taken for the log's end, and a wrong
-timestamp lets retention delete what is young.
+before the recovery point moved past them; those whose indexes do not match their batches are read too. Apache Kafka
+checked this until 2.x and trusts them since then; here a wrong position would be taken for the log's end, and a wrong
+timestamp would let retention delete young records.
 
 Nothing is cut after a clean shutdown, nor ever below the recovery point: then everything was whole, and what is damaged now
-was acknowledged. `check` looks for it before a start touches anything, and the start is refused until somebody decides. So
-does Apache Kafka refuse it, but only where it meets a batch that is too small, and only once: its next start takes the last
-end for a crash, and cuts. A log file that is gone is as good as empty to Kafka; here what else there is gives it away: its
-indexes, `segment-checksums`, the recovery point.
+was acknowledged. `check` looks for it before a start touches anything, and the start is refused until an operator decides.
+Apache Kafka refuses it, too, but only where it meets a batch that is too small, and only once: its next start treats the last
+shutdown as a crash, and truncates. A missing log file is as good as empty to Kafka; here it is detected by the files that
+remain: its indexes, `segment-checksums`, the recovery point.
 
 Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
 two segments is a loss, for a log begins each segment where the last one ends; except where compaction took the last records

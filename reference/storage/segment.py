@@ -51,7 +51,7 @@ def file_name(base_offset: Offset, suffix: str) -> str:
 
 
 def remove_files(disk: Disk, folder: Path, base_offset: Offset, ending: str) -> None:
-    """Remove the files of a segment that nobody has opened, the log first. Errors: OSError."""
+    """Remove the files of a segment that is not open, the log first. Errors: OSError."""
     for suffix in SUFFIXES:
         disk.remove(folder / (file_name(base_offset, suffix) + ending))
 
@@ -95,7 +95,7 @@ class Segment:
         self.max_timestamp = self.time_index.last_timestamp
         self.max_timestamp_offset = self.time_index.last_offset
         self.first_timestamp: TimestampMs | None = None
-        """Max timestamp of the first batch, once somebody has looked."""
+        """Max timestamp of the first batch, once it was read."""
         self._checksum: SegmentChecksum | None = None
         self.on_repair: Callable[[str], None] = _say_nothing
         """Is reported what a look-up found damaged."""

@@ -69,7 +69,7 @@ class SegmentRow:
         except OSError as error:
             raise storage_error(folder, error) from error
         self.repairs = [*repairs, *loaded.repairs]
-        """What was found damaged, was made again, and nobody learned of yet."""
+        """What was found damaged and was rebuilt, and is not reported yet."""
         self._segments = loaded.segments
         for segment in self._segments:
             segment.on_repair = self.repairs.append

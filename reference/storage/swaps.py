@@ -4,9 +4,9 @@
     00000000000000000000.log.swap       whole and durable: it counts, its originals do not
     00000000000000000010.log.deleted    an original that has gone
 
-Whose an index is that a crash left, nobody can tell: those of the swapped segment are built again from its batches. An
-original that lies behind the swapped segment's last batch is not known for one: it stays, which does no harm, for it
-holds what the next compaction drops. Of several segments that Kafka makes of one, none counts before all are written.
+An index that a crash left may belong to either: the indexes of the swapped segment are built again from its batches. An
+original behind the swapped segment's last batch cannot be recognized: it stays, which does no harm, for it holds what the
+next compaction drops. Of several segments that Kafka makes of one, none counts before all are written.
 Source: org.apache.kafka.storage.internals.log.LogLoader (KAFKA-6264).
 """
 

@@ -1,9 +1,9 @@
 """Whether a producer's transaction is known to its coordinator, before a partition takes the first batch of it (KIP-890).
 
-A batch that comes late, when its transaction is already ended, would open a transaction that nobody ever ends: the last
-stable offset would hang. So a leader asks the coordinator first, and only the request that was verified may open the
-transaction: it holds the *guard* of the question that was put. A batch that was appended, or a marker, makes the guard
-void, so that an answer that comes after the transaction's end opens nothing (TXN-16).
+A late batch of an ended transaction would open a transaction that never ends: the last stable offset would hang. So a leader
+asks the coordinator first, and only the request that was verified may open the transaction: it holds the *guard* of that
+question. An appended batch, or a marker, makes the guard void, so that an answer that comes after the transaction's end
+opens nothing (TXN-16).
 
 Source: KIP-890; org.apache.kafka.storage.internals.log.VerificationStateEntry, UnifiedLog.
 """

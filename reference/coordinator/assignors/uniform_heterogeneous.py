@@ -1,6 +1,6 @@
 """The uniform assignor for members that subscribe to different topics.
 
-First everybody keeps what it still subscribes to. Then what no member owns goes to the least loaded subscriber, the topics
+First every member keeps what it still subscribes to. Then what no member owns goes to the least loaded subscriber, the topics
 with the most partitions a subscriber first: they have the least choice. Last, partitions move from the most to the least
 loaded subscriber of a topic, round after round over the topics, until nothing moves.
 Source: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder.

@@ -22,7 +22,7 @@ from tests.rules.definitions import COMPARED, Plain, anomalies, plain
 
 LABELLED = Path(__file__).parents[1] / "history" / "data" / "labelled.jsonl.gz"
 DIFFERENCES = Path(__file__).with_name("labelled_differences.md")
-README = Path(__file__).parents[2] / "linearizability" / "README.md"
+README = Path(__file__).parents[2] / "linearizability" / "history" / "README.md"
 VOCABULARY = {
     *("unseen", "lost-write", "duplicate", "inconsistent-offsets", "G1a", "precommitted-read", "G0", "G0-realtime"),
     *("int-nonmonotonic-poll", "nonmonotonic-poll", "int-poll-skip", "poll-skip"),

@@ -93,14 +93,14 @@ def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: 
 )  # fmt: skip
 def coordinator_dies(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        topic = nodes.topic(nodes.cast()[2])
+        group = a_group_elsewhere(broker, nodes, nodes.cast()[2])
+        dead = broker.coordinator(group)
+        topic = nodes.topic(next(node for node in reversed(nodes.cast()) if nodes.address(node) != dead))
         for node in nodes.reachable:
             broker.eventually(
                 lambda node=node: knows(nodes, topic, node), f"node {node} knows {topic.name}", within_s=STATE_WITHIN_S
             )
-        group = a_group_of(broker, nodes, nodes.cast()[0])
         expect_committed(broker, group, {(topic, 0): 5})
-        dead = broker.coordinator(group)
         nodes.kill(nodes.node_at(dead))
         empty = 0
 
@@ -134,10 +134,10 @@ def knows(nodes: Cluster, topic: Topic, node: int) -> bool:
     return False
 
 
-def a_group_of(broker: Broker, nodes: Cluster, node: int) -> str:
-    """The name of a group that this node coordinates: one of some names, since all have the same few coordinators."""
+def a_group_elsewhere(broker: Broker, nodes: Cluster, avoided: int) -> str:
+    """The name of a group that another node coordinates, if one of some names has one: all have the same few coordinators."""
     for _ in range(60):
         name = broker.unused_name("group")
-        if nodes.node_at(broker.coordinator(name)) == node:
-            return name
-    return broker.skip(f"of 60 groups none is coordinated by node {node}")
+        if broker.coordinator(name) != nodes.address(avoided):
+            break
+    return name

@@ -93,7 +93,7 @@ def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: 
 )  # fmt: skip
 def coordinator_dies(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        group = a_group_elsewhere(broker, nodes, nodes.cast()[2])
+        group = a_group_of_another(broker, nodes, nodes.cast()[2])
         dead = broker.coordinator(group)
         topic = nodes.topic(next(node for node in reversed(nodes.cast()) if nodes.address(node) != dead))
         for node in nodes.reachable:
@@ -134,7 +134,7 @@ def knows(nodes: Cluster, topic: Topic, node: int) -> bool:
     return False
 
 
-def a_group_elsewhere(broker: Broker, nodes: Cluster, avoided: int) -> str:
+def a_group_of_another(broker: Broker, nodes: Cluster, avoided: int) -> str:
     """The name of a group that another node coordinates, if one of some names has one: all have the same few coordinators."""
     for _ in range(60):
         name = broker.unused_name("group")

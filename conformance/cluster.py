@@ -28,6 +28,7 @@ from reference.protocol.messages.describe_topic_partitions import DescribeTopicP
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NodeId
 
 PATIENT_SESSION_MS = 30_000
 LAG_MS = 3_000
@@ -378,7 +379,9 @@ class Cluster:
     def reassign(self, topic: Topic, *replicas: int, cancel: bool = False) -> Any:
         """AlterPartitionReassignments of partition 0; gives the partition's result, whatever it is."""
         table = AlterPartitionReassignmentsRequest
-        partition = table.ReassignablePartition(partition_index=0, replicas=None if cancel else list(replicas))
+        partition = table.ReassignablePartition(
+            partition_index=0, replicas=None if cancel else [*map(NodeId, replicas)]
+        )
         request = table(topics=[table.ReassignableTopic(name=topic.name, partitions=[partition])], timeout_ms=30_000)
 
         def answered() -> Any:

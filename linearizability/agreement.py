@@ -35,6 +35,7 @@ from reference.controller.metadata_transactions import SettledRecords
 from reference.controller.quorum_snapshots import NAME, records_in
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import Offset
 from reference.protocol.records.batch import Batch, read_batches, records_of
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import CLEANER_OFFSETS, LEADER_EPOCHS
@@ -79,7 +80,7 @@ class Copy:
     """One node's replica of a partition."""
 
     node: int
-    batches: Mapping[int, Batch]
+    batches: Mapping[Offset, Batch]
     """By base offset."""
     start: int
     end: int
@@ -263,7 +264,7 @@ def _image(home: Path, end: int) -> tuple[int, MetadataImage]:
             image.apply(record)
     reached = snapshot
 
-    def logged() -> Iterator[tuple[int, Message]]:
+    def logged() -> Iterator[tuple[Offset, Message]]:
         nonlocal reached
         for segment in sorted(home.glob("*.log")):
             for batch in read_batches(segment.read_bytes()):

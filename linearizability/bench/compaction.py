@@ -22,6 +22,7 @@ import typer
 from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, Connection, make_topic, produce_body
 from linearizability.targets import Target
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
@@ -59,7 +60,7 @@ CASES = {
 def batches(case: Case, total_bytes: int) -> list[bytes]:
     """The batches of a log."""
     chance = random.Random(11)
-    now = int(time.time() * 1000)
+    now = TimestampMs(int(time.time() * 1000))
     a_batch = max(1, BATCH_BYTES // case.record_bytes)
     count = total_bytes // case.record_bytes
     keys = count // case.copies
@@ -68,7 +69,7 @@ def batches(case: Case, total_bytes: int) -> list[bytes]:
     found: list[bytes] = []
     for start in range(0, count, a_batch):
         records = [
-            Record(index, now, b"key-%012d" % key, chance.randbytes(case.record_bytes // 2) + half)
+            Record(Offset(index), now, b"key-%012d" % key, chance.randbytes(case.record_bytes // 2) + half)
             for index, key in enumerate(order[start : start + a_batch])
         ]
         found.append(bytes(build(records, codec=case.codec)))

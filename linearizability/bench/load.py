@@ -23,6 +23,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
@@ -164,8 +165,8 @@ def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> Produce
 def make_batch(records: int, record_bytes: int) -> bytearray:
     """A batch of records whose values have the given size and do not repeat."""
     chance = random.Random(7)
-    now = int(time.time() * 1000)
-    return build([Record(index, now, None, chance.randbytes(record_bytes)) for index in range(records)])
+    now = TimestampMs(int(time.time() * 1000))
+    return build([Record(Offset(index), now, None, chance.randbytes(record_bytes)) for index in range(records)])
 
 
 def fetch_body(topic: str, offset: int, max_bytes: int) -> FetchRequest:

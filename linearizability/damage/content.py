@@ -23,7 +23,7 @@ from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from reference.protocol.messages.produce import ProduceRequest
-from reference.protocol.primitives import NO_UUID, Buffer
+from reference.protocol.primitives import NO_UUID, Buffer, Offset, TimestampMs
 from reference.protocol.records.batch import build, check_crc, read_batches, records_of
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
@@ -132,8 +132,8 @@ def fill(ask: Ask, part: int, now: int) -> Producer:
 def _records(part: int, at: int, now: int) -> list[Record]:
     first = (part * BATCHES + at) * RECORDS_A_BATCH
     return [
-        Record(delta, now + first + delta, b"key-%d" % ((first + delta) % KEYS), b"value-%d" % (first + delta) * 5, ())
-        for delta in range(RECORDS_A_BATCH)
+        Record(Offset(delta), TimestampMs(now + at), b"key-%d" % (at % KEYS), b"value-%d" % at * 5, ())
+        for delta, at in enumerate(range(first, first + RECORDS_A_BATCH))
     ]
 
 

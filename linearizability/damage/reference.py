@@ -16,6 +16,7 @@ from reference.node.effects import Respond
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
 from reference.storage.disk import Disk, SimulatedDisk
@@ -23,7 +24,7 @@ from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 
 HOME = Path("/data")
-NOW = 1_700_000_000_000
+NOW = TimestampMs(1_700_000_000_000)
 CHECKPOINTED_AFTER_MS = 70_000
 """By then closed segments are flushed, and checkpoints written."""
 CLUSTER, DIRECTORY = "simulated-cluster-id00", uuid.UUID(int=4711)
@@ -44,7 +45,7 @@ class NoAnswer(Exception):
 class Started:
     """A node that runs, and what it said."""
 
-    def __init__(self, disk: SimulatedDisk, now: int, others: Sequence[LogDirectory] = ()) -> None:
+    def __init__(self, disk: SimulatedDisk, now: TimestampMs, others: Sequence[LogDirectory] = ()) -> None:
         """Errors: whatever keeps it from starting."""
         self.disk = disk
         self.said: list[tuple[str, str]] = []
@@ -56,7 +57,7 @@ class Started:
             self.said.append((level, message))
 
         logs = LogManager([LogDirectory(cast(Disk, disk), HOME, say, DIRECTORY), *others], say=say)
-        identity = Identity(1, CLUSTER, uuid.UUID(int=now), endpoints)
+        identity = Identity(NodeId(1), CLUSTER, uuid.UUID(int=now), endpoints)
         self.node = Node(
             identity, PROPERTIES, logs, cast(Any, Random(now)), now, log=say,
         )  # fmt: skip
@@ -89,7 +90,7 @@ def make_folder(is_clean: bool) -> tuple[Folder, Producer]:
     """A folder as a clean end leaves it, or one whose process was killed between two checkpoints."""
     disk = SimulatedDisk()
     disk.make_folder(HOME)
-    write_meta_properties(cast(Disk, disk), HOME, MetaProperties(CLUSTER, 1, DIRECTORY))
+    write_meta_properties(cast(Disk, disk), HOME, MetaProperties(CLUSTER, NodeId(1), DIRECTORY))
     started = Started(disk, NOW)
     create_topics(started.ask)
     find_coordinators(started.ask, lambda: started.tick(100))

@@ -17,8 +17,8 @@ from linearizability.workload.cluster import look
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
-from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 
 LAST_NAMED_V = 12
@@ -75,11 +75,9 @@ def _write(leader: Node, topic: str, partition: int) -> None:
 
 
 def _request(topic: str, partition: int) -> ProduceRequest:
-    now = int(time.time() * 1000)
-    records = [Record(number, now, None, VALUE) for number in range(RECORDS)]
-    batch = build(
-        records, codec=Codec.NONE, base_offset=0, producer_id=-1, producer_epoch=-1, base_sequence=-1
-    )  # fmt: skip
+    now = TimestampMs(int(time.time() * 1000))
+    records = [Record(Offset(number), now, None, VALUE) for number in range(RECORDS)]
+    batch = build(records)
     data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
     topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
     return ProduceRequest(acks=-1, timeout_ms=WAITS_MS, topic_data=topics)

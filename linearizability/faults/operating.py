@@ -15,6 +15,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
 
 ASK_TIMEOUT_S = 2.0
@@ -83,10 +84,12 @@ class Reassign(Fault):
         wish(world, _reassignment(world.topic, done["partition"], done["replicas"]))
 
 
-def _reassignment(topic: str, partition: int, replicas: list[int]) -> AlterPartitionReassignmentsRequest:
-    wanted = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=partition, replicas=replicas)
-    topics = [AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[wanted])]
-    return AlterPartitionReassignmentsRequest(topics=topics, timeout_ms=int(ASK_TIMEOUT_S * 1000))
+def _reassignment(topic: str, number: int, replicas: list[int]) -> AlterPartitionReassignmentsRequest:
+    request = AlterPartitionReassignmentsRequest
+    wanted = request.ReassignablePartition(partition_index=number, replicas=[*map(NodeId, replicas)])
+    return request(
+        topics=[request.ReassignableTopic(name=topic, partitions=[wanted])], timeout_ms=int(ASK_TIMEOUT_S * 1000)
+    )
 
 
 @register

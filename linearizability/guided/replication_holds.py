@@ -14,6 +14,7 @@ from linearizability.guided.scripts import ReplicationScript
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import NodeId
 
 if TYPE_CHECKING:
     from linearizability.simulation.cluster import Cluster
@@ -72,7 +73,7 @@ class ReplicationHolds(Progress):
     def _is_idle(self, message: Message) -> bool:
         """Whether a fetch changes nothing that its leader knows."""
         leader = self._replica(message.asked)
-        progress = leader.followers.get(message.asker) if leader is not None and leader.is_leader else None
+        progress = leader.followers.get(NodeId(message.asker)) if leader is not None and leader.is_leader else None
         if leader is None or progress is None or message.asker not in leader.state.isr:
             return False
         asked = _partition_of(message.body.topics)

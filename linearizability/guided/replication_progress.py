@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from linearizability.guided.driver import Driver
 from linearizability.guided.scripts import NodeStep, ReplicationScript
+from reference.protocol.primitives import NodeId
 from reference.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Progress(Driver[NodeStep]):
         replica = self._replica(step.broker)
         if self._has_come(step) or replica is None:
             return self._has_come(step)
-        progress = replica.followers.get(step.other)
+        progress = replica.followers.get(NodeId(step.other))
         node = self._cluster.machine(step.other).node
         epoch = node.membership.broker_epoch if node is not None else -1
         return progress is not None and progress.end == step.end and progress.broker_epoch == epoch

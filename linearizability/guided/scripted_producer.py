@@ -15,6 +15,7 @@ from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.primitives import FIRST_OFFSET, NO_PRODUCER_ID, ProducerEpoch
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
@@ -45,7 +46,7 @@ class ScriptedProducer(SimulatedClient):
         super().__init__(cluster, number, recorder)
         self._topic = topic
         self._idempotent = idempotent
-        self._producer_id = -1
+        self._producer_id = NO_PRODUCER_ID
         self._sent: list[Sent] = []
         self._waiting: deque[tuple[int, Sent]] = deque()
         """Records to be sent, and their nodes, as soon as these are connected."""
@@ -123,10 +124,12 @@ class ScriptedProducer(SimulatedClient):
 
     def _bytes(self, sent: Sent) -> bytes:
         value = self._value(sent.number).to_bytes(VALUE_HEAD, "big")
-        records = [Record(0, self.cluster.client_clock_ms(), None, value, ())]
+        records = [Record(FIRST_OFFSET, self.cluster.client_clock_ms(), None, value, ())]
         if not self._idempotent:
             return bytes(build(records))
-        return bytes(build(records, producer_id=self._producer_id, producer_epoch=0, base_sequence=sent.number))
+        return bytes(
+            build(records, producer_id=self._producer_id, producer_epoch=ProducerEpoch(0), base_sequence=sent.number)
+        )
 
     def _on_produced(self, body: ProduceResponse, sent: Sent) -> None:
         answer = body.responses[0].partition_responses[0]

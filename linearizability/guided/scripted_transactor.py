@@ -33,6 +33,7 @@ from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.primitives import FIRST_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
@@ -48,7 +49,7 @@ AT_LAST_MS = 500
 """How long, at the end, it waits for the responses to writes before it begins its last session."""
 
 FIND_VERSION = INIT_VERSION = 4
-NO_PRODUCER = (-1, -1)
+NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 WriteName = tuple[int, int]
 """The leader of a write's partition, and the specification's number of its transaction."""
@@ -59,7 +60,7 @@ class Write:
     """One record, in a batch of its own."""
 
     broker: int
-    producer: tuple[int, int]
+    producer: tuple[ProducerId, ProducerEpoch]
     sequence: int
     value: int
     transaction: str
@@ -269,7 +270,7 @@ class ScriptedTransactor(SimulatedClient):
         """The partition may be written to."""
 
     def _produced_by(self, write: Write) -> ProduceRequest:
-        record = Record(0, self.cluster.client_clock_ms(), None, write.value.to_bytes(VALUE_HEAD, "big"), ())
+        record = Record(FIRST_OFFSET, self.cluster.client_clock_ms(), None, write.value.to_bytes(VALUE_HEAD, "big"), ())
         data = build(
             [record], producer_id=write.producer[0], producer_epoch=write.producer[1], base_sequence=write.sequence,
             transactional=True,

@@ -17,6 +17,7 @@ from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class SimulatedClient(ABC):
         self.leaders: dict[Key, int] = {}
         """Where each partition is led, as far as the client knows; -1 for nowhere."""
         self.leader_epochs: dict[Key, int] = {}
-        self.replicas: dict[Key, list[int]] = {}
+        self.replicas: dict[Key, list[NodeId]] = {}
         self.topic_ids: dict[str, UUID] = {}
         self._lines = {machine.number: Line(self, cluster.network, machine) for machine in cluster.machines}
         self._home = cluster.machines[number % len(cluster.machines)].number

@@ -52,6 +52,7 @@ from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import TIMEOUT_MS, SimulatedTransactor
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation, World
 from reference.controller.image import NO_LEADER, PartitionImage
+from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.replication.partition import Partition
 
 Scripted = TypeVar("Scripted", bound=SimulatedClient)
@@ -201,14 +202,14 @@ class Cluster:
         controller = self.active_controller()
         node = self.machine(controller).node if controller is not None else None
         known = node.image.brokers if node is not None else {}
-        return all(broker in known and not known[broker].fenced for broker in brokers)
+        return all(broker in known and not known[broker].fenced for broker in map(NodeId, brokers))
 
     def in_sync_everywhere(self, topic: str) -> bool:
         """Whether the active controller knows an in-sync replica of each of the topic's partitions."""
         partitions = self._decided(topic)
         return bool(partitions) and all(each.isr for each in partitions.values())
 
-    def unelectable(self, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
+    def unelectable(self, topic: str) -> dict[int, dict[NodeId, tuple[LeaderEpoch, Offset]]]:
         """The topic's partitions without a replica that may lead, but by an unclean election, although all their replicas live:
         for each replica how far its log reaches, by its last leader epoch and its end."""
         return {
@@ -219,10 +220,12 @@ class Cluster:
             and self.are_unfenced(each.replicas)
         }
 
-    def _reach(self, key: tuple[str, int], replica: int) -> tuple[int, int]:
+    def _reach(self, key: tuple[str, int], replica: NodeId) -> tuple[LeaderEpoch, Offset]:
         node = self.machine(replica).node
         partition = node.partitions.get(key) if node is not None else None
-        return (partition.log.leader_epoch, partition.log.log_end_offset) if partition is not None else (-1, -1)
+        if partition is None:
+            return NO_EPOCH, NO_OFFSET
+        return partition.log.leader_epoch, partition.log.log_end_offset
 
     def _decided(self, topic: str) -> Mapping[int, PartitionImage]:
         """A topic's partitions as the active controller knows them; none without the topic or an active controller."""
@@ -231,8 +234,8 @@ class Cluster:
         known = node.image.topics.get(topic) if node is not None else None
         return known.partitions if known is not None else {}
 
-    def client_clock_ms(self) -> int:
-        return EPOCH_MS + self.world.now_ms
+    def client_clock_ms(self) -> TimestampMs:
+        return TimestampMs(EPOCH_MS + self.world.now_ms)
 
     # ---- the run
 

@@ -24,6 +24,7 @@ from reference.node.coordination import Shard
 from reference.node.known_topics import KnownTopics
 from reference.node.node import Node
 from reference.protocol.codec import CodecError
+from reference.protocol.primitives import AT_ONCE, FIRST_EPOCH
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
 from reference.replication.partition import Partition
@@ -47,7 +48,7 @@ def require_replayed(name: str, node: Node, partition: Partition) -> None:
         if groups is not None:
             _require_same(name, _of_groups(node, groups), _of_groups(node, _replayed(_new_shard(node), partition)))
     elif (transactions := node.transactions.coordination.loaded_shard(index)) is not None:
-        replayed = _replayed(TransactionCoordinator(index, 0, *cast(Any, (None, None, None))), partition)
+        replayed = _replayed(TransactionCoordinator(index, FIRST_EPOCH, *cast(Any, (None, None, None))), partition)
         _require_same(name, _of_transactions(transactions), _of_transactions(replayed))
 
 
@@ -83,7 +84,7 @@ def _replayed(shard: S, partition: Partition) -> S:
                         shard.replay_marker(producer, read_end_transaction(record).committed)
                 elif record.key is not None:
                     with suppress(CodecError):
-                        shard.replay(record.key, record.value, 0, producer)
+                        shard.replay(record.key, record.value, AT_ONCE, producer)
         if offset == before:
             break
     return shard

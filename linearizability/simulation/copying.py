@@ -50,6 +50,7 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.primitives import Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
@@ -103,7 +104,7 @@ class SimulatedCopier(SimulatedMember):
         self.id = plan.id or f"copier-{number}"
         self._decider = -1
         """The node that coordinates our transactions."""
-        self._producer: tuple[int, int] | None = None
+        self._producer: tuple[ProducerId, ProducerEpoch] | None = None
         self._sequences: dict[Key, int] = {}
         self._taken: dict[Key, int] = {}
         """How many records of each input partition were read and are not copied yet."""
@@ -247,12 +248,12 @@ class SimulatedCopier(SimulatedMember):
             self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
             self._take_producer(body.producer_id, body.producer_epoch)
 
-    def _take_producer(self, producer_id: int, epoch: int) -> None:
+    def _take_producer(self, producer_id: ProducerId, epoch: ProducerEpoch) -> None:
         """A new epoch begins at sequence 0."""
         if self._producer != (producer_id, epoch):
             self._producer, self._sequences = (producer_id, epoch), {}
 
-    def _identity(self) -> tuple[int, int]:
+    def _identity(self) -> tuple[ProducerId, ProducerEpoch]:
         assert self._producer is not None
         return self._producer
 
@@ -310,7 +311,9 @@ class SimulatedCopier(SimulatedMember):
         key, values = copy.batches[copy.written]
         now = self.cluster.client_clock_ms()
         records = [
-            Record(index, now, None, value.to_bytes(VALUE_HEAD, "big") + b"c" * (value * 7 % MOST_VALUE_BYTES), ())
+            Record(
+                Offset(index), now, None, value.to_bytes(VALUE_HEAD, "big") + b"c" * (value * 7 % MOST_VALUE_BYTES), ()
+            )
             for index, value in enumerate(values)
         ]
         data = build(

@@ -12,6 +12,7 @@ from uuid import UUID
 from linearizability.simulation.batches import batches_in, header_of
 from linearizability.simulation.world import Violation
 from reference.node.node import Node
+from reference.protocol.primitives import LeaderEpoch, Offset
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition
 from reference.storage.log import Log, LogSlice
@@ -126,9 +127,9 @@ class Watch:
 class BatchRecord(NamedTuple):
     """One batch as far as it must never change."""
 
-    base_offset: int
-    next_offset: int
-    leader_epoch: int
+    base_offset: Offset
+    next_offset: Offset
+    leader_epoch: LeaderEpoch
     crc: int
 
 
@@ -153,7 +154,7 @@ def contents(log: Log) -> LogRecord:
     return LogRecord(log.log_start_offset, log.log_end_offset, log.recovery_point, batches, log.topic_id)
 
 
-def batches_of(log: Log, offset: int) -> list[BatchRecord]:
+def batches_of(log: Log, offset: Offset) -> list[BatchRecord]:
     """The batches of a log from an offset on.
 
     Errors: Violation for bytes that are no batches, wrong checksums, gaps and overlaps.

@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from linearizability.simulation.world import Violation
 from reference.protocol.errors import KafkaError
+from reference.protocol.primitives import NO_OFFSET, NO_TIMESTAMP, Offset, ProducerId
 from reference.protocol.records.batch import CONTROL, TRANSACTIONAL, BatchHeader, read_header
 from reference.protocol.records.errors import RecordsError
 from reference.storage.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, read_lines, read_offsets
@@ -58,7 +59,7 @@ class Written:
         self.batches: deque[Sequences] = deque(maxlen=CACHED_BATCHES)
         self.coordinator_epoch = -1
         self.timestamp = -1
-        self.start = -1
+        self.start = NO_OFFSET
         """Where its open transaction begins."""
 
     @property
@@ -74,12 +75,12 @@ Summaries = dict[int, tuple[int, Sequences | None, int, int, int]]
 class Walk:
     """What the batches of a log say, from its start on."""
 
-    def __init__(self, log: Log, snapshots: list[int]) -> None:
+    def __init__(self, log: Log, snapshots: list[Offset]) -> None:
         """`snapshots` are offsets at which the producers are remembered. Errors: RecordsError."""
         self.start = log.log_start_offset
         self.segments: list[tuple[Segment, list[Stored]]] = []
         self.epochs: list[tuple[int, int]] = []
-        self.producers: dict[int, Written] = {}
+        self.producers: dict[ProducerId, Written] = {}
         self.aborted: list[AbortedTransaction] = []
         self.at: dict[int, Summaries] = {}
         """Offset -> the producers below it."""
@@ -122,7 +123,7 @@ class Walk:
                 written.start = base
             return
         written.coordinator_epoch = marker.coordinator_epoch
-        start, written.start = written.start, -1
+        start, written.start = written.start, NO_OFFSET
         if not marker.committed and start >= 0:
             others = [each.start for each in self.producers.values() if each.start >= 0]
             self.aborted.append(AbortedTransaction(header.producer_id, start, base, min(others, default=base + 1)))
@@ -162,7 +163,7 @@ def require_agreement(name: str, log: Log, is_cut: bool = False, is_compacted: b
 class _Comparison:
     """One log against one walk over it."""
 
-    def __init__(self, name: str, log: Log, walk: Walk, snapshots: list[int]) -> None:
+    def __init__(self, name: str, log: Log, walk: Walk, snapshots: list[Offset]) -> None:
         self._name, self._log, self._walk, self._snapshots = name, log, walk, snapshots
 
     def all(self, is_cut: bool, is_compacted: bool) -> None:
@@ -182,7 +183,7 @@ class _Comparison:
     # ---- indexes
 
     def _compare_indexes(self, segment: Segment, batches: list[Stored]) -> None:
-        newest, newest_offset = -1, segment.base_offset
+        newest, newest_offset = NO_TIMESTAMP, segment.base_offset
         positions: dict[int, int] = {}
         newest_at: dict[int, int] = {}
         for batch in batches:
@@ -197,7 +198,7 @@ class _Comparison:
             text = f"entry {slot} of {segment.offset_index.path.name} says that {offset} ends the batch at {position}"
             self._require(positions.get(offset) == position and offset > before, "index-disagrees", text)
             before = offset
-        before_at = (-1, -1)
+        before_at = (NO_TIMESTAMP, NO_OFFSET)
         for slot in range(segment.time_index.count):
             timestamp, offset = segment.time_index.entry(slot)
             text = f"entry {slot} of {segment.time_index.path.name} says that {timestamp} is the newest up to {offset}"

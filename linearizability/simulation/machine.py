@@ -24,7 +24,7 @@ from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.protocol.errors import KafkaError
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import NodeId, Offset, TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
 from reference.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
@@ -221,7 +221,7 @@ class Machine:
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         host = "127.0.0.1" if self._is_alone else host_of(self.number)
         endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
-        identity = Identity(self.number, "simulated-cluster-id00", incarnation, endpoints)
+        identity = Identity(NodeId(self.number), "simulated-cluster-id00", incarnation, endpoints)
         chance = cast(Any, self._world.chance(f"life/{self.number}/{self.incarnations}"))
         try:
             directories = [

@@ -19,6 +19,7 @@ from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
+from reference.protocol.primitives import NodeId, Offset
 from reference.protocol.schema import Message
 
 COMPARED = 16
@@ -54,7 +55,7 @@ class MetadataAgreement:
         if image.end_offset == self._image.end_offset and (is_first or self._steps % COMPARED == 0):
             self._compare(number, image)
 
-    def _take(self, offset: int, record: Message) -> None:
+    def _take(self, offset: Offset, record: Message) -> None:
         image = self._image
         match record:
             case PartitionChangeRecord() | PartitionRecord():
@@ -103,7 +104,7 @@ class MetadataAgreement:
         if before.removing_replicas and not now.removing_replicas and not now.adding_replicas and not now.isr:
             self._broken("reassigned-too-early", f"{name}: {before} became {now}")
 
-    def _judge_broker(self, broker: int, was_fenced: bool) -> None:
+    def _judge_broker(self, broker: NodeId, was_fenced: bool) -> None:
         """A broker serves only once it has replayed its own registration, and so all that went before. Errors: Violation."""
         now = self._image.brokers[broker]
         replayed = self._replayed.get(broker, 0)

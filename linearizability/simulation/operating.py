@@ -25,7 +25,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from reference.protocol.primitives import Epoch, NodeId, Offset, TopicName
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TopicName
 from reference.protocol.schema import Message
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Operator(SimulatedClient):
             self._next()
         self.world.after(LOOK_EVERY_MS * MICROSECONDS_A_MS, self.watch_leaders)
 
-    def _elect_farthest(self, topic: TopicName, index: int, logs: Mapping[NodeId, tuple[Epoch, Offset]]) -> None:
+    def _elect_farthest(self, topic: TopicName, index: int, logs: Mapping[NodeId, tuple[LeaderEpoch, Offset]]) -> None:
         """An unclean election takes the first replica that lives."""
         reassign = Fault(at_ms=0, kind="reassign", topic=topic, partition=index, others=farthest_first(logs))
         self._work.append(_Task("reassign", *_request(reassign)))
@@ -130,7 +130,7 @@ class Operator(SimulatedClient):
         self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._next)
 
 
-def farthest_first(logs: Mapping[NodeId, tuple[Epoch, Offset]]) -> tuple[NodeId, ...]:
+def farthest_first(logs: Mapping[NodeId, tuple[LeaderEpoch, Offset]]) -> tuple[NodeId, ...]:
     """Replicas by the last leader epoch and the end of their logs: the first has whatever was committed.
 
     Who has the last epoch of all has what was committed before it, and of two such logs the longer one begins as the other.
@@ -143,7 +143,7 @@ def _request(fault: Fault) -> tuple[int, Message]:
     match fault.kind:
         case "reassign":
             request = AlterPartitionReassignmentsRequest
-            replicas = [*fault.others] or None
+            replicas = [*map(NodeId, fault.others)] or None
             partition = request.ReassignablePartition(partition_index=fault.partition, replicas=replicas)
             topic = request.ReassignableTopic(name=fault.topic, partitions=[partition])
             return ALTER_PARTITION_REASSIGNMENTS, request(timeout_ms=TIMEOUT_MS, topics=[topic])

@@ -20,6 +20,7 @@ from typing import NamedTuple, NoReturn
 
 from linearizability.simulation.invariants import BatchRecord, batches_of
 from linearizability.simulation.world import Violation
+from reference.protocol.primitives import Offset
 from reference.replication.partition import Partition
 from reference.storage.log import Log
 
@@ -43,7 +44,7 @@ class View:
     """One replica's log, as it was seen last."""
 
     log: Log | None
-    start: int
+    start: Offset
     batches: list[BatchRecord] = field(default_factory=list)
     checked: int = 0
     """So many of the batches were found equal to the committed log's."""
@@ -51,7 +52,7 @@ class View:
     """Up to where the log was durable when its process ended."""
 
     @property
-    def end(self) -> int:
+    def end(self) -> Offset:
         return self.batches[-1].next_offset if self.batches else self.start
 
     @property
@@ -63,7 +64,7 @@ class View:
         place = bisect_right(self.batches, end, key=lambda batch: batch.next_offset) - 1
         return self.batches[place] if place >= 0 and self.batches[place].next_offset == end else None
 
-    def cut(self, end: int) -> None:
+    def cut(self, end: Offset) -> None:
         """The log was truncated."""
         kept = bisect_right(self.batches, end, key=lambda batch: batch.next_offset)
         del self.batches[kept:]
@@ -152,7 +153,7 @@ class PartitionOracle:
         elif previous is not None and previous != known_previous:
             self._broken("logs-differ", f"before {batch} node {number} holds {previous}, and another {known_previous}")
 
-    def truncated(self, number: int, end: int) -> None:
+    def truncated(self, number: int, end: Offset) -> None:
         """A replica says that it cuts its log: what it appends in the same step is then read again. Errors: Violation."""
         view = self.views.get(number)
         if view is not None and end < view.end:

@@ -20,6 +20,7 @@ from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch
 from reference.protocol.records.batch import build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
@@ -92,7 +93,7 @@ class SimulatedProducer(SimulatedClient):
         self._partitions = cluster.inputs()
         self._pending: dict[tuple[str, int], list[Batch]] = {key: [] for key in self._partitions}
         self._sequences: dict[tuple[str, int], int] = dict.fromkeys(self._partitions, 0)
-        self._producer_id = -1
+        self._producer_id = NO_PRODUCER_ID
         self._made = 0
         self._values = 0
         self._turn = 0
@@ -275,7 +276,7 @@ class SimulatedProducer(SimulatedClient):
         now = self.cluster.client_clock_ms()
         records = [
             Record(
-                index,
+                Offset(index),
                 now,
                 customer_of(value) if self._outbox is not None else None,
                 value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES),
@@ -287,7 +288,11 @@ class SimulatedProducer(SimulatedClient):
         if not self.idempotent:
             return build(records, codec=codec)
         return build(
-            records, codec=codec, producer_id=self._producer_id, producer_epoch=0, base_sequence=batch.sequence
+            records,
+            codec=codec,
+            producer_id=self._producer_id,
+            producer_epoch=ProducerEpoch(0),
+            base_sequence=batch.sequence,
         )
 
     # ---- answers
@@ -369,7 +374,7 @@ class SimulatedProducer(SimulatedClient):
                     batch.sequence, batch.attempts, batch.was_refused = -1, 0, False
                     kept.append(batch)
             self._pending[key] = kept
-        self._producer_id = -1
+        self._producer_id = NO_PRODUCER_ID
         self._maybe_finish()
         if not self.finished:
             self.hang_up(f"its sequence is over: {error_name(code)}")

@@ -27,6 +27,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition, Role
@@ -84,7 +85,7 @@ class ScenarioRun:
         self._until = ""
         self._has_come = False
         self._broken: set[str] = set()
-        self.producer_id = -1
+        self.producer_id = NO_PRODUCER_ID
         self.sequences: dict[str, int] = {}
         self.last: tuple[str, bytes, dict[str, str]] | None = None
         assert self.cluster.checker is not None
@@ -207,12 +208,12 @@ def _produce(run: ScenarioRun, words: list[str], options: dict[str, str]) -> Non
     topic, values = words[0], words[1:]
     if options.get("idempotent") == "yes" and run.producer_id < 0:
         _producer_id(run, run.leader(topic))
-    producer_id = run.producer_id if options.get("idempotent") == "yes" else -1
+    producer_id = run.producer_id if options.get("idempotent") == "yes" else NO_PRODUCER_ID
     sequence = run.sequences.get(topic, 0) if producer_id >= 0 else -1
     now = run.cluster.client_clock_ms()
-    records = [Record(index, now, None, value.encode(), ()) for index, value in enumerate(values)]
+    records = [Record(Offset(index), now, None, value.encode(), ()) for index, value in enumerate(values)]
     if producer_id >= 0:
-        data = build(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        data = build(records, producer_id=producer_id, producer_epoch=ProducerEpoch(0), base_sequence=sequence)
     else:
         data = build(records)
     run.last = topic, bytes(data), options | {"values": " ".join(values)}

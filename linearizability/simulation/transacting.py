@@ -25,6 +25,7 @@ from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.primitives import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
@@ -88,7 +89,7 @@ class SimulatedTransactor(SimulatedClient):
         self.plan = plan
         self.id = plan.id or f"transactor-{number}"
         self._coordinator = -1
-        self._producer = (-1, -1)
+        self._producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
         self._sequences: dict[Key, int] = {}
         self._open: Open | None = None
         self._begun = 0
@@ -222,7 +223,7 @@ class SimulatedTransactor(SimulatedClient):
             self._take_producer((body.producer_id, body.producer_epoch))
             self._step = self._begin
 
-    def _take_producer(self, producer: tuple[int, int]) -> None:
+    def _take_producer(self, producer: tuple[ProducerId, ProducerEpoch]) -> None:
         """A new epoch begins at sequence 0."""
         if producer != self._producer:
             self._producer, self._sequences = producer, {}
@@ -293,7 +294,9 @@ class SimulatedTransactor(SimulatedClient):
             return
         now = self.cluster.client_clock_ms()
         records = [
-            Record(index, now, None, value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES), ())
+            Record(
+                Offset(index), now, None, value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES), ()
+            )
             for index, value in enumerate(opened.parts[key])
         ]
         data = build(

@@ -26,7 +26,15 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_UUID,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from reference.protocol.records.batch import add_to_sequence, build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.legacy import write_message_set
@@ -66,8 +74,8 @@ class Leader:
 class Session:
     """An idempotent producer's identity on one partition; -1 without idempotence."""
 
-    producer_id: int = -1
-    epoch: int = -1
+    producer_id: ProducerId = NO_PRODUCER_ID
+    epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     sequence: int = -1
 
 
@@ -205,8 +213,8 @@ class PartitionSender:
         return reported.error_code, reported.base_offset
 
     def _encoded(self, values: Sequence[int], version: int) -> bytes | bytearray:
-        now = int(time.time() * 1000)
-        records = [Record(number, now, None, str(value).encode()) for number, value in enumerate(values)]
+        now = TimestampMs(int(time.time() * 1000))
+        records = [Record(Offset(number), now, None, str(value).encode()) for number, value in enumerate(values)]
         codec = Codec[self.does.compression.upper()]
         if version < FIRST_BATCHES_V:
             return write_message_set(records, 1 if version == 2 else 0, codec)
@@ -214,7 +222,6 @@ class PartitionSender:
         return build(
             records,
             codec=codec,
-            base_offset=0,
             producer_id=session.producer_id,
             producer_epoch=session.epoch,
             base_sequence=session.sequence,

@@ -19,7 +19,7 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import NodeId, Offset
+from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
 from reference.protocol.schema import Message
 
 NO_PREVIOUS_EPOCH = -2
@@ -32,7 +32,7 @@ IN_CONTROLLED_SHUTDOWN = 1
 """What a change of a registration says (BrokerRegistrationFencingChange, BrokerRegistrationInControlledShutdownChange)."""
 
 
-def check_broker_epoch(image: MetadataImage, broker: NodeId, epoch: int) -> BrokerImage:
+def check_broker_epoch(image: MetadataImage, broker: NodeId, epoch: BrokerEpoch) -> BrokerImage:
     """The registration of a broker in this incarnation. Errors: KafkaError STALE_BROKER_EPOCH for none or another incarnation."""
     found = image.brokers.get(broker)
     if found is None:

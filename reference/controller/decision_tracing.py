@@ -30,7 +30,7 @@ from reference.protocol.messages.register_broker_record import RegisterBrokerRec
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import Epoch, NodeId, Offset, TopicName
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, Offset, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
@@ -48,7 +48,7 @@ class DecisionTracing:
         self._configuration = configuration
         self._trace = trace
 
-    def trace_step(self, records: Sequence[Message], epoch: Epoch, end: Offset) -> None:
+    def trace_step(self, records: Sequence[Message], epoch: LeaderEpoch, end: Offset) -> None:
         """Report the decision that these records are; the metadata log ends at `end` with them."""
         row: Row = {"node": self._node, "controllerEpoch": epoch, "offset": end}
         for action, more in self._steps(records):
@@ -67,7 +67,7 @@ class DecisionTracing:
         moved = next((step for record in records if (step := self._step_of_broker(record)) is not None), None)
         if moved is not None:
             action, broker = moved
-            arguments = {"broker": broker}
+            arguments: dict[str, int] = {"broker": broker}
             if action == "RegisterBroker":
                 arguments["brokerEpoch"] = _broker_epoch(records)
             yield action, {"args": arguments, "partitions": {name: self._after(each) for name, each in changed.items()}}
@@ -192,7 +192,7 @@ def _is_beyond(record: PartitionChangeRecord) -> bool:
     return not is_known and not _reassigns(record)
 
 
-def _broker_epoch(records: Sequence[Message]) -> int:
+def _broker_epoch(records: Sequence[Message]) -> BrokerEpoch:
     return next(record.broker_epoch for record in records if isinstance(record, RegisterBrokerRecord))
 
 

@@ -22,9 +22,9 @@ from reference.controller.elections import leads_any
 from reference.controller.image import BrokerImage, MetadataImage
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
-from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_OFFSET, BrokerEpoch, NodeId, Offset, TimestampMs
 
-NOTHING_REPLAYED: Offset = -1
+NOTHING_REPLAYED = NO_OFFSET
 """How far a broker is that has not said so since its registration has changed: as Kafka, its next heartbeat is waited for."""
 
 Incarnation = tuple[NodeId, int]
@@ -81,7 +81,7 @@ class Heartbeats:
         self._replayed: dict[Incarnation, Offset] = {}
         self._shutdown_offsets: dict[Incarnation, Offset] = {}
 
-    def receive(self, image: MetadataImage, broker: NodeId, epoch: int, now: TimestampMs) -> None:
+    def receive(self, image: MetadataImage, broker: NodeId, epoch: BrokerEpoch, now: TimestampMs) -> None:
         """A heartbeat has come, whatever it says; to be called before it waits for anything. Strangers are not noted."""
         found = image.brokers.get(broker)
         if found is not None and found.epoch == epoch:

@@ -25,15 +25,28 @@ from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import NO_UUID, Epoch, NodeId, Offset, ProducerId, TopicId, TopicName
+from reference.protocol.primitives import (
+    FIRST_OFFSET,
+    NO_NODE,
+    NO_UUID,
+    BrokerEpoch,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    ProducerId,
+    TopicId,
+    TopicName,
+)
 from reference.protocol.schema import Message
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
 """Types of configuration resources, as the wire numbers them (org.apache.kafka.common.config.ConfigResource)."""
 
-NO_LEADER: NodeId = -1
-NO_LEADER_CHANGE: NodeId = -2
+FIRST_PRODUCER_ID = ProducerId(0)
+NO_LEADER = NO_NODE
+NO_LEADER_CHANGE = NodeId(-2)
 
 RECOVERED, RECOVERING = range(2)
 """Leader recovery states: a leader that was elected uncleanly is recovering until it says otherwise (KIP-704)."""
@@ -51,8 +64,8 @@ class PartitionImage:
     replicas: list[NodeId]
     isr: list[NodeId]
     leader: NodeId
-    leader_epoch: Epoch
-    partition_epoch: Epoch
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
     removing_replicas: list[NodeId]
     adding_replicas: list[NodeId]
     eligible_leader_replicas: list[NodeId]
@@ -125,13 +138,13 @@ class BrokerImage:
     """One registered broker; `epoch` is the offset of its registration (KIP-841: broker epoch)."""
 
     id: NodeId
-    epoch: int
+    epoch: BrokerEpoch
     endpoints: list[Endpoint]
     rack: str | None
     fenced: bool
     in_controlled_shutdown: bool
     registration: RegisterBrokerRecord
-    registered_at: Offset = 0
+    registered_at: Offset = FIRST_OFFSET
     """Offset of the newest registration record: a broker that amends its registration keeps its epoch."""
     directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
     """Its directories that work."""
@@ -157,13 +170,13 @@ class BrokerImage:
 class MetadataImage:
     """The state after all records below `end_offset`."""
 
-    end_offset: int = 0
+    end_offset: Offset = FIRST_OFFSET
     topics: dict[TopicName, TopicImage] = field(default_factory=dict[TopicName, TopicImage])
     topics_by_id: dict[TopicId, TopicImage] = field(default_factory=dict[TopicId, TopicImage])
     brokers: dict[NodeId, BrokerImage] = field(default_factory=dict[NodeId, BrokerImage])
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict[tuple[int, str], dict[str, str]])
     features: dict[str, int] = field(default_factory=dict[str, int])
-    next_producer_id: ProducerId = 0
+    next_producer_id: ProducerId = FIRST_PRODUCER_ID
     carried: Carried = field(default_factory=Carried)
     """Records that this node keeps for others."""
     open_transaction: Offset | None = None
@@ -180,13 +193,13 @@ class MetadataImage:
         else:
             carry(self.carried, record)
         if isinstance(record, RegisterBrokerRecord):
-            self.brokers[record.broker_id].registered_at = record.broker_epoch if offset is None else offset
+            self.brokers[record.broker_id].registered_at = Offset(record.broker_epoch) if offset is None else offset
 
     def clear(self) -> None:
         """Forget everything: a snapshot takes the place of what was replayed."""
         for table in (self.topics, self.topics_by_id, self.brokers, self.configs, self.features, self.carried):
             table.clear()
-        self.end_offset, self.next_producer_id, self.open_transaction = 0, 0, None
+        self.end_offset, self.next_producer_id, self.open_transaction = FIRST_OFFSET, FIRST_PRODUCER_ID, None
 
     def partition(self, topic: TopicName, index: int) -> PartitionImage | None:
         found = self.topics.get(topic)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
 from reference.protocol.codec import CodecError, encode
 from reference.protocol.messages.leader_change_message import LeaderChangeMessage
-from reference.protocol.primitives import Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.records.batch import Batch, build, check_crc, read_batches, records_of
 from reference.protocol.records.control import ControlType, control_key
 from reference.protocol.records.errors import CorruptBatch, RecordsError
@@ -33,7 +33,7 @@ class MetadataLog:
 
     def begin_epoch(
         self,
-        epoch: Epoch,
+        epoch: LeaderEpoch,
         leader: NodeId,
         voters: Sequence[NodeId],
         now: TimestampMs,
@@ -50,19 +50,21 @@ class MetadataLog:
                 LeaderChangeMessage.Voter(voter_id=voter) for voter in (voters if granting is None else granting)
             ],
         )
-        record = Record(0, now, control_key(ControlType.LEADER_CHANGE), encode(message, 0))
+        record = Record(FIRST_OFFSET, now, control_key(ControlType.LEADER_CHANGE), encode(message, 0))
         self._append_durably(build([record], control=True), epoch, now)
 
-    def append(self, records: Sequence[Message], epoch: Epoch, now: TimestampMs) -> Offset:
+    def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs) -> Offset:
         """Append records durably; gives the offset of the first.
 
         Errors: StorageError, and nothing was appended; more than MAX_RECORDS_IN_BATCH are a mistake of ours.
         """
         assert 0 < len(records) <= MAX_RECORDS_IN_BATCH
-        batch = build([Record(index, now, None, encode_metadata_record(each)) for index, each in enumerate(records)])
+        batch = build(
+            [Record(Offset(index), now, None, encode_metadata_record(each)) for index, each in enumerate(records)]
+        )
         return self._append_durably(batch, epoch, now).first_offset
 
-    def _append_durably(self, batch: bytearray, epoch: Epoch, now: TimestampMs) -> AppendInfo:
+    def _append_durably(self, batch: bytearray, epoch: LeaderEpoch, now: TimestampMs) -> AppendInfo:
         end = self.log.log_end_offset
         try:
             info = self.log.append_as_leader(batch, epoch, now, Origin.RAFT_LEADER)

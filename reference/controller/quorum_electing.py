@@ -9,13 +9,13 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_leading import Leading
 from reference.controller.quorum_member import MAX_EPOCH, PARTITION_NAME
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Role, Unattached
-from reference.controller.quorum_rules import NO_NODE, grants_vote, is_up_to_date, successor_delay_ms
+from reference.controller.quorum_rules import grants_vote, is_up_to_date, successor_delay_ms
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.primitives import NO_NODE, NodeId, TimestampMs
 from reference.storage.errors import StorageError
 
 

@@ -11,7 +11,7 @@ from reference.controller import quorum_messages as messages
 from reference.controller.quorum_log import Verdict
 from reference.controller.quorum_member import PARTITION_NAME, Member, Waiting
 from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
-from reference.controller.quorum_rules import NO_NODE, majority_end, next_commit
+from reference.controller.quorum_rules import majority_end, next_commit
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -21,7 +21,7 @@ from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from reference.protocol.primitives import NO_UUID, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, NO_NODE, NO_OFFSET, NO_UUID, NodeId, Offset, TimestampMs
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.schema import Message
 from reference.storage.errors import LogError, StorageError
@@ -105,7 +105,7 @@ class Leading(Member):
 
     def _advance_high_watermark(self, state: Leader, now: TimestampMs) -> None:
         """Commit what a majority has, once that reaches into this epoch."""
-        ends = [self._log.durable_end, *(max(0, progress.end) for progress in state.voters.values())]
+        ends = [self._log.durable_end, *(max(FIRST_OFFSET, progress.end) for progress in state.voters.values())]
         moved = next_commit(self._high_watermark, majority_end(ends), state.epoch_start)
         if moved != self._high_watermark:
             self._high_watermark = moved
@@ -171,7 +171,7 @@ class Leading(Member):
                 return messages.fetch_response(ErrorCode.KAFKA_STORAGE_ERROR, self.epoch, self.node), True
             if now is not None:
                 self.answer_fetch(state, replica, partition.fetch_offset, now)
-        high_watermark = self._high_watermark if self.is_ready else -1
+        high_watermark = self._high_watermark if self.is_ready else NO_OFFSET
         response = messages.fetch_response(
             ErrorCode.NONE, self.epoch, self.node, high_watermark=high_watermark, log_start=self._log.start,
             records=records, diverging=(epoch, end) if verdict is Verdict.DIVERGING else None,
@@ -305,7 +305,7 @@ class Leading(Member):
             last_fetch_timestamp=now, last_caught_up_timestamp=now,
         )  # fmt: skip
         partition = DescribeQuorumResponse.PartitionData(
-            leader_id=self.node, leader_epoch=self.epoch, high_watermark=self._high_watermark if self.is_ready else -1,
+            leader_id=self.node, leader_epoch=self.epoch, high_watermark=self._high_watermark if self.is_ready else NO_OFFSET,
             current_voters=[own, *_described(state.voters)], observers=_described(state.observers),
         )  # fmt: skip
         return messages.describe_response(partition)

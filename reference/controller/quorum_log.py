@@ -17,7 +17,17 @@ from typing import NamedTuple
 from reference.controller.metadata_log import MetadataLog
 from reference.controller.quorum_rules import truncation_offset
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId, SnapshotReceipt, Snapshots
-from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import (
+    FIRST_EPOCH,
+    FIRST_OFFSET,
+    NO_EPOCH,
+    NO_OFFSET,
+    Buffer,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TimestampMs,
+)
 from reference.protocol.records.batch import header_at, read_batches
 from reference.protocol.schema import Message
 from reference.storage.disk import Disk
@@ -40,8 +50,8 @@ class Comparison(NamedTuple):
     """A verdict; the largest epoch up to the follower's and its end, or the snapshot to fetch."""
 
     verdict: Verdict
-    epoch: Epoch = -1
-    end_offset: Offset = -1
+    epoch: LeaderEpoch = NO_EPOCH
+    end_offset: Offset = NO_OFFSET
 
 
 IN_LINE = Comparison(Verdict.IN_LINE)
@@ -100,13 +110,13 @@ class QuorumLog:
         return self.log.log_end_offset
 
     @property
-    def last_epoch(self) -> Epoch:
+    def last_epoch(self) -> LeaderEpoch:
         """The epoch of the last record, in the log or in the snapshot before it; 0 where there is none."""
-        known = self.log.epoch_at(self.end - 1) if self.end > self.start else -1
+        known = self.log.epoch_at(self.end - 1) if self.end > self.start else NO_EPOCH
         if known >= 0:
             return known
         latest = self.snapshots.latest
-        return latest.epoch if latest is not None and latest.end_offset == self.end else 0
+        return latest.epoch if latest is not None and latest.end_offset == self.end else FIRST_EPOCH
 
     @property
     def durable_end(self) -> Offset:
@@ -117,9 +127,9 @@ class QuorumLog:
     def known_committed(self) -> Offset:
         """What a start may take for committed: all that a snapshot stands for."""
         latest = self.snapshots.latest
-        return max(self.start, latest.end_offset if latest is not None else 0)
+        return max(self.start, latest.end_offset if latest is not None else FIRST_OFFSET)
 
-    def epoch_end(self, epoch: Epoch) -> tuple[Epoch, Offset]:
+    def epoch_end(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch up to this one and the offset where it ended; of what is newer than all, the log's end."""
         found = self.log.end_offset_for_epoch(epoch)
         if found.end_offset < 0:
@@ -130,7 +140,7 @@ class QuorumLog:
             return earliest.epoch, earliest.end_offset
         return found.leader_epoch, found.end_offset
 
-    def compare(self, offset: Offset, epoch: Epoch) -> Comparison:
+    def compare(self, offset: Offset, epoch: LeaderEpoch) -> Comparison:
         """What this history has for one that ends before `offset` with a record of `epoch`."""
         latest, earliest = self.snapshots.latest, self.snapshots.earliest
         if latest is not None and offset == 0 and latest != BOOTSTRAP:
@@ -169,18 +179,18 @@ class QuorumLog:
     # ---- growing
 
     def begin_epoch(
-        self, epoch: Epoch, leader: NodeId, voters: Sequence[NodeId], granting: Sequence[NodeId], now: TimestampMs
+        self, epoch: LeaderEpoch, leader: NodeId, voters: Sequence[NodeId], granting: Sequence[NodeId], now: TimestampMs
     ) -> None:
         """Append the first record of a leader's epoch, durably. Errors: StorageError."""
         with self._whole_or_broken(self.end):
             self._records.begin_epoch(epoch, leader, voters, now, granting)
 
-    def append(self, records: Sequence[Message], epoch: Epoch, now: TimestampMs) -> Offset:
+    def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs) -> Offset:
         """Append records as the leader, durably; gives the first one's offset. Errors: StorageError, RecordsError."""
         with self._whole_or_broken(self.end):
             return self._records.append(records, epoch, now)
 
-    def append_fetched(self, data: Buffer, epoch: Epoch, now: TimestampMs, *, durably: bool) -> None:
+    def append_fetched(self, data: Buffer, epoch: LeaderEpoch, now: TimestampMs, *, durably: bool) -> None:
         """Append what the leader of an epoch sent; batches of a newer epoch are left for its own leader to send.
 
         Errors: RecordsError, LogError (StorageError among them): batches before the bad one stay.
@@ -203,7 +213,7 @@ class QuorumLog:
 
     # ---- cutting
 
-    def truncation_offset(self, epoch: Epoch, end_offset: Offset) -> Offset:
+    def truncation_offset(self, epoch: LeaderEpoch, end_offset: Offset) -> Offset:
         """Where to cut when the leader's largest epoch up to ours is `epoch` and ended at `end_offset`."""
         own_epoch, own_end = self.epoch_end(epoch)
         return truncation_offset(epoch, end_offset, own_epoch, own_end) if epoch > 0 else min(end_offset, self.end)

@@ -27,13 +27,12 @@ from reference.controller.quorum_roles import (
     RoleState,
     Unattached,
 )
-from reference.controller.quorum_rules import NO_NODE
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.primitives import NO_UUID, Chance, Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_NODE, NO_UUID, Chance, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 from reference.storage.disk import Disk
@@ -41,7 +40,7 @@ from reference.storage.errors import StorageError
 from reference.storage.log import Log
 from reference.storage.log_directory import Logger
 
-MAX_EPOCH: Epoch = 2**31 - 1
+MAX_EPOCH = LeaderEpoch(2**31 - 1)
 """No leader can have this epoch: there would be none after it."""
 
 STORAGE_PAUSE_MS = 1000
@@ -145,7 +144,7 @@ class Member(ABC):
         return self._state.role
 
     @property
-    def epoch(self) -> Epoch:
+    def epoch(self) -> LeaderEpoch:
         return self._stored.leader_epoch
 
     @property
@@ -294,7 +293,7 @@ class Member(ABC):
     def _has_lost(self, state: Nominee) -> bool:
         return len(state.refused) > len(self.settings.voters) - self.settings.majority
 
-    def _become_unattached(self, epoch: Epoch, leader: NodeId, now: TimestampMs) -> None:
+    def _become_unattached(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
         """Wait for a leader; any node that was waiting for an election goes on with the time that is left."""
         same = epoch == self.epoch
         state = self._state
@@ -307,7 +306,7 @@ class Member(ABC):
             deadline = self._election_deadline(now)
         self._change(Unattached(deadline), QuorumState(leader, epoch, self._stored.voted if same else NO_NODE))
 
-    def _become_follower(self, epoch: Epoch, leader: NodeId, now: TimestampMs) -> None:
+    def _become_follower(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
         """A leader is known: fetch from it."""
         voted = self._stored.voted if epoch == self.epoch else NO_NODE
         self._change(Follower(now + self.settings.fetch_timeout_ms), QuorumState(leader, epoch, voted))
@@ -327,7 +326,7 @@ class Member(ABC):
 
     # ---- hearing of leaders
 
-    def _adopt(self, epoch: Epoch, leader: NodeId, now: TimestampMs, source: NodeId) -> bool:
+    def _adopt(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, source: NodeId) -> bool:
         """Follow the leader of this epoch or a newer one, or wait for the newer one's; True when the role has changed."""
         if leader != NO_NODE and (leader not in self.settings.voters or leader == self.node):
             if not (leader == self.node and epoch == self.epoch and self._stored.leader == self.node):
@@ -350,7 +349,7 @@ class Member(ABC):
         self._become_follower(epoch, leader, now)
         return True
 
-    def _heeds(self, peer: NodeId, error: int, epoch: Epoch, leader: NodeId, now: TimestampMs) -> bool:
+    def _heeds(self, peer: NodeId, error: int, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> bool:
         """Learn from what every answer says of epoch and leader; True when the rest of the answer counts too."""
         if epoch >= self.epoch and error != ErrorCode.UNKNOWN_LEADER_EPOCH:
             newer = epoch > self.epoch
@@ -361,7 +360,7 @@ class Member(ABC):
         self._requests.pause(peer, now)
         return False
 
-    def _voter_error(self, sender: NodeId, epoch: Epoch) -> ErrorCode:
+    def _voter_error(self, sender: NodeId, epoch: LeaderEpoch) -> ErrorCode:
         """What is wrong with a request that only another voter may send to a voter."""
         if self._log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -373,7 +372,7 @@ class Member(ABC):
             return ErrorCode.INCONSISTENT_VOTER_SET
         return ErrorCode.NONE
 
-    def _leader_error(self, epoch: Epoch) -> ErrorCode:
+    def _leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
         """What is wrong with a request that is for the leader of an epoch."""
         if self._log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -387,7 +386,7 @@ class Member(ABC):
         """Whether a request names this voter, or no node."""
         return voter in (NO_NODE, self.node) and directory in (NO_UUID, self._directory)
 
-    def _reported_error(self, leader: NodeId, epoch: Epoch, now: TimestampMs) -> ErrorCode:
+    def _reported_error(self, leader: NodeId, epoch: LeaderEpoch, now: TimestampMs) -> ErrorCode:
         """Believe a leader's word about its epoch, or say why not."""
         error = self._voter_error(leader, epoch)
         if error is not ErrorCode.NONE:

@@ -16,13 +16,20 @@ from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset
+from reference.protocol.primitives import (
+    FIRST_EPOCH,
+    FIRST_OFFSET,
+    NO_NODE,
+    NO_OFFSET,
+    Buffer,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+)
 from reference.protocol.schema import Records
 from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 
 PARTITION = 0
-NO_NODE: NodeId = -1
-
 
 # ---- the one partition
 
@@ -63,7 +70,7 @@ def _index(partition: Any) -> int:
 
 
 def vote_request(
-    cluster_id: str, voter: NodeId, candidate: NodeId, directory: UUID, epoch: Epoch, last: tuple[Epoch, Offset],
+    cluster_id: str, voter: NodeId, candidate: NodeId, directory: UUID, epoch: LeaderEpoch, last: tuple[LeaderEpoch, Offset],
     *, pre_vote: bool,
 ) -> VoteRequest:  # fmt: skip
     """Ask a voter for its vote, or whether it would give it. `last` is the candidate's last epoch and its log's end."""
@@ -75,7 +82,7 @@ def vote_request(
     return VoteRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
 
 
-def vote_response(error: ErrorCode, epoch: Epoch, leader: NodeId, *, granted: bool) -> VoteResponse:
+def vote_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, granted: bool) -> VoteResponse:
     """A voter's answer, with the epoch and leader that it knows."""
     partition = VoteResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch, vote_granted=granted)
     return VoteResponse(topics=[VoteResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
@@ -84,21 +91,23 @@ def vote_response(error: ErrorCode, epoch: Epoch, leader: NodeId, *, granted: bo
 # ---- BeginQuorumEpoch and EndQuorumEpoch
 
 
-def begin_request(cluster_id: str, voter: NodeId, leader: NodeId, epoch: Epoch) -> BeginQuorumEpochRequest:
+def begin_request(cluster_id: str, voter: NodeId, leader: NodeId, epoch: LeaderEpoch) -> BeginQuorumEpochRequest:
     """Announces the leader to a voter."""
     partition = BeginQuorumEpochRequest.PartitionData(leader_id=leader, leader_epoch=epoch)
     topic = BeginQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
 
 
-def begin_response(error: ErrorCode, epoch: Epoch, leader: NodeId) -> BeginQuorumEpochResponse:
+def begin_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> BeginQuorumEpochResponse:
     """A voter's answer, with the epoch and leader that it knows."""
     partition = BeginQuorumEpochResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
     topic = BeginQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return BeginQuorumEpochResponse(topics=[topic])
 
 
-def end_request(cluster_id: str, leader: NodeId, epoch: Epoch, successors: Sequence[NodeId]) -> EndQuorumEpochRequest:
+def end_request(
+    cluster_id: str, leader: NodeId, epoch: LeaderEpoch, successors: Sequence[NodeId]
+) -> EndQuorumEpochRequest:
     """Inform a voter that the leader has resigned, and who should follow it, the best first."""
     partition = EndQuorumEpochRequest.PartitionData(
         leader_id=leader, leader_epoch=epoch, preferred_successors=list(successors),
@@ -113,7 +122,7 @@ def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[NodeId
     return [each.candidate_id for each in partition.preferred_candidates] or list(partition.preferred_successors)
 
 
-def end_response(error: ErrorCode, epoch: Epoch, leader: NodeId) -> EndQuorumEpochResponse:
+def end_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> EndQuorumEpochResponse:
     """A voter's answer, with the epoch and leader that it knows."""
     partition = EndQuorumEpochResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
     topic = EndQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
@@ -124,7 +133,7 @@ def end_response(error: ErrorCode, epoch: Epoch, leader: NodeId) -> EndQuorumEpo
 
 
 def fetch_request(
-    cluster_id: str, replica: NodeId, directory: UUID, epoch: Epoch, last: tuple[Epoch, Offset],
+    cluster_id: str, replica: NodeId, directory: UUID, epoch: LeaderEpoch, last: tuple[LeaderEpoch, Offset],
     high_watermark: Offset, *, max_wait_ms: int, max_bytes: int,
 ) -> FetchRequest:  # fmt: skip
     """Ask for what follows a log's end; `high_watermark` is what the follower knows of it (KIP-1166)."""
@@ -145,8 +154,8 @@ def replica_of(request: FetchRequest) -> NodeId:
 
 
 def fetch_response(
-    error: ErrorCode, epoch: Epoch, leader: NodeId, *, high_watermark: Offset = -1, log_start: Offset = -1,
-    records: bytes = b"", diverging: tuple[Epoch, Offset] | None = None, snapshot: tuple[Epoch, Offset] | None = None,
+    error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, high_watermark: Offset = NO_OFFSET, log_start: Offset = NO_OFFSET,
+    records: bytes = b"", diverging: tuple[LeaderEpoch, Offset] | None = None, snapshot: tuple[LeaderEpoch, Offset] | None = None,
 ) -> FetchResponse:  # fmt: skip
     """A leader's answer, or a refusal that names the epoch and leader that the member knows."""
     partition = FetchResponse.PartitionData(
@@ -167,7 +176,7 @@ def fetch_response(
 
 
 def fetch_snapshot_request(
-    cluster_id: str, replica: NodeId, directory: UUID, epoch: Epoch, id: tuple[Epoch, Offset], position: int,
+    cluster_id: str, replica: NodeId, directory: UUID, epoch: LeaderEpoch, id: tuple[LeaderEpoch, Offset], position: int,
     max_bytes: int,
 ) -> FetchSnapshotRequest:  # fmt: skip
     """Ask for the next piece of a snapshot."""
@@ -180,8 +189,8 @@ def fetch_snapshot_request(
 
 
 def fetch_snapshot_response(
-    error: ErrorCode, epoch: Epoch, leader: NodeId, *, id: tuple[Epoch, Offset] = (0, 0), size: int = 0,
-    position: int = 0, data: bytes = b"",
+    error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, id: tuple[LeaderEpoch, Offset] = (FIRST_EPOCH, FIRST_OFFSET),
+    size: int = 0, position: int = 0, data: bytes = b"",
 ) -> FetchSnapshotResponse:  # fmt: skip
     """A piece of a snapshot, or a refusal that names the epoch and leader that the member knows."""
     partition = FetchSnapshotResponse.PartitionSnapshot(

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import ClassVar
 
 from reference.controller.quorum_snapshots import SnapshotReceipt
-from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_OFFSET, NO_TIMESTAMP, NodeId, Offset, TimestampMs
 
-NEVER: TimestampMs = 2**63 - 1
+NEVER = TimestampMs(2**63 - 1)
 """A deadline that is none."""
 
 
@@ -79,12 +79,12 @@ class Nominee:
 class Progress:
     """What a leader knows of another member by its fetches."""
 
-    end: Offset = -1
+    end: Offset = NO_OFFSET
     """Up to where its log is durable; -1 before its first fetch in this epoch."""
-    last_fetch: TimestampMs = -1
-    leader_end_then: Offset = -1
+    last_fetch: TimestampMs = NO_TIMESTAMP
+    leader_end_then: Offset = NO_OFFSET
     """Where the leader's log ended at that fetch."""
-    caught_up: TimestampMs = -1
+    caught_up: TimestampMs = NO_TIMESTAMP
     """When it last had all that the leader had."""
 
     def fetched(self, end: Offset, leader_end: Offset, now: TimestampMs) -> None:

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reference.protocol.primitives import Epoch, NodeId, Offset
-
-NO_NODE: NodeId = -1
+from reference.protocol.primitives import NO_NODE, LeaderEpoch, NodeId, Offset
 
 
-def is_up_to_date(epoch: Epoch, end: Offset, own_epoch: Epoch, own_end: Offset) -> bool:
+def is_up_to_date(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, own_end: Offset) -> bool:
     """Whether a log that ends with a record of `epoch` before `end` has all that a majority may have committed.
 
     post: epoch >= own_epoch or not __return__
@@ -56,7 +54,7 @@ def next_commit(current: Offset, reached: Offset, epoch_start: Offset) -> Offset
     return max(current, reached) if reached > epoch_start else current
 
 
-def truncation_offset(epoch: Epoch, end: Offset, own_epoch: Epoch, own_end: Offset) -> Offset:
+def truncation_offset(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, own_end: Offset) -> Offset:
     """Where a follower cuts its log when the leader's `epoch` ended at `end`.
 
     `own_epoch` is the follower's largest epoch up to that one, and `own_end` where it ended.

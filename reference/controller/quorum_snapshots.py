@@ -19,7 +19,7 @@ from reference.controller.metadata_records import decode_metadata_record, encode
 from reference.protocol.codec import CodecError, decode, encode
 from reference.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
 from reference.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
-from reference.protocol.primitives import Buffer, Epoch, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_EPOCH, FIRST_OFFSET, Buffer, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import (
     HEADER_BYTES,
     Batch,
@@ -48,7 +48,7 @@ MAX_BATCH_BYTES = 16 * 1024 * 1024
 class SnapshotId(NamedTuple):
     """Up to where a snapshot reaches; ids compare as logs do, by epoch first."""
 
-    epoch: Epoch
+    epoch: LeaderEpoch
     end_offset: Offset
 
     @property
@@ -57,7 +57,7 @@ class SnapshotId(NamedTuple):
         return f"{self.end_offset:020d}-{self.epoch:010d}{SUFFIX}"
 
 
-BOOTSTRAP = SnapshotId(0, 0)
+BOOTSTRAP = SnapshotId(FIRST_EPOCH, FIRST_OFFSET)
 """What a node was formatted with. It is not sent to others: the first leader puts its records into the log."""
 
 
@@ -119,7 +119,7 @@ class Snapshots:
             for name in disk.list_folder(folder):
                 found = NAME.fullmatch(name)
                 if found is not None and int(found[1]) >= log_start:
-                    self.ids.append(SnapshotId(int(found[2]), int(found[1])))
+                    self.ids.append(SnapshotId(LeaderEpoch(int(found[2])), Offset(int(found[1]))))
                 elif found is not None or name.endswith(PARTIAL_SUFFIX):
                     disk.remove(folder / name)
         except OSError as error:
@@ -256,11 +256,11 @@ def _read_header(batch: Batch, path: Path) -> SnapshotHeaderRecord:
 
 
 def _snapshot_batches(
-    epoch: Epoch, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs
+    epoch: LeaderEpoch, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs
 ) -> Iterator[bytearray]:
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
-    yield _control_batch(ControlType.SNAPSHOT_HEADER, header, 0, epoch, now)
-    offset = 1
+    yield _control_batch(ControlType.SNAPSHOT_HEADER, header, FIRST_OFFSET, epoch, now)
+    offset = FIRST_OFFSET + 1
     pending: list[Message] = []
     for record in records:
         pending.append(record)
@@ -273,12 +273,14 @@ def _snapshot_batches(
     yield _control_batch(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(), offset + len(pending), epoch, now)
 
 
-def _control_batch(kind: ControlType, message: Message, offset: Offset, epoch: Epoch, now: TimestampMs) -> bytearray:
+def _control_batch(
+    kind: ControlType, message: Message, offset: Offset, epoch: LeaderEpoch, now: TimestampMs
+) -> bytearray:
     record = Record(offset, now, control_key(kind), encode(message, 0))
     return build([record], control=True, leader_epoch=epoch)
 
 
-def _data_batch(records: Sequence[Message], offset: Offset, epoch: Epoch, now: TimestampMs) -> bytearray:
+def _data_batch(records: Sequence[Message], offset: Offset, epoch: LeaderEpoch, now: TimestampMs) -> bytearray:
     values = [encode_metadata_record(record) for record in records]
     return build([Record(offset + index, now, None, value) for index, value in enumerate(values)], leader_epoch=epoch)
 

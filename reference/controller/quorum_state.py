@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reference.protocol.primitives import NO_UUID, Epoch, NodeId
+from reference.protocol.primitives import FIRST_EPOCH, NO_NODE, NO_UUID, LeaderEpoch, NodeId
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 
@@ -20,9 +20,9 @@ DATA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class QuorumState:
-    leader: NodeId = -1
-    leader_epoch: Epoch = 0
-    voted: NodeId = -1
+    leader: NodeId = NO_NODE
+    leader_epoch: LeaderEpoch = FIRST_EPOCH
+    voted: NodeId = NO_NODE
 
 
 def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
@@ -32,7 +32,9 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
         return QuorumState()
     try:
         data: dict[str, Any] = json.loads(disk.read_file(path))
-        state = QuorumState(int(data["leaderId"]), int(data["leaderEpoch"]), int(data["votedId"]))
+        state = QuorumState(
+            NodeId(int(data["leaderId"])), LeaderEpoch(int(data["leaderEpoch"])), NodeId(int(data["votedId"]))
+        )
         if min(state.leader, state.voted) < -1 or not 0 <= state.leader_epoch < 2**31:
             raise ValueError(f"{state} cannot be")
         return state

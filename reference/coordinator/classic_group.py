@@ -19,9 +19,8 @@ from reference.coordinator.group_records import group_record, group_tombstone
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.group_metadata_value import GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupResponse
-from reference.protocol.primitives import GroupId, TimestampMs, TopicName
+from reference.protocol.primitives import NO_TIMESTAMP, GroupId, TimestampMs, TopicName
 
-NO_TIMESTAMP = -1
 FIRST_GENERATION, LAST_GENERATION = 1, 2**31 - 1
 
 
@@ -34,7 +33,7 @@ class ClassicGroup:
         self.id = id
         self.state = State.EMPTY
         self.previous_state = State.EMPTY
-        self.state_since: TimestampMs = NO_TIMESTAMP
+        self.state_since = NO_TIMESTAMP
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None

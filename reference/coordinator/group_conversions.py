@@ -25,6 +25,7 @@ from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.topics import Topics
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.primitives import AT_ONCE, TimestampMs
 
 # ---- to the new protocol
 
@@ -90,7 +91,7 @@ def _records(classic: ClassicGroup, members: Sequence[ConsumerMember], hashes: T
         *(records.member_record(id, member) for member in members),
         records.group_epoch_record(id, epoch, metadata_hash),
         *(records.target_record(id, member.id, frozenset(member.assigned)) for member in members),
-        records.target_metadata_record(id, epoch, 0),
+        records.target_metadata_record(id, epoch, AT_ONCE),
         *(records.current_record(id, member) for member in members),
     ]
 
@@ -98,7 +99,9 @@ def _records(classic: ClassicGroup, members: Sequence[ConsumerMember], hashes: T
 # ---- back to the classic one
 
 
-def downgrade(group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, now: int) -> list[KeyValue]:
+def downgrade(
+    group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, now: TimestampMs
+) -> list[KeyValue]:
     """The records that make a classic group of `members`, which all speak the classic protocol.
 
     Errors: KafkaError UNKNOWN_SERVER_ERROR where they have no protocol in common, or one that says what cannot be read.

@@ -8,7 +8,7 @@ KIP-1251; kafka.server.KafkaApis, org.apache.kafka.coordinator.group.OffsetMetad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from reference.coordinator.group import CheckPartition, Decided, Group, KeyValue
 from reference.coordinator.group_records import offset_record
@@ -20,12 +20,19 @@ from reference.protocol.messages.offset_commit import OffsetCommitRequest, Offse
 from reference.protocol.messages.offset_commit_value import OffsetCommitValue
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from reference.protocol.primitives import NO_UUID, GroupId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import (
+    AT_ONCE,
+    NO_UUID,
+    GroupId,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
 
 FIRST_COMMIT_WITH_TOPIC_IDS = 10
 FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND = 9
 
-MAX_TIMESTAMP_MS = (1 << 63) - 1
+MAX_TIMESTAMP = TimestampMs((1 << 63) - 1)
 
 COMMIT_RESULTS = OffsetCommitResponse.OffsetCommitResponseTopic
 COMMIT_RESULT = OffsetCommitResponse.OffsetCommitResponsePartition
@@ -35,13 +42,10 @@ DELETE_RESULTS = OffsetDeleteResponse.OffsetDeleteResponseTopic
 DELETE_RESULT = OffsetDeleteResponse.OffsetDeleteResponsePartition
 
 
-class Commit(Protocol):
-    """One partition of a commit, transactional or not."""
-
-    partition_index: int
-    committed_offset: int
-    committed_leader_epoch: int
-    committed_metadata: str | None
+Commit: TypeAlias = (
+    OffsetCommitRequest.OffsetCommitRequestPartition | TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+)
+"""One partition of a commit, transactional or not."""
 
 
 class _Place(Protocol):
@@ -255,7 +259,7 @@ def _expires_at(retention_time_ms: int, now: TimestampMs) -> TimestampMs:
 
     In Kafka 4.3.1 the sum of the largest number wraps around, and the offset is gone with the next check; here it stays.
     """
-    return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, 0), MAX_TIMESTAMP_MS)
+    return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, AT_ONCE), MAX_TIMESTAMP)
 
 
 def _value(commit: Commit, topic_id: TopicId, now: TimestampMs, expires_at: TimestampMs) -> OffsetCommitValue:

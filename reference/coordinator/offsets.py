@@ -13,9 +13,19 @@ from dataclasses import dataclass
 from reference.coordinator.group import KeyValue
 from reference.coordinator.group_records import Place, offset_record
 from reference.protocol.messages.offset_commit_value import OffsetCommitValue
-from reference.protocol.primitives import NO_UUID, GroupId, Offset, ProducerId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import (
+    NO_TIMESTAMP,
+    NO_UUID,
+    GroupId,
+    LeaderEpoch,
+    Offset,
+    ProducerId,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
 
-NO_EXPIRY = -1
+NO_EXPIRY = NO_TIMESTAMP
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +33,7 @@ class CommittedOffset:
     """Where a group goes on in a partition."""
 
     offset: Offset
-    leader_epoch: int
+    leader_epoch: LeaderEpoch
     metadata: str
     committed_at: TimestampMs
     expires_at: TimestampMs

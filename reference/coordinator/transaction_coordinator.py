@@ -32,7 +32,6 @@ from reference.coordinator.transaction_sessions import (
 )
 from reference.coordinator.transaction_state import (
     FOR_EVER_MS,
-    NO_EPOCH,
     PREPARED,
     TRANSACTION_VERSION_2,
     State,
@@ -40,7 +39,14 @@ from reference.coordinator.transaction_state import (
     Transaction,
 )
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Buffer, Epoch, TimestampMs, TransactionalId
+from reference.protocol.primitives import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Buffer,
+    LeaderEpoch,
+    TimestampMs,
+    TransactionalId,
+)
 from reference.replication.replica import Trace
 
 
@@ -87,7 +93,7 @@ class TransactionCoordinator:
     def __init__(
         self,
         index: int,
-        epoch: Epoch,
+        epoch: LeaderEpoch,
         settings: TransactionSettings,
         version: Callable[[], int],
         new_producer_id: NewProducerId,
@@ -113,7 +119,7 @@ class TransactionCoordinator:
         """
         known = self.transactions.get(id)
         if known is None:
-            known = Transaction(id, self._new_producer_id(now), NO_EPOCH, timeout_ms, updated_at=now)
+            known = Transaction(id, self._new_producer_id(now), NO_PRODUCER_EPOCH, timeout_ms, updated_at=now)
         require_session_may_begin(known, expected)
         if known.state is State.ONGOING:
             decided = aborted_and_fenced(known, self._version(), self._new_producer_id, now)
@@ -177,7 +183,7 @@ class TransactionCoordinator:
         bumps = version >= TRANSACTION_VERSION_2
         if (ending if bumps else ending_before_kip_890)(known, identity, committed) is Ending.DONE:
             return None, Identity(known.producer_id, known.epoch)
-        next_producer_id = self._new_producer_id(now) if bumps and known.is_exhausted else -1
+        next_producer_id = self._new_producer_id(now) if bumps and known.is_exhausted else NO_PRODUCER_ID
         prepared = known.prepared(committed, version, now, next_producer_id)
         then = prepared.completed(now)
         decided = self._decide(

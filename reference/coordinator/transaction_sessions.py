@@ -14,14 +14,13 @@ from typing import NamedTuple
 
 from reference.coordinator.transaction_state import (
     EXHAUSTED_EPOCH,
-    NO_EPOCH,
     PREPARED,
     TRANSACTION_VERSION_2,
     State,
     Transaction,
 )
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs
+from reference.protocol.primitives import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs
 
 NewProducerId = Callable[[TimestampMs], ProducerId]
 """Gives a producer id that no producer had. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS when there is none yet."""
@@ -34,7 +33,7 @@ class Identity(NamedTuple):
     epoch: ProducerEpoch
 
 
-NO_PRODUCER = Identity(-1, -1)
+NO_PRODUCER = Identity(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def next_session(
@@ -65,7 +64,7 @@ def require_session_may_begin(transaction: Transaction, expected: Identity | Non
 def _is_known(transaction: Transaction, expected: Identity) -> bool:
     """Whether a producer is the id's, or was until its epochs were exhausted and its answer was lost."""
     return (
-        transaction.epoch == NO_EPOCH
+        transaction.epoch == NO_PRODUCER_EPOCH
         or expected.producer_id == transaction.producer_id
         or (expected.producer_id == transaction.previous_producer_id and expected.epoch >= EXHAUSTED_EPOCH)
     )
@@ -76,7 +75,7 @@ def aborted_and_fenced(
 ) -> Transaction:
     """An open transaction is aborted by the coordinator, and its producer's epoch is over."""
     assert transaction.state is State.ONGOING
-    next_producer_id = -1
+    next_producer_id = NO_PRODUCER_ID
     if version >= TRANSACTION_VERSION_2 and transaction.is_exhausted:
         next_producer_id = new_producer_id(now)
     return transaction.fenced().prepared(False, version, now, next_producer_id)

@@ -12,7 +12,16 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs, TopicName, TransactionalId
+from reference.protocol.primitives import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicName,
+    TransactionalId,
+)
 
 
 class State(IntEnum):
@@ -86,10 +95,9 @@ WRITTEN = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
 CAN_EXPIRE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 """In which states a transactional id that is not used any more is forgotten."""
 
-NO_PRODUCER_ID = NO_EPOCH = NO_TIME = -1
-LAST_EPOCH: ProducerEpoch = 2**15 - 1
+LAST_EPOCH = ProducerEpoch(2**15 - 1)
 """The greatest epoch there is. It is kept for fencing: clients never get it."""
-EXHAUSTED_EPOCH: ProducerEpoch = LAST_EPOCH - 1
+EXHAUSTED_EPOCH = ProducerEpoch(LAST_EPOCH - 1)
 """From here on a producer id has no epochs left to hand out (TXN-15)."""
 FOR_EVER_MS = 2**31 - 1
 """The timeout of a participant in an external two-phase commit (KIP-939)."""
@@ -113,13 +121,13 @@ class Transaction:
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
     """Where the open transaction wrote; while its markers are written, where they are still missing."""
-    started_at: TimestampMs = NO_TIME
-    updated_at: TimestampMs = NO_TIME
+    started_at: TimestampMs = NO_TIMESTAMP
+    updated_at: TimestampMs = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id before the last change: who was the last to have it may ask again (TXN-15)."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id that follows when this transaction is complete, for the present one has no epochs left."""
-    last_epoch: ProducerEpoch = NO_EPOCH
+    last_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     """The epoch before the present one, if its producer asked for the next by itself (TXN-06). Kafka's log has no place
     for it: a new coordinator does not know it, and such a producer is fenced by it."""
     client_version: int = 0
@@ -154,9 +162,9 @@ class Transaction:
 
     def begun_again(self, timeout_ms: int, expected: ProducerEpoch | None, now: TimestampMs) -> Transaction | None:
         """The next session: an epoch more. None for an expected epoch that is neither the present nor the last (TXN-06)."""
-        epoch, last_epoch = self.epoch + 1, NO_EPOCH
+        epoch, last_epoch = self.epoch + 1, NO_PRODUCER_EPOCH
         if expected is not None:
-            if self.epoch == NO_EPOCH or expected == self.epoch:
+            if self.epoch == NO_PRODUCER_EPOCH or expected == self.epoch:
                 last_epoch = self.epoch
             elif expected == self.last_epoch:
                 epoch, last_epoch = self.epoch, self.last_epoch
@@ -164,14 +172,14 @@ class Transaction:
                 return None
         return self.to(
             State.EMPTY, epoch=epoch, last_epoch=last_epoch, timeout_ms=timeout_ms, partitions=frozenset(),
-            started_at=NO_TIME, updated_at=now,
+            started_at=NO_TIMESTAMP, updated_at=now,
         )  # fmt: skip
 
     def moved_to(self, producer_id: ProducerId, timeout_ms: int, by_itself: bool, now: TimestampMs) -> Transaction:
         """The next session under another producer id, for the present one is exhausted (TXN-15)."""
         return self.to(
-            State.EMPTY, producer_id=producer_id, epoch=0, last_epoch=self.epoch if by_itself else NO_EPOCH,
-            timeout_ms=timeout_ms, partitions=frozenset(), started_at=NO_TIME, updated_at=now,
+            State.EMPTY, producer_id=producer_id, epoch=0, last_epoch=self.epoch if by_itself else NO_PRODUCER_EPOCH,
+            timeout_ms=timeout_ms, partitions=frozenset(), started_at=NO_TIMESTAMP, updated_at=now,
         )  # fmt: skip
 
     def with_partitions(self, added: frozenset[TopicPartition], version: int, now: TimestampMs) -> Transaction:
@@ -195,7 +203,7 @@ class Transaction:
             last_epoch = self.epoch - 1 if is_fenced else self.epoch
             epoch = self.epoch if is_fenced else min(self.epoch + 1, LAST_EPOCH)
         elif is_fenced:
-            last_epoch = NO_EPOCH
+            last_epoch = NO_PRODUCER_EPOCH
         return self.to(
             State.PREPARE_COMMIT if committed else State.PREPARE_ABORT, epoch=epoch, last_epoch=last_epoch,
             started_at=self.started_at if self.state in _OPEN else now, updated_at=now, client_version=version,

@@ -48,7 +48,7 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
-from reference.protocol.primitives import NO_UUID, Chance, Epoch, Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_UUID, Chance, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
@@ -74,7 +74,7 @@ class Progress(Protocol):
     """What decisions need to know of the metadata quorum."""
 
     @property
-    def epoch(self) -> Epoch: ...
+    def epoch(self) -> LeaderEpoch: ...
 
     @property
     def high_watermark(self) -> Offset: ...
@@ -103,7 +103,7 @@ class Decisions:
         self._quorum = quorum
         self._applied = applied
         self._waiting: deque[_Decision] = deque()
-        self._made: tuple[_Decision, Message | None, Epoch, Offset] | None = None
+        self._made: tuple[_Decision, Message | None, LeaderEpoch, Offset] | None = None
         """The decision whose records are not committed yet: its answer, the epoch it was made in, where it ends."""
 
     def submit(
@@ -181,7 +181,7 @@ class ActiveController:
         self._appended = appended
         self._tracing = DecisionTracing(quorum.node, image, configuration, trace) if trace is not None else None
         self._decisions = Decisions(quorum, lambda: image.end_offset)
-        self._epoch: Epoch | None = None
+        self._epoch: LeaderEpoch | None = None
         self._heartbeats: Heartbeats | None = None
         self._is_fencing = False
         integer = configuration.integer
@@ -190,8 +190,8 @@ class ActiveController:
         self._balances = configuration.broker("auto.leader.rebalance.enable") is True
         self._balance_interval_ms = integer("leader.imbalance.check.interval.seconds") * 1000
         self._unclean_interval_ms = integer("unclean.leader.election.interval.ms")
-        self._next_balance: TimestampMs = 0
-        self._next_unclean: TimestampMs = 0
+        self._next_balance = AT_ONCE
+        self._next_unclean = AT_ONCE
 
     # ---- whether
 

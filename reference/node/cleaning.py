@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reference.controller.configs import Configuration
-from reference.protocol.primitives import Offset, TopicName
+from reference.protocol.primitives import FIRST_OFFSET, Offset, TopicName
 from reference.replication.partition import Partition
 from reference.storage.cleaner import Cleaner, CleanerSettings
 from reference.storage.log_manager import LogManager
@@ -43,7 +43,9 @@ def set_up_cleaner(
 
     def stable_end(key: tuple[TopicName, int]) -> Offset:
         partition = partitions.get(key)
-        return 0 if partition is None or logs.future_holder(key) is not None else partition.last_stable_offset()
+        return (
+            FIRST_OFFSET if partition is None or logs.future_holder(key) is not None else partition.last_stable_offset()
+        )
 
     cleaner.settings = cleaner_settings(configuration)
     cleaner.stable_end = stable_end

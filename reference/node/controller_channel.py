@@ -25,7 +25,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.default_principal_data import DefaultPrincipalData
 from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from reference.protocol.primitives import Epoch, NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_EPOCH, NO_NODE, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 
 HEARTBEAT_PURPOSE, FORWARD_PURPOSE = "heartbeat", "forward"
@@ -45,7 +45,7 @@ class _Carried:
     frame: bytes
     """All of it without its size."""
     deadline: TimestampMs
-    next_try: TimestampMs = field(default=0)
+    next_try: TimestampMs = field(default=AT_ONCE)
 
 
 class ControllerChannel:
@@ -62,7 +62,7 @@ class ControllerChannel:
         self._responder = responder
         self._session_timeout_ms = session_timeout_ms
         self._waiting: list[_Carried] = []
-        self._followed: tuple[Epoch, NodeId] = (-1, -1)
+        self._followed: tuple[LeaderEpoch, NodeId] = (NO_EPOCH, NO_NODE)
         """The quorum's epoch and leader when the channels to the controller were opened."""
 
     # ---- for this node itself

@@ -23,7 +23,17 @@ from reference.node.internal_topics import partition_for
 from reference.node.requests import Key, Request
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs, TopicName
+from reference.protocol.primitives import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicName,
+)
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.errors import RecordsError
@@ -90,7 +100,7 @@ KeyValue = tuple[bytes, bytes | None]
 Producer = tuple[ProducerId, ProducerEpoch]
 """Who wrote a record within a transaction."""
 
-NO_PRODUCER: Producer = -1, -1
+NO_PRODUCER: Producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
 
 
 class Shard(Protocol):
@@ -132,7 +142,7 @@ class Coordination(Generic[S]):
         self,
         context: Context,
         topic: TopicName,
-        new_shard: Callable[[int, Epoch], S],
+        new_shard: Callable[[int, LeaderEpoch], S],
         commit_timeout_ms: int,
     ) -> None:
         """`new_shard` gets the partition's index and the leader epoch, which is the coordinator's epoch."""
@@ -146,7 +156,7 @@ class Coordination(Generic[S]):
         self.touched: set[int] = set()
         """Shards whose deadlines may have changed: the keeper of deadlines looks again, and takes them out."""
 
-    def tracing(self, index: int, epoch: Epoch, trace: Trace | None) -> Trace | None:
+    def tracing(self, index: int, epoch: LeaderEpoch, trace: Trace | None) -> Trace | None:
         """A trace that adds to a shard's steps its node, its partition, its leader epoch and the log end offset.
 
         A step whose record ends beyond where a later leader epoch begins never happened.
@@ -224,7 +234,7 @@ class Coordination(Generic[S]):
             return
         producer_id, producer_epoch = producer or NO_PRODUCER
         batch = build(
-            [Record(at, now, key, value, ()) for at, (key, value) in enumerate(records)],
+            [Record(Offset(at), now, key, value, ()) for at, (key, value) in enumerate(records)],
             producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
         )  # fmt: skip
         try:

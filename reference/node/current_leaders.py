@@ -9,7 +9,7 @@ from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.produce import ProduceResponse
-from reference.protocol.primitives import NodeId, TopicName
+from reference.protocol.primitives import NO_EPOCH, NO_NODE, LeaderEpoch, NodeId, TopicName
 
 FIRST_PRODUCE = 10
 FIRST_FETCH = 16
@@ -52,10 +52,10 @@ def name_leaders_of_fetch(image: MetadataImage, request: Request, response: Fetc
     ]
 
 
-def _leader(image: MetadataImage, name: TopicName | None, index: int) -> tuple[int, int]:
+def _leader(image: MetadataImage, name: TopicName | None, index: int) -> tuple[NodeId, LeaderEpoch]:
     """Id and leader epoch; -1 and -1 of a partition that this broker does not know."""
     found = image.partition(name, index) if name else None
-    return (found.leader, found.leader_epoch) if found else (-1, -1)
+    return (found.leader, found.leader_epoch) if found else (NO_NODE, NO_EPOCH)
 
 
 def _reached(

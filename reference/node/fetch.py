@@ -14,10 +14,9 @@ from reference.node.preferred_replicas import preferred_replica
 from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import NodeId, TimestampMs, TopicName
+from reference.protocol.primitives import BrokerEpoch, NodeId, TimestampMs, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition, Read
-from reference.replication.partition_state import BrokerEpoch
 from reference.storage.errors import LogError
 from reference.storage.log import LogSlice
 

@@ -21,7 +21,16 @@ from reference.node.effects import ConnectionId
 from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import NO_UUID, Chance, Epoch, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import (
+    NO_OFFSET,
+    NO_UUID,
+    Chance,
+    LeaderEpoch,
+    Offset,
+    TimestampMs,
+    TopicId,
+    TopicName,
+)
 from reference.replication.progress import Progress
 
 INVALID_SESSION_ID = 0
@@ -47,11 +56,11 @@ class Wanted:
     partition: int
     fetch_offset: Offset
     max_bytes: int
-    current_leader_epoch: Epoch
-    last_fetched_epoch: Epoch
+    current_leader_epoch: LeaderEpoch
+    last_fetched_epoch: LeaderEpoch
     log_start_offset: Offset
-    sent_high_watermark: Offset = -1
-    sent_log_start_offset: Offset = -1
+    sent_high_watermark: Offset = NO_OFFSET
+    sent_log_start_offset: Offset = NO_OFFSET
     rank: int = 0
     """Its place in the session: partitions are read in this order."""
     settled_as: Key | None = None
@@ -270,8 +279,8 @@ def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.Parti
     """Keep what is being reported; an error or a divergence is reported again until it is gone. Partitions with records go last
     (FSS-10)."""
     failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
-    wanted.sent_high_watermark = -1 if failed else result.high_watermark
-    wanted.sent_log_start_offset = -1 if failed else result.log_start_offset
+    wanted.sent_high_watermark = NO_OFFSET if failed else result.high_watermark
+    wanted.sent_log_start_offset = NO_OFFSET if failed else result.log_start_offset
     assert context.session is not None
     if context.incremental and _has_records(result) and wanted.key in context.session.partitions:
         context.session.append(wanted)

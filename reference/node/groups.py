@@ -38,7 +38,7 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGrou
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from reference.protocol.primitives import Chance, Epoch, GroupId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, Chance, GroupId, LeaderEpoch, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 from reference.replication.replica import Trace
@@ -68,7 +68,7 @@ class Groups:
         self._deadlines: dict[int, TimestampMs] = {}
         """When each shard has something to do, but for those that were touched since."""
 
-    def _new_shard(self, index: int, epoch: Epoch) -> GroupShard:
+    def _new_shard(self, index: int, epoch: LeaderEpoch) -> GroupShard:
         return GroupShard(
             self.settings,
             self._chance,
@@ -116,7 +116,7 @@ class Groups:
 
     def next_deadline(self) -> TimestampMs | None:
         if self.coordination.is_loading:
-            return 0
+            return AT_ONCE
         self._look_again()
         return min(self._deadlines.values(), default=None)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from reference.controller.image import Endpoint
 from reference.node.release import SUPPORTED_FEATURES
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import BrokerEpoch, NodeId
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,9 @@ class Identity:
     rack: str | None = None
 
 
-def registration(identity: Identity, directories: Sequence[UUID], last_epoch: int | None) -> BrokerRegistrationRequest:
+def registration(
+    identity: Identity, directories: Sequence[UUID], last_epoch: BrokerEpoch | None
+) -> BrokerRegistrationRequest:
     """What a broker says of itself; `last_epoch` is that of the run before, None where that did not end cleanly.
 
     `directories` are those that work; the metadata name others where one is offline or was replaced (KIP-858).

@@ -23,7 +23,7 @@ from reference.node.peers import Brokers
 from reference.node.write_markers import Answered
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
+from reference.protocol.primitives import NO_NODE, NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
 
 PURPOSE = "markers"
@@ -111,7 +111,7 @@ class Markers:
                 work.coordinator.write_marker(work.id, work.identity, partition)
             else:
                 by_leader.setdefault(found.leader, []).append(partition)
-        self._try_again(work, by_leader.pop(-1, []), now)
+        self._try_again(work, by_leader.pop(NO_NODE, []), now)
         for leader, wanted in by_leader.items():
             self._lines.setdefault(leader, []).append((work, wanted))
         self._complete_if_done(work, now)

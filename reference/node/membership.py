@@ -19,7 +19,7 @@ from uuid import UUID
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import BrokerEpoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 
 RETRY_MS = 100
@@ -65,7 +65,7 @@ class Membership:
         """`applied` reports up to where this node has replayed the metadata; `registration.previous_broker_epoch` is that
         of the incarnation before if it ended cleanly, else -1 (KIP-966)."""
         self.state = State.STARTING
-        self.broker_epoch = -1
+        self.broker_epoch = BrokerEpoch(-1)
         self.is_fenced = True
         self.has_caught_up = False
         """Whether the metadata are replayed up to the registration: before, nothing of this broker may be served, and what

@@ -21,7 +21,7 @@ from reference.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from reference.protocol.primitives import NO_UUID, NodeId, TimestampMs
+from reference.protocol.primitives import NO_NODE, NO_UUID, NodeId, TimestampMs
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client may call itself and its version (KIP-511)."""
@@ -127,7 +127,7 @@ def _controller_for_clients(context: Context) -> NodeId:
     """The controller that clients learn of: a live broker, which forwards (KIP-500)."""
     if context.node in context.image.brokers:
         return context.node
-    return next((broker.id for broker in context.image.live_brokers()), -1)
+    return next((broker.id for broker in context.image.live_brokers()), NO_NODE)
 
 
 # ---- topics

@@ -52,7 +52,7 @@ from reference.node.requests import Purgatories, Request, Responder
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
-from reference.protocol.primitives import Buffer, Chance, NodeId, TimestampMs
+from reference.protocol.primitives import BrokerEpoch, Buffer, Chance, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
@@ -390,7 +390,7 @@ class Node:
     # ---- what replicas report
 
     @property
-    def broker_epoch(self) -> int:
+    def broker_epoch(self) -> BrokerEpoch:
         return self.membership.broker_epoch
 
     def peer_of(self, broker: NodeId) -> Peer | None:

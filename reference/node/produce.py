@@ -16,7 +16,7 @@ from reference.node.transactional_produce import Verdict, Verdicts, has_transact
 from reference.node.verification import Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import NO_UUID, Buffer, Epoch, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Buffer, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
@@ -192,7 +192,7 @@ class _Awaited:
     """A partition whose high watermark must pass `end`."""
 
     partition: Partition
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
     end: Offset
     result: PartitionResponse
 

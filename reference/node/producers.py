@@ -15,14 +15,16 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from reference.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from reference.protocol.primitives import NodeId, ProducerId, TimestampMs
+from reference.protocol.primitives import BrokerEpoch, NodeId, ProducerId, TimestampMs
 from reference.protocol.schema import Message
 
 
 class ProducerIds:
     """What is left of the node's block."""
 
-    def __init__(self, node: NodeId, image: MetadataImage, broker_epoch: Callable[[], int], ask: AskController) -> None:
+    def __init__(
+        self, node: NodeId, image: MetadataImage, broker_epoch: Callable[[], BrokerEpoch], ask: AskController
+    ) -> None:
         self._node = node
         self._image = image
         self._broker_epoch = broker_epoch
@@ -39,7 +41,7 @@ class ProducerIds:
             self._ask(now)
         if not self._block:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        id, self._block = self._block[0], self._block[1:]
+        id, self._block = ProducerId(self._block[0]), self._block[1:]
         return id
 
     def _ask(self, now: TimestampMs) -> None:

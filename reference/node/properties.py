@@ -45,5 +45,5 @@ def voters_of(properties: Mapping[str, str], node: NodeId) -> dict[NodeId, Addre
             matched = _VOTER.fullmatch(item.strip())
             if matched is None:
                 raise ValueError(f"'{item}' is no voter: ID@HOST:PORT is needed")
-            found[int(matched[1])] = matched[2].strip("[]"), int(matched[3])
+            found[NodeId(int(matched[1]))] = matched[2].strip("[]"), int(matched[3])
     return found or {node: ("127.0.0.1", 0)}

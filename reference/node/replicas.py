@@ -16,7 +16,7 @@ from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import NodeId, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import AT_ONCE, NodeId, Offset, TimestampMs, TopicId, TopicName
 from reference.replication.partition import Partition, PartitionState, Trace
 from reference.replication.partition_state import Brokers, Peer, TruncationRule
 from reference.storage.config import LogConfig
@@ -87,7 +87,7 @@ class Replicas:
         """Partitions of which the metadata have said something since this node's replica last followed them."""
         self._refused: list[Key] = []
         """Those that the disk refused, until `_try_again`."""
-        self._try_again: TimestampMs = 0
+        self._try_again = AT_ONCE
         self._checkpointed: dict[Key, Offset] = {}
         self._log_configs: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig]] = {}
         """The settings of each topic's logs, and what was set where when they were made."""
@@ -289,7 +289,7 @@ class Replicas:
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """When there is something to do; None for never."""
-        take_up = 0 if self._due else self._try_again if self._refused else None
+        take_up = AT_ONCE if self._due else self._try_again if self._refused else None
         return self._next_retention, self._next_checkpoint, take_up
 
     def high_watermarks(self) -> dict[Key, Offset]:

@@ -16,7 +16,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsResponse
-from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, BrokerEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
 from reference.replication.partition import Partition, Role
@@ -35,7 +35,7 @@ class Replication:
     """The node's fetchers and proposals."""
 
     def __init__(
-        self, context: Context, brokers: Brokers, ask_controller: AskController, broker_epoch: Callable[[], int],
+        self, context: Context, brokers: Brokers, ask_controller: AskController, broker_epoch: Callable[[], BrokerEpoch],
         settings: FetchSettings, now: TimestampMs,
     ) -> None:  # fmt: skip
         """`broker_epoch` is this broker's own."""
@@ -181,7 +181,7 @@ class Replication:
 
     def proposal_deadline(self) -> TimestampMs | None:
         """When `propose` has something to send; None for never."""
-        return self._propose_at or 0 if self._proposing and not self._proposed else None
+        return self._propose_at or AT_ONCE if self._proposing and not self._proposed else None
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """When `tick` has something else to do; None for never."""
@@ -198,7 +198,7 @@ def _known(code: int) -> ErrorCode:
 
 
 def _alter_partition(
-    node: NodeId, broker_epoch: int, proposed: Iterable[tuple[Partition, Proposal]]
+    node: NodeId, broker_epoch: BrokerEpoch, proposed: Iterable[tuple[Partition, Proposal]]
 ) -> AlterPartitionRequest:
     topics: dict[object, AlterPartitionRequest.TopicData] = {}
     for partition, proposal in proposed:

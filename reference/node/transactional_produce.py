@@ -13,8 +13,8 @@ from reference.node.replicas import Replicas
 from reference.node.verification import Operation, Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest
-from reference.protocol.primitives import Buffer, TimestampMs
-from reference.protocol.records.batch import MAGIC_AT, NO_PRODUCER_ID, TRANSACTIONAL, BatchHeader, read_header
+from reference.protocol.primitives import NO_PRODUCER_ID, Buffer, TimestampMs
+from reference.protocol.records.batch import MAGIC_AT, TRANSACTIONAL, BatchHeader, read_header
 from reference.protocol.records.errors import RecordsError
 from reference.storage.errors import LogError
 from reference.storage.verification import NOT_REQUIRED, Guard

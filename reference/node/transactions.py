@@ -18,7 +18,7 @@ from reference.node.internal_topics import TRANSACTIONS_TOPIC
 from reference.node.markers import Markers, WriteHere
 from reference.node.peers import Brokers
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Epoch, ProducerId, TimestampMs, TopicName, TransactionalId
+from reference.protocol.primitives import AT_ONCE, LeaderEpoch, ProducerId, TimestampMs, TopicName, TransactionalId
 from reference.replication.partition import Partition, Trace
 
 FEATURE = "transaction.version"
@@ -55,7 +55,7 @@ class Transactions:
         self._has_news = False
         """Whether something may have been prepared."""
 
-    def _new_coordinator(self, index: int, epoch: Epoch) -> TransactionCoordinator:
+    def _new_coordinator(self, index: int, epoch: LeaderEpoch) -> TransactionCoordinator:
         return TransactionCoordinator(
             index,
             epoch,
@@ -199,7 +199,7 @@ class Transactions:
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next."""
         if self.coordination.is_loading or self._has_news:
-            return 0
+            return AT_ONCE
         if self._next_abort is None:
             return None  # no coordinator was ever here
         times = (self._next_abort, self._next_expiry, self.markers.next_deadline())

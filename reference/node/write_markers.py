@@ -17,8 +17,15 @@ from reference.node.replicas import Replicas
 from reference.node.requests import AwaitedParts, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from reference.protocol.records.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from reference.protocol.primitives import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import Origin
@@ -115,7 +122,7 @@ class _Written:
     """A marker that is not yet on every in-sync replica."""
 
     partition: Partition
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
     end: Offset
     result: PartitionResult
 

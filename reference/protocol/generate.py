@@ -31,6 +31,20 @@ ENTITY_TYPES = {
     "topicName": "TopicName",
     "transactionalId": "TransactionalId",
 }
+NUMBER_TYPES = (
+    ("int64", r"(\w+_)?offset|(high|low)_watermark", "Offset"),
+    ("int64", r"(\w+_)?timestamp(_ms)?|transaction_start_time_ms|log_append_time_ms", "TimestampMs"),
+    ("int64", r"(\w+_)?broker_epoch|replica_epoch|epoch", "BrokerEpoch"),
+    ("int32", r"(\w+_)?leader_epoch|last_fetched_epoch|last_offset_epoch|replica_epoch", "LeaderEpoch"),
+    ("int32", r"(controller|coordinator)_epoch|snapshot_epoch|(EpochEndOffset|SnapshotId)\.epoch", "LeaderEpoch"),
+    ("int32", r"partition_epoch", "PartitionEpoch"),
+    ("int32", r"isr|preferred_successors", "NodeId"),
+    ("int64", r"(\w+_)?producer_id", "ProducerId"),
+    ("int16", r"(\w+_)?producer_epoch|ProducerEntry\.epoch", "ProducerEpoch"),
+)
+"""Kind, name of the field (of its structure and the field, where the field's is not enough), and type of a number that the
+schemas give no entity type."""
+DISTINCT = {"NodeId", "ProducerId", *(name for _, _, name in NUMBER_TYPES)}
 PYTHON_TYPES = {
     "bool": "bool", "int8": "int", "int16": "int", "uint16": "int", "uint32": "int", "int32": "int", "int64": "int",
     "float64": "float", "string": "str", "uuid": "UUID", "bytes": "Buffer", "records": "Records",
@@ -155,10 +169,10 @@ def write_module(messages: list[MergedMessage]) -> str:
     bodies = "\n\n\n".join(write_message(message) for message in messages)
     used = set(re.findall(r"\b\w+\b", re.sub(r'"[^"]*"', "", bodies)))
     schema_names = sorted(
-        {"Message", "Records", *DECLARATIONS.values(), "array", "struct", "string", "uuid", "records", "int8", "int16",
-         "uint16", "uint32", "int32", "int64", "float64"} & used
+        {"Message", "Records", "Wire", "WireList", *DECLARATIONS.values(), "array", "struct", "string", "uuid", "records",
+         "int8", "int16", "uint16", "uint32", "int32", "int64", "float64"} & used
     )  # fmt: skip
-    primitives = sorted({"Buffer", "NO_UUID", *ENTITY_TYPES.values()} & used)
+    primitives = sorted({"Buffer", "NO_UUID", *ENTITY_TYPES.values(), *DISTINCT} & used)
     lines = [BANNER, "from __future__ import annotations\n"]
     if "UUID" in used:
         lines.append("from uuid import UUID\n")
@@ -185,10 +199,10 @@ def write_message(message: MergedMessage) -> str:
 
 
 def write_fields(message: MergedMessage, struct: MergedStruct) -> list[str]:
-    return [write_field(message, field) for field in struct.fields.values() if field.facts]
+    return [write_field(message, struct, field) for field in struct.fields.values() if field.facts]
 
 
-def write_field(message: MergedMessage, field: MergedField) -> str:
+def write_field(message: MergedMessage, struct: MergedStruct, field: MergedField) -> str:
     label = snake_case(field.kafka_name)
     facts = field.facts
     newest = facts[max(facts)]
@@ -211,8 +225,11 @@ def write_field(message: MergedMessage, field: MergedField) -> str:
         return span({v for v, fact in facts.items() if v in Versions.parse(fact.get(name, "none"))})
 
     nullable, tagged = having("nullableVersions"), having("taggedVersions")
-    value = ENTITY_TYPES.get(newest.get("entityType", "")) or PYTHON_TYPES.get(element) or f"{message.name}.{element}"
+    entity = ENTITY_TYPES.get(newest.get("entityType", "")) or number_type(element, struct.name, label)
+    value = entity or PYTHON_TYPES.get(element) or f"{message.name}.{element}"
     annotation = f"list[{value}]" if is_array else value
+    if value in DISTINCT and nullable.highest < 0:
+        annotation = f"WireList[{value}]" if is_array else f"Wire[{value}]"
     arguments = [f'"{span(set(facts))}"']
     if is_array or is_struct:
         arguments.insert(0, f'"{element}"')
@@ -232,6 +249,16 @@ def write_field(message: MergedMessage, field: MergedField) -> str:
         arguments.append(f'kafka_name="{field.kafka_name}"')
     declare = "array" if is_array else "struct" if is_struct else DECLARATIONS.get(element, element)
     return f"{label}: {annotation} = {declare}({', '.join(arguments)})"
+
+
+def number_type(kind: str, struct: str, label: str) -> str | None:
+    """The type of a number by the name of its field; None for plain ones."""
+    matching = (
+        name
+        for of_kind, pattern, name in NUMBER_TYPES
+        if kind == of_kind and (re.fullmatch(pattern, label) or re.fullmatch(pattern, f"{struct}.{label}"))
+    )
+    return next(matching, None)
 
 
 def write_default(fact: Schema, element: str, is_array: bool, is_struct: bool, label: str) -> str:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, TypeAlias, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, dataclass_transform
 
 UNBOUNDED = 32767
 """The end of an open version range: versions are 16-bit integers."""
@@ -159,6 +159,30 @@ def struct(
         "struct", _versions(versions), _versions(nullable), _versions(tagged), tag, default_factory or None, element,
         ignorable, False, kafka_name,
     )  # fmt: skip
+
+
+T = TypeVar("T", bound=int)
+
+
+class Wire(Generic[T]):
+    """Annotates a field whose number has a type of its own: what is decoded has the type, and any number can be encoded.
+
+    Judges write numbers that no broker would accept; to convert each of them says nothing.
+    """
+
+    if TYPE_CHECKING:
+
+        def __get__(self, message: object, owner: type, /) -> T: ...
+        def __set__(self, message: object, value: int, /) -> None: ...
+
+
+class WireList(Generic[T]):
+    """As `Wire`, for a list of such numbers."""
+
+    if TYPE_CHECKING:
+
+        def __get__(self, message: object, owner: type, /) -> list[T]: ...
+        def __set__(self, message: object, value: list[int] | list[T], /) -> None: ...
 
 
 class FileSlice(Protocol):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Epoch
-
-NO_EPOCH: Epoch = -1
+from reference.protocol.primitives import NO_EPOCH, LeaderEpoch
 
 
-def check_leader_epoch(asked: Epoch, current: Epoch) -> ErrorCode:
+def check_leader_epoch(asked: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
     """Compare the epoch that a request names with the partition's (EPO-01 to EPO-03); -1 asks for no check.
 
     post: (__return__ == ErrorCode.NONE) == (asked == -1 or asked == current) or asked < -1

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import Epoch, Offset, TopicId
+from reference.protocol.primitives import LeaderEpoch, Offset, TopicId
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
@@ -28,8 +28,8 @@ class Wanted(NamedTuple):
     """What is asked of one partition."""
 
     fetch_offset: Offset
-    leader_epoch: Epoch
-    last_fetched_epoch: Epoch
+    leader_epoch: LeaderEpoch
+    last_fetched_epoch: LeaderEpoch
     log_start: Offset
 
 

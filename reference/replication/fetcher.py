@@ -32,11 +32,19 @@ from typing import NamedTuple, cast
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
-from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, TimestampMs, TopicName
+from reference.protocol.primitives import (
+    AT_ONCE,
+    BrokerEpoch,
+    Buffer,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TimestampMs,
+    TopicName,
+)
 from reference.protocol.records.errors import RecordsError
 from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import EARLIEST, LATEST, Partition, Role
-from reference.replication.partition_state import BrokerEpoch
 from reference.storage.errors import LogError, StorageError
 
 
@@ -84,9 +92,9 @@ class Followed:
     """A partition in the leader epoch in which it is followed."""
 
     partition: Partition
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
     stage: Stage = Stage.FETCHING
-    ready_at: TimestampMs = 0
+    ready_at: TimestampMs = AT_ONCE
     """It is asked for again from then on."""
     asked: Wanted | None = None
     """What was asked of it last, in the session or in the request that is out; None while the leader is not asked for it."""
@@ -284,7 +292,7 @@ class Fetcher:
         if self._out is not None:
             return None
         if any(key not in self._changed for key in self.session.partitions):
-            return 0
+            return AT_ONCE
         changed = [self._followed[key] for key in self._changed if key in self._followed]
         times = [each.ready_at for each in changed if each.stage is not Stage.FAILED]
         return min([*times, *(each[0] for each in self._waiting[:1])], default=None)

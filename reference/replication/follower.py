@@ -13,9 +13,8 @@ KIP-279, KIP-595.
 from __future__ import annotations
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Buffer, Epoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches
-from reference.replication.fencing import NO_EPOCH
 from reference.replication.high_watermark import follower_high_watermark
 from reference.replication.partition_state import PartitionState
 from reference.replication.replica import Replica, Role
@@ -41,7 +40,7 @@ class Following(Replica):
         kept = self.high_watermark if self.truncation == "high-watermark" else log.log_end_offset
         log.truncate_to(min(kept, log.log_end_offset))
         self.role, self.state = Role.FOLLOWER, state
-        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
+        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, NO_OFFSET
         self.removed_pending_replay = frozenset()
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         if self.trace is not None:
@@ -54,7 +53,7 @@ class Following(Replica):
         return True
 
     @property
-    def last_fetched_epoch(self) -> Epoch:
+    def last_fetched_epoch(self) -> LeaderEpoch:
         """The epoch of the log's last record, by which a leader sees whether the logs agree; -1 for no comparison."""
         return NO_EPOCH if self.truncation == "high-watermark" else self.log.leader_epoch
 
@@ -123,7 +122,7 @@ class Following(Replica):
 
     # ---- where the logs part
 
-    def truncate(self, leader: NodeId, diverging_epoch: Epoch, end: Offset) -> Offset:
+    def truncate(self, leader: NodeId, diverging_epoch: LeaderEpoch, end: Offset) -> Offset:
         """Cut the log as far as the leader's answer reports: its largest epoch up to ours, and where that ended.
 
         Gives the new end. The next fetch shows whether the logs now agree, or the leader names an epoch before.
@@ -133,7 +132,12 @@ class Following(Replica):
         log = self.log
         own = log.end_offset_for_epoch(diverging_epoch)
         point = truncation_point(
-            diverging_epoch, max(end, -1), own.leader_epoch, own.end_offset, log.log_end_offset, self.high_watermark
+            diverging_epoch,
+            max(end, NO_OFFSET),
+            own.leader_epoch,
+            own.end_offset,
+            log.log_end_offset,
+            self.high_watermark,
         )
         self._cut(leader, point.offset)
         return log.log_end_offset

@@ -6,13 +6,12 @@ Source: Kafka's `Partition` and `Replica` (maybeExpandIsr, getOutOfSyncReplicas,
 
 from __future__ import annotations
 
-from reference.protocol.primitives import Offset, TimestampMs
-from reference.replication.partition_state import BrokerEpoch
+from reference.protocol.primitives import BrokerEpoch, Offset, TimestampMs
 
-NEVER_FETCHED: BrokerEpoch = -2
+NEVER_FETCHED = BrokerEpoch(-2)
 """Stands for the broker epoch of a follower that has not fetched in this leader epoch."""
 
-UNSAID: BrokerEpoch = -1
+UNSAID = BrokerEpoch(-1)
 """The broker epoch of a fetch that does not say one: it is not compared."""
 
 

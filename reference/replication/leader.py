@@ -22,11 +22,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Epoch, NodeId, Offset, TimestampMs
-from reference.replication.fencing import NO_EPOCH
+from reference.protocol.primitives import (
+    AT_ONCE,
+    NO_EPOCH,
+    BrokerEpoch,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    PartitionEpoch,
+    TimestampMs,
+)
 from reference.replication.high_watermark import next_high_watermark
 from reference.replication.isr import UNSAID, effective_min_isr, is_admissible, is_lagging, may_join
-from reference.replication.partition_state import BrokerEpoch, PartitionState
+from reference.replication.partition_state import NO_PARTITION_EPOCH, PartitionState
 from reference.replication.progress import UNKNOWN, Progress
 from reference.replication.proposal import Proposal, ProposalOutcome, outcome_of
 from reference.replication.reading import Read, Readable
@@ -54,7 +62,7 @@ class Leading(Readable):
         # Kafka keeps what it knew of its followers when the same broker is elected again; to forget it is the
         # specification's rule, and costs one fetch.
         self.followers = {
-            follower: Progress(last_caught_up=now if follower in state.isr else 0)
+            follower: Progress(last_caught_up=now if follower in state.isr else AT_ONCE)
             for follower in state.replicas
             if follower != self.node
         }
@@ -112,8 +120,8 @@ class Leading(Readable):
         follower: NodeId,
         broker_epoch: BrokerEpoch,
         fetch_offset: Offset,
-        last_fetched_epoch: Epoch,
-        asked_epoch: Epoch,
+        last_fetched_epoch: LeaderEpoch,
+        asked_epoch: LeaderEpoch,
         now: TimestampMs,
         max_bytes: int,
         minimum_one: bool,
@@ -149,8 +157,8 @@ class Leading(Readable):
         self,
         follower: NodeId,
         fetch_offset: Offset,
-        last_fetched_epoch: Epoch,
-        asked_epoch: Epoch,
+        last_fetched_epoch: LeaderEpoch,
+        asked_epoch: LeaderEpoch,
         max_bytes: int,
         minimum_one: bool,
     ) -> Read:
@@ -168,7 +176,7 @@ class Leading(Readable):
             read.records = self.log.read(fetch_offset, max_bytes, None, minimum_one).records
         return read
 
-    def _has_deleted(self, epoch: Epoch) -> bool:
+    def _has_deleted(self, epoch: LeaderEpoch) -> bool:
         """Whether nothing is left of an epoch, and of all before it: where it ended cannot be known, and the log's start is
         answered instead, as by Kafka. No step of the specification, which knows no retention."""
         start = self.log.log_start_offset
@@ -333,8 +341,8 @@ class Leading(Readable):
         error: ErrorCode,
         now: TimestampMs,
         *,
-        leader_epoch: Epoch = NO_EPOCH,
-        partition_epoch: Epoch = NO_EPOCH,
+        leader_epoch: LeaderEpoch = NO_EPOCH,
+        partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH,
         isr: tuple[NodeId, ...] = (),
     ) -> ProposalOutcome | None:
         """What became of a proposal: the partition's error in the answer, or the whole answer's, and what it says now.
@@ -354,7 +362,7 @@ class Leading(Readable):
         return outcome
 
     def _take_accepted(
-        self, leader_epoch: Epoch, partition_epoch: Epoch, isr: tuple[NodeId, ...], now: TimestampMs
+        self, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[NodeId, ...], now: TimestampMs
     ) -> None:
         """An answer from another leader epoch or the past settles nothing: metadata will."""
         if leader_epoch != self.state.leader_epoch or partition_epoch < self.state.partition_epoch:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Buffer, Offset, TimestampMs
+from reference.protocol.primitives import NO_OFFSET, Buffer, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.validate import Origin
@@ -134,7 +134,7 @@ class Partition(Leading, Following):
 
     def _forget_role(self) -> None:
         self.role, self.state = Role.NONE, NO_STATE
-        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, -1
+        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, NO_OFFSET
         self.removed_pending_replay = frozenset()
 
     # ---- clients

@@ -6,12 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from reference.protocol.primitives import Epoch, NodeId
+from reference.protocol.primitives import NO_EPOCH, NO_NODE, BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
 
-BrokerEpoch: TypeAlias = int
-"""A broker's registration: grows with every start; -1 where a request does not say it (KIP-903)."""
-
-NO_BROKER: NodeId = -1
+NO_BROKER = NO_NODE
 """The leader of a partition that has none."""
 
 TruncationRule: TypeAlias = Literal["leader-epoch", "high-watermark"]
@@ -23,8 +20,8 @@ class PartitionState:
     """Who leads a partition, as the controller's records say."""
 
     leader: NodeId
-    leader_epoch: Epoch
-    partition_epoch: Epoch
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
     adding: tuple[NodeId, ...] = ()
@@ -33,7 +30,9 @@ class PartitionState:
     """Replicas that it takes out; part of `replicas` until it is done."""
 
 
-NO_STATE = PartitionState(NO_BROKER, -1, -1, (), ())
+NO_PARTITION_EPOCH = PartitionEpoch(-1)
+
+NO_STATE = PartitionState(NO_BROKER, NO_EPOCH, NO_PARTITION_EPOCH, (), ())
 """What a replica acts by that has replayed nothing yet."""
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_OFFSET, BrokerEpoch, Offset, TimestampMs
 from reference.replication.isr import NEVER_FETCHED, caught_up_at
-from reference.replication.partition_state import BrokerEpoch
 
-UNKNOWN: Offset = -1
+UNKNOWN = NO_OFFSET
 
 
 @dataclass(slots=True)
@@ -19,10 +18,10 @@ class Progress:
     """Its log end offset: what it asked for last; -1 while unknown."""
     log_start: Offset = UNKNOWN
     broker_epoch: BrokerEpoch = NEVER_FETCHED
-    last_fetch: TimestampMs = 0
+    last_fetch: TimestampMs = AT_ONCE
     leader_end_at_fetch: Offset = UNKNOWN
     """The leader's own end at that time."""
-    last_caught_up: TimestampMs = 0
+    last_caught_up: TimestampMs = AT_ONCE
 
     def take_fetch(
         self, offset: Offset, log_start: Offset, broker_epoch: BrokerEpoch, leader_end: Offset, now: TimestampMs

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Epoch, NodeId
-from reference.replication.partition_state import BrokerEpoch
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
     """What AlterPartition is to say of one partition."""
 
-    leader_epoch: Epoch
-    partition_epoch: Epoch
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
     """The partition epoch that the proposal builds on."""
     isr: tuple[NodeId, ...]
     broker_epochs: tuple[BrokerEpoch, ...]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from reference.replication.replica import Replica, Role
 from reference.storage.log import AbortedTransaction, LogSlice, TimestampOffset
 
@@ -24,10 +24,10 @@ class FoundOffset:
 
     offset: Offset
     timestamp: TimestampMs
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
 
 
-NOT_FOUND = FoundOffset(-1, -1, -1)
+NOT_FOUND = FoundOffset(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Read:
     log_start_offset: Offset
     records: LogSlice | bytes = b""
     aborted: Sequence[AbortedTransaction] | None = None
-    diverging: tuple[Epoch, Offset] | None = None
+    diverging: tuple[LeaderEpoch, Offset] | None = None
     """Where the asker's log and this one part: the largest epoch up to the asker's last, and where that ended here."""
     moved: bool = False
     """Whether a follower's fetch moved the high watermark or the low watermark, or led to a proposal."""
@@ -61,8 +61,8 @@ class Readable(Replica):
         max_bytes: int,
         minimum_one: bool,
         committed: bool,
-        asked_epoch: Epoch,
-        last_epoch: Epoch,
+        asked_epoch: LeaderEpoch,
+        last_epoch: LeaderEpoch,
         from_any_replica: bool = False,
     ) -> Read:
         """Serve a consumer's fetch: records from an offset up to what it may see.
@@ -83,14 +83,14 @@ class Readable(Replica):
             found.aborted = self.log.aborted_transactions(offset, limit)
         return found
 
-    def require_reader(self, asked_epoch: Epoch, from_any_replica: bool) -> None:
+    def require_reader(self, asked_epoch: LeaderEpoch, from_any_replica: bool) -> None:
         """Errors: KafkaError as for `require_leader`; a replica without a role serves no replica."""
         if from_any_replica and self.role is Role.FOLLOWER:
             self.require_epoch(asked_epoch)
         else:
             self.require_leader(asked_epoch)
 
-    def look_at(self, offset: Offset, last_epoch: Epoch) -> Read:
+    def look_at(self, offset: Offset, last_epoch: LeaderEpoch) -> Read:
         """Where a fetch from this offset stands; of the records, none yet. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
         log = self.log
         found = Read(self.high_watermark, self.last_stable_offset(), log.log_start_offset)
@@ -105,7 +105,7 @@ class Readable(Replica):
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return found
 
-    def offset_for_leader_epoch(self, epoch: Epoch, asked_epoch: Epoch) -> tuple[Epoch, Offset]:
+    def offset_for_leader_epoch(self, epoch: LeaderEpoch, asked_epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
         """Where an epoch ends on this leader (EPO-04 to EPO-06). Errors: as for `require_leader`."""
         self.require_leader(asked_epoch)
         end = self.log.end_offset_for_epoch(epoch)
@@ -114,7 +114,7 @@ class Readable(Replica):
     # ---- offsets by time or place
 
     def list_offset(
-        self, timestamp: TimestampMs, committed: bool, asked_epoch: Epoch, *, for_replica: bool = False
+        self, timestamp: TimestampMs, committed: bool, asked_epoch: LeaderEpoch, *, for_replica: bool = False
     ) -> FoundOffset:
         """The offset for a time or a place (LOF-01 to LOF-12); a replica sees all, a client what is committed.
 
@@ -124,13 +124,13 @@ class Readable(Replica):
         self.require_leader(asked_epoch)
         log = self.log
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return FoundOffset(log.log_start_offset, -1, log.epoch_at(log.log_start_offset))
+            return FoundOffset(log.log_start_offset, NO_TIMESTAMP, log.epoch_at(log.log_start_offset))
         if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
             return NOT_FOUND
         limit = log.log_end_offset if for_replica else self._visible_end(committed)
         if timestamp == LATEST:
             self._require_settled_end(for_replica)
-            return FoundOffset(limit, -1, self.state.leader_epoch)
+            return FoundOffset(limit, NO_TIMESTAMP, self.state.leader_epoch)
         found = log.latest_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
         return self._if_visible(found, limit, for_replica)
 

@@ -12,8 +12,17 @@ from enum import Enum, auto
 from typing import Any
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import Epoch, NodeId, Offset, TopicId, TopicName
-from reference.replication.fencing import NO_EPOCH, check_leader_epoch
+from reference.protocol.primitives import (
+    FIRST_OFFSET,
+    NO_EPOCH,
+    NO_OFFSET,
+    LeaderEpoch,
+    NodeId,
+    Offset,
+    TopicId,
+    TopicName,
+)
+from reference.replication.fencing import check_leader_epoch
 from reference.replication.partition_state import NO_STATE, Brokers, PartitionState, TruncationRule, no_brokers
 from reference.replication.progress import Progress
 from reference.replication.proposal import Proposal
@@ -45,7 +54,7 @@ class Replica:
     node: NodeId
     state: PartitionState = NO_STATE
     """What it acts by; while it has no role, nothing."""
-    high_watermark: Offset = 0
+    high_watermark: Offset = FIRST_OFFSET
     trace: Trace | None = None
     """Called for every step that the specification knows, by the step's name there."""
     brokers: Brokers = no_brokers
@@ -62,7 +71,7 @@ class Replica:
     pending_is_sent: bool = False
     removed_pending_replay: frozenset[NodeId] = frozenset()
     """As a leader: who left the ISR by the answer to a proposal whose record is not replayed yet; they count until then."""
-    epoch_start: Offset = -1
+    epoch_start: Offset = NO_OFFSET
     """As a leader: where its leader epoch began."""
 
     @property
@@ -70,7 +79,7 @@ class Replica:
         return self.role is Role.LEADER
 
     @property
-    def leader_epoch(self) -> Epoch:
+    def leader_epoch(self) -> LeaderEpoch:
         return self.state.leader_epoch
 
     @property
@@ -82,13 +91,13 @@ class Replica:
         """`topic-index`, as its folder is called."""
         return f"{self.topic}-{self.index}"
 
-    def require_leader(self, asked_epoch: Epoch = NO_EPOCH) -> None:
+    def require_leader(self, asked_epoch: LeaderEpoch = NO_EPOCH) -> None:
         """Errors: KafkaError NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (EPO-01, EPO-02)."""
         self.require_epoch(asked_epoch)
         if not self.is_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def require_epoch(self, asked_epoch: Epoch) -> None:
+    def require_epoch(self, asked_epoch: LeaderEpoch) -> None:
         """Errors: KafkaError FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
         code = check_leader_epoch(asked_epoch, self.state.leader_epoch)
         if code is not ErrorCode.NONE:

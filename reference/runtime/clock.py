@@ -49,7 +49,7 @@ class Clock:
         at = self._monotonic_ns()
         if at - self._anchored_at >= CHECK_NS:
             self._anchor_again(at)
-        return self._shown(at) // 1_000_000
+        return TimestampMs(self._shown(at) // 1_000_000)
 
     def _shown(self, at: int) -> int:
         passed = at - self._anchored_at

@@ -20,6 +20,7 @@ from pathlib import Path
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.protocol.primitives import NodeId
 from reference.runtime.configuration import ConfigurationError, check_configuration
 from reference.runtime.folders import format_folders, new_cluster_id
 from reference.storage.checkpoints import read_meta_properties
@@ -192,7 +193,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-def leaders(answer: MetadataResponse) -> list[tuple[str, int, int, list[int], list[int]]]:
+def leaders(answer: MetadataResponse) -> list[tuple[str, int, NodeId, list[NodeId], list[NodeId]]]:
     """Topic, partition, leader (-1: none), replicas and ISR, in order."""
     return [
         (topic.name or "", each.partition_index, each.leader_id, each.replica_nodes, each.isr_nodes)

@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from reference.controller.config_definition import REQUIRED, InvalidConfig
 from reference.controller.config_table import BROKER, TOPIC
 from reference.node.preferred_replicas import SELECTORS
+from reference.protocol.primitives import NodeId
 from reference.runtime.security import is_open, refused_line, refused_listener
 
 EXTENSIONS = {
@@ -95,7 +96,7 @@ class ServerConfiguration(BaseModel):
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore", arbitrary_types_allowed=True)
 
-    node_id: int = Field(alias="node.id", ge=0)
+    node_id: NodeId = Field(alias="node.id", ge=0)
     process_roles: Names = Field(alias="process.roles")
     listeners: Listeners = Field(alias="listeners")
     advertised_listeners: Listeners = Field(alias="advertised.listeners", default_factory=list[Listener])

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from reference.controller.image import Endpoint
 from reference.node.effects import Close, HangUp, Respond, Send
 from reference.node.node import Node
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import AT_ONCE
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
@@ -122,7 +122,7 @@ class Server:
         self._next_id = 1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at: TimestampMs = 0
+        self._timer_at = AT_ONCE
         self._stopped: asyncio.Event = asyncio.Event()
         self._carrying_out = False
         self._is_stopping = False

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
 from reference.storage.disk import File
 
 
@@ -67,13 +67,13 @@ class TimestampOffset(NamedTuple):
 
     timestamp: TimestampMs
     offset: Offset
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
 
 
 class EpochEndOffset(NamedTuple):
     """Answer of OffsetForLeaderEpoch: both -1 when the epoch is newer than any known, or none is known."""
 
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
     end_offset: Offset
 
 
@@ -84,7 +84,7 @@ class ActiveProducer(NamedTuple):
     producer_epoch: ProducerEpoch
     last_sequence: Sequence
     last_timestamp: TimestampMs
-    coordinator_epoch: Epoch
+    coordinator_epoch: LeaderEpoch
     current_transaction_start_offset: Offset
     """-1 when no transaction is open."""
 

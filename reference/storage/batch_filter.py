@@ -16,14 +16,13 @@ from collections.abc import Mapping
 
 from crc32c import crc32c
 
-from reference.protocol.primitives import ProducerId, TimestampMs
+from reference.protocol.primitives import NO_TIMESTAMP, ProducerId, TimestampMs
 from reference.protocol.records.batch import (
     CODEC,
     CRC_FROM,
     DELETE_HORIZON,
     HEADER_BYTES,
     LENGTH_END,
-    NO_TIMESTAMP,
     PREFIX_BYTES,
     BatchHeader,
     check_crc,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from reference.protocol.primitives import Epoch, NodeId, Offset
+from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 
@@ -61,7 +61,7 @@ def write_lines(disk: Disk, path: Path, lines: list[str]) -> None:
 def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, Offset]:
     """Offsets by partition; none when there is no file. Errors: CorruptFile."""
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in read_lines(disk, path, 3)}
+        return {(topic, int(partition)): Offset(int(offset)) for topic, partition, offset in read_lines(disk, path, 3)}
     except ValueError:
         raise CorruptFile(f"{path.name} has words where numbers belong") from None
 
@@ -125,7 +125,7 @@ def read_meta_properties(disk: Disk, folder: Path) -> MetaProperties | None:
     try:
         fields = _properties(disk.read_file(folder / META_PROPERTIES), "=")
         directory = uuid_of_text(fields["directory.id"]) if "directory.id" in fields else UUID(int=0)
-        return MetaProperties(fields["cluster.id"], int(fields["node.id"]), directory)
+        return MetaProperties(fields["cluster.id"], NodeId(int(fields["node.id"])), directory)
     except FileNotFoundError:
         return None
     except (KeyError, ValueError):
@@ -150,7 +150,7 @@ def _properties(data: bytes, separator: str) -> dict[str, str]:
 # ---- clean shutdown
 
 
-def write_clean_shutdown(disk: Disk, folder: Path, broker_epoch: Epoch) -> None:
+def write_clean_shutdown(disk: Disk, folder: Path, broker_epoch: BrokerEpoch) -> None:
     """Note that everything is durable and the indexes are whole."""
     disk.write_file(folder / CLEAN_SHUTDOWN, json.dumps({"version": 0, "brokerEpoch": broker_epoch}).encode())
 
@@ -160,7 +160,7 @@ def was_shut_down_clean(disk: Disk, folder: Path) -> bool:
     return disk.exists(folder / CLEAN_SHUTDOWN)
 
 
-def take_clean_shutdown(disk: Disk, folder: Path) -> Epoch | None:
+def take_clean_shutdown(disk: Disk, folder: Path) -> BrokerEpoch | None:
     """The broker's epoch at its clean end, whose note is removed; None after a crash, -1 where the note has no epoch."""
     path = folder / CLEAN_SHUTDOWN
     try:
@@ -170,6 +170,6 @@ def take_clean_shutdown(disk: Disk, folder: Path) -> Epoch | None:
     disk.remove(path)
     disk.sync_folder(folder)
     try:
-        return int(json.loads(data)["brokerEpoch"])
+        return BrokerEpoch(int(json.loads(data)["brokerEpoch"]))
     except (ValueError, KeyError, TypeError):
-        return -1
+        return BrokerEpoch(-1)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, Offset, TimestampMs
 from reference.protocol.records.errors import RecordsError
 from reference.storage.checkpoints import CLEANER_OFFSETS, TopicPartition, read_offsets, write_offsets
 from reference.storage.cleanable import Cleanable, cleanable
@@ -50,7 +50,7 @@ class Cleaner:
 
     def __init__(self, disk: Disk, folder: Path, logs: Mapping[TopicPartition, Log], say: Logger) -> None:
         self.settings = CleanerSettings()
-        self.stable_end: Callable[[TopicPartition], Offset] = lambda key: 0
+        self.stable_end: Callable[[TopicPartition], Offset] = lambda key: FIRST_OFFSET
         """The last stable offset of a partition: nothing from there on is compacted."""
         self.cleaned_bytes = 0
         """Bytes of all segments that were written again."""
@@ -61,7 +61,7 @@ class Cleaner:
         self._clean_to: dict[TopicPartition, Offset] = {}
         self._set_aside: dict[TopicPartition, TimestampMs] = {}
         self._job: tuple[TopicPartition, Cleaning, Iterator[int]] | None = None
-        self._next: TimestampMs = 0
+        self._next = AT_ONCE
 
     def load(self, now: TimestampMs) -> None:
         """Read how far the last run came. Errors: OSError."""
@@ -109,7 +109,7 @@ class Cleaner:
             if not log.config.compacts or self._set_aside.get(key, now) > now:
                 continue
             section = cleanable(
-                log.closed_segments, log.config, log.active_base, log.log_start_offset, self._clean_to.get(key, 0),
+                log.closed_segments, log.config, log.active_base, log.log_start_offset, self._clean_to.get(key, FIRST_OFFSET),
                 min(self.stable_end(key), log.recovery_point), now,
             )  # fmt: skip
             if section.is_due(log.config):
@@ -161,7 +161,7 @@ class Cleaner:
 
     def lower(self, key: TopicPartition, offset: Offset) -> None:
         """A log was cut, or its recovery point is lower: from there on nothing is clean any more. Errors: OSError."""
-        if self._clean_to.get(key, 0) > offset:
+        if self._clean_to.get(key, FIRST_OFFSET) > offset:
             self._note(key, offset)
 
     def forget(self, key: TopicPartition) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, Offset, TimestampMs
 from reference.protocol.records.batch import BatchHeader
 from reference.storage.batch_filter import BatchFilter
 from reference.storage.cleanable import Cleanable, groups
@@ -59,7 +59,7 @@ class Cleaning:
         aborted = log.aborted_transactions(section.start, section.end)
         keys = yield from read_keys(dirty, section.start, section.end, CleanedTransactions(aborted), self._map_bytes)
         concerned = [each for each in log.closed_segments if each.base_offset < keys.end]
-        transactions = CleanedTransactions(log.aborted_transactions(0, section.end))
+        transactions = CleanedTransactions(log.aborted_transactions(FIRST_OFFSET, section.end))
         kept = BatchFilter(keys, transactions, log.last_written, self._now, config.delete_retention_ms)
         read = left = 0
         for group in groups(concerned, config, section.end):

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from reference.protocol.primitives import Buffer, Chance, TimestampMs
+from reference.protocol.primitives import AT_ONCE, Buffer, Chance, TimestampMs
 
 
 class File(Protocol):
@@ -375,7 +375,7 @@ class PosixDisk(_Failing):
 
     def modified_at(self, path: Path) -> TimestampMs:
         """See `Disk`."""
-        return path.stat().st_mtime_ns // 1_000_000
+        return TimestampMs(path.stat().st_mtime_ns // 1_000_000)
 
     def list_folder(self, path: Path) -> list[str]:
         """See `Disk`."""
@@ -447,7 +447,7 @@ class _Inode:
         self.changes: list[Change] = []
         self.has_lost = False
         """Whether changes are in neither: their flush failed."""
-        self.modified_at = 0
+        self.modified_at = AT_ONCE
 
 
 class _Folder:
@@ -541,7 +541,7 @@ class SimulatedDisk(_Failing):
         """All changes fail with EROFS."""
         self.flushes_fail = False
         """All flushes of files that have changed fail with EIO."""
-        self.now: TimestampMs = 0
+        self.now = AT_ONCE
         """Virtual time, for `modified_at`."""
         self._root = _Folder()
 

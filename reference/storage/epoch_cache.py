@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reference.protocol.primitives import Epoch, Offset
+from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 from reference.storage.checkpoints import LEADER_EPOCHS, read_lines, write_lines
 from reference.storage.disk import Disk
-from reference.storage.epoch_lookup import NONE, end_of_epoch
+from reference.storage.epoch_lookup import end_of_epoch
 from reference.storage.errors import CorruptFile
 from reference.storage.index_search import last_slot_up_to
 
-Entry = tuple[Epoch, Offset]
+Entry = tuple[LeaderEpoch, Offset]
 
 
 def open_epochs(disk: Disk, folder: Path) -> tuple[EpochCache, list[str]]:
@@ -35,16 +35,18 @@ class EpochCache:
         self._disk = disk
         self._path = folder / LEADER_EPOCHS
         try:
-            self.entries: list[Entry] = [(int(epoch), int(start)) for epoch, start in read_lines(disk, self._path, 2)]
+            self.entries: list[Entry] = [
+                (LeaderEpoch(int(epoch)), Offset(int(start))) for epoch, start in read_lines(disk, self._path, 2)
+            ]
         except ValueError:
             raise CorruptFile(f"{LEADER_EPOCHS} has words where numbers belong") from None
-        self.latest: Epoch
+        self.latest: LeaderEpoch
         """Newest epoch; -1 when there is none."""
         self.latest_start: Offset
         """Where it began; -1 when there is none."""
-        self.latest, self.latest_start = self.entries[-1] if self.entries else (NONE, NONE)
+        self.latest, self.latest_start = self.entries[-1] if self.entries else (NO_EPOCH, NO_OFFSET)
 
-    def assign(self, epoch: Epoch, start_offset: Offset) -> None:
+    def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """An epoch begins here; entries that contradict it (later epochs, later starts) are wrong and go.
 
         Errors: OSError, and nothing has changed.
@@ -54,20 +56,20 @@ class EpochCache:
         kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
         self._replace([*kept, (epoch, start_offset)])
 
-    def end_offset_for(self, epoch: Epoch, log_end: Offset) -> tuple[Epoch, Offset]:
+    def end_offset_for(self, epoch: LeaderEpoch, log_end: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest known epoch up to this one and its end; see `epoch_lookup`.
 
         An epoch may be known to begin beyond the log's end: what it was written down for did not find room on the disk.
         """
         slot = last_slot_up_to(lambda slot: self.entries[slot][0], len(self.entries), epoch)
-        floor = self.entries[slot][0] if slot >= 0 else NONE
-        next_start = min(self.entries[slot + 1][1], log_end) if slot + 1 < len(self.entries) else NONE
+        floor = self.entries[slot][0] if slot >= 0 else NO_EPOCH
+        next_start = min(self.entries[slot + 1][1], log_end) if slot + 1 < len(self.entries) else NO_OFFSET
         return end_of_epoch(epoch, self.latest, floor, next_start, log_end)
 
-    def epoch_at(self, offset: Offset) -> Epoch:
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """The epoch that wrote an offset; -1 when unknown."""
         slot = last_slot_up_to(lambda slot: self.entries[slot][1], len(self.entries), offset)
-        return self.entries[slot][0] if slot >= 0 else NONE
+        return self.entries[slot][0] if slot >= 0 else NO_EPOCH
 
     def truncate_from_end(self, end_offset: Offset) -> None:
         """Forget epochs that start at or after the log's new end."""
@@ -99,4 +101,4 @@ class EpochCache:
     def _replace(self, entries: list[Entry]) -> None:
         write_lines(self._disk, self._path, [f"{epoch} {start}" for epoch, start in entries])
         self.entries = entries
-        self.latest, self.latest_start = entries[-1] if entries else (NONE, NONE)
+        self.latest, self.latest_start = entries[-1] if entries else (NO_EPOCH, NO_OFFSET)

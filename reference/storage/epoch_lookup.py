@@ -1,13 +1,11 @@
 """What the end of a leader epoch is: the rule behind OffsetForLeaderEpoch (KIP-101, KIP-279; requirements EPO-04 to -06)."""
 
-from reference.protocol.primitives import Epoch, Offset
-
-NONE = -1
+from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 
 def end_of_epoch(
-    asked: Epoch, latest: Epoch, floor: Epoch, next_start: Offset, log_end: Offset
-) -> tuple[Epoch, Offset]:
+    asked: LeaderEpoch, latest: LeaderEpoch, floor: LeaderEpoch, next_start: Offset, log_end: Offset
+) -> tuple[LeaderEpoch, Offset]:
     """The largest known epoch up to the one asked for, and where it ended; (-1, -1) when that cannot be known.
 
     `latest` is the newest epoch of the log, `floor` the largest up to `asked` (-1 if none), `next_start` where the
@@ -21,8 +19,8 @@ def end_of_epoch(
     post: asked <= latest or _ == (-1, -1)
     post: asked != latest or asked == -1 or _ == (latest, log_end)
     """
-    if asked == NONE or asked > latest:
-        return NONE, NONE
+    if asked == NO_EPOCH or asked > latest:
+        return NO_EPOCH, NO_OFFSET
     if asked == latest:
         return latest, log_end
-    return (asked if floor == NONE else floor), next_start
+    return (asked if floor == NO_EPOCH else floor), next_start

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import Offset
+from reference.protocol.primitives import NO_OFFSET, Offset
 
-NOTHING_OPEN: Offset = -1
+NOTHING_OPEN = NO_OFFSET
 """Stands for the first offset of a transaction where there is none."""
 
 

@@ -9,7 +9,16 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+from reference.protocol.primitives import (
+    NO_TIMESTAMP,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TimestampMs,
+)
 from reference.protocol.records.batch import (
     CONTROL,
     TRANSACTIONAL,
@@ -61,15 +70,15 @@ class Log(Shortening):
     # ---- questions
 
     @property
-    def leader_epoch(self) -> Epoch:
+    def leader_epoch(self) -> LeaderEpoch:
         """Latest epoch that the log knows; -1 if there is none."""
         return self._epochs.latest
 
-    def epoch_at(self, offset: Offset) -> Epoch:
+    def epoch_at(self, offset: Offset) -> LeaderEpoch:
         """The leader epoch of an offset; -1 when unknown."""
         return self._epochs.epoch_at(offset)
 
-    def end_offset_for_epoch(self, epoch: Epoch) -> EpochEndOffset:
+    def end_offset_for_epoch(self, epoch: LeaderEpoch) -> EpochEndOffset:
         """The largest known epoch up to this one, and the offset at which it ended (KIP-101)."""
         return EpochEndOffset(*self._epochs.end_offset_for(epoch, self.log_end_offset))
 
@@ -124,7 +133,7 @@ class Log(Shortening):
         return self._producers.begin_verification(producer_id, epoch, sequence, adds_partition, now)
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: Epoch, now: TimestampMs, origin: Origin = Origin.CLIENT,
+        self, records: Buffer, leader_epoch: LeaderEpoch, now: TimestampMs, origin: Origin = Origin.CLIENT,
         transaction_version: int = 0, guard: Guard | None = NOT_REQUIRED,
     ) -> AppendInfo:  # fmt: skip
         """Validate one batch, give it the next offsets and write it. `records` is changed in place if it is writable.
@@ -161,7 +170,7 @@ class Log(Shortening):
         self._write(data, first, last, max_timestamp, leader_epoch, now, aborted)
         self._producers.append(header, marker, first, max_timestamp)
         self._flush_when_due(now)
-        append_time = now if config.produce_rules.log_append_time else -1
+        append_time = now if config.produce_rules.log_append_time else NO_TIMESTAMP
         return AppendInfo(first, last, max_timestamp, append_time, self.log_start_offset, len(data))
 
     def _repeated(self, known: CachedBatch, size: int) -> AppendInfo:
@@ -177,7 +186,7 @@ class Log(Shortening):
         Errors: RecordsError for corrupt bytes; LogError when offsets do not go on from the log's end; StorageError.
         """
         self.resume()
-        first, newest, size = self.log_end_offset, -1, 0
+        first, newest, size = self.log_end_offset, NO_TIMESTAMP, 0
         for header, _, data in read_batches(records):
             check_crc(data, header)
             if header.base_offset < self.log_end_offset or header.last_offset_delta < 0:
@@ -194,10 +203,10 @@ class Log(Shortening):
             self._producers.append(header, marker, base, header.max_timestamp)
             self._flush_when_due(now)
             newest, size = max(newest, header.max_timestamp), size + len(data)
-        return AppendInfo(first, self.log_end_offset - 1, newest, -1, self.log_start_offset, size)
+        return AppendInfo(first, self.log_end_offset - 1, newest, NO_TIMESTAMP, self.log_start_offset, size)
 
     def _write(
-        self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: Epoch, now: TimestampMs,
+        self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: LeaderEpoch, now: TimestampMs,
         aborted: AbortedTransaction | None,
     ) -> None:  # fmt: skip
         """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed.
@@ -232,7 +241,7 @@ class Log(Shortening):
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now)
 
-    def assign_epoch_start(self, epoch: Epoch, start_offset: Offset) -> None:
+    def assign_epoch_start(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Record that an epoch begins here (a new leader does so at its log's end). Errors: StorageError."""
         try:
             self._epochs.assign(epoch, start_offset)

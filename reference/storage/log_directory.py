@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, BrokerEpoch, Offset, TimestampMs
 from reference.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
@@ -112,10 +112,10 @@ class LogDirectory:
         """producer.id.expiration.ms, for logs opened from now on."""
         self.expiry_check_ms = EXPIRY_CHECK_MS
         """producer.id.expiration.check.interval.ms, likewise."""
-        self.broker_epoch: Epoch = -1
+        self.broker_epoch = BrokerEpoch(-1)
         """Written with the clean end; at the next start `last_broker_epoch`. Who ends before it has registered has lost
         nothing since the clean end before, and so hands that one's epoch on."""
-        self.last_broker_epoch: Epoch | None = None
+        self.last_broker_epoch: BrokerEpoch | None = None
         """The broker's epoch at its last, clean end; None after a crash."""
         self.run_flush: Callable[[PendingFlush], None] = run_now
         """Who waits for the disk when closed segments are flushed; see `PendingFlush`."""
@@ -135,8 +135,8 @@ class LogDirectory:
         self._is_ours = True
         """Whether the checkpoints were written by this implementation, whose recovery points are never above a log's end."""
         self._deleted: list[tuple[TimestampMs, Path]] = []
-        self._next_checkpoint: TimestampMs = 0
-        self._next_upkeep: TimestampMs = 0
+        self._next_checkpoint = AT_ONCE
+        self._next_upkeep = AT_ONCE
 
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
@@ -318,13 +318,13 @@ class LogDirectory:
         checksums = self._checksums_of(key)
         log = Log(
             self.disk, self._path(key), config, now,
-            topic=topic, partition=partition, topic_id=topic_id, log_start=self._log_starts.get(key, 0),
-            recovery_point=self._recovery_points.get(key, 0), clean=is_clean or self._clean,
+            topic=topic, partition=partition, topic_id=topic_id, log_start=self._log_starts.get(key, FIRST_OFFSET),
+            recovery_point=self._recovery_points.get(key, FIRST_OFFSET), clean=is_clean or self._clean,
             producer_expiration_ms=self.producer_expiration_ms, expiry_check_ms=self.expiry_check_ms,
             checkpoint=self._checkpoint, checksums=checksums if self._is_ours else None,
         )  # fmt: skip
         self._log_repairs(log)
-        if log.log_end_offset < self._high_watermarks.get(key, 0):
+        if log.log_end_offset < self._high_watermarks.get(key, FIRST_OFFSET):
             self._say(
                 "warning",
                 f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {self._high_watermarks[key]}",
@@ -351,7 +351,7 @@ class LogDirectory:
 
     def high_watermark(self, key: TopicPartition) -> Offset:
         """The checkpointed high watermark; 0 where there is none."""
-        return self._high_watermarks.get(key, 0)
+        return self._high_watermarks.get(key, FIRST_OFFSET)
 
     def delete(self, key: TopicPartition, now: TimestampMs) -> None:
         """Delete an open log: its folder is renamed now and removed by `tick` after file.delete.delay.ms.

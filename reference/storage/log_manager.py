@@ -9,7 +9,7 @@ Source: kafka.log.LogManager.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID
 
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, BrokerEpoch, Offset, TimestampMs
 from reference.storage.checkpoints import TopicPartition
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
@@ -137,13 +137,13 @@ class LogManager:
         return self.metadata.metadata_log(now)
 
     @property
-    def last_broker_epoch(self) -> Epoch | None:
+    def last_broker_epoch(self) -> BrokerEpoch | None:
         """The broker's epoch at its last, clean end; None where a directory is offline, or does not say the same."""
         epochs = {each.last_broker_epoch if each.disk.failure is None else None for each in self.directories}
         return epochs.pop() if len(epochs) == 1 else None
 
     def shut_down(
-        self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs, broker_epoch: Epoch | None
+        self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs, broker_epoch: BrokerEpoch | None
     ) -> None:
         """A clean end of each directory that works. `broker_epoch` is None where the broker has not registered.
 
@@ -213,7 +213,7 @@ class LogManager:
     def high_watermark(self, key: TopicPartition) -> Offset:
         """The checkpointed high watermark of a log that is open; 0 where there is none."""
         holder = self.holder(key)
-        return holder.high_watermark(key) if holder is not None else 0
+        return holder.high_watermark(key) if holder is not None else FIRST_OFFSET
 
     def delete(self, key: TopicPartition, now: TimestampMs) -> None:
         """Delete a log that is open, and its copy in the making. Errors: StorageError."""

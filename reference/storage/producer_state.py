@@ -19,11 +19,21 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
-from reference.protocol.records.batch import (
-    CONTROL,
+from reference.protocol.primitives import (
+    FIRST_OFFSET,
+    NO_EPOCH,
+    NO_OFFSET,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    Sequence,
+    TimestampMs,
+)
+from reference.protocol.records.batch import (
+    CONTROL,
     NO_SEQUENCE,
     TRANSACTIONAL,
     BatchHeader,
@@ -64,9 +74,9 @@ class Producer:
     def __init__(self, epoch: ProducerEpoch = NO_PRODUCER_EPOCH) -> None:
         self.epoch = epoch
         self.batches: deque[CachedBatch] = deque(maxlen=CACHED_BATCHES)
-        self.last_timestamp: TimestampMs = -1
-        self.coordinator_epoch: Epoch = -1
-        self.transaction_start: Offset = -1
+        self.last_timestamp = NO_TIMESTAMP
+        self.coordinator_epoch = NO_EPOCH
+        self.transaction_start = NO_OFFSET
         """First offset of the open transaction; -1 when none is open."""
 
     @property
@@ -78,7 +88,7 @@ class Producer:
 class ProducerState:
     """All producers of one partition, up to `end_offset` of its log."""
 
-    def __init__(self, disk: Disk, folder: Path, end_offset: Offset = 0) -> None:
+    def __init__(self, disk: Disk, folder: Path, end_offset: Offset = FIRST_OFFSET) -> None:
         self._disk = disk
         self._folder = folder
         self.producers: dict[ProducerId, Producer] = {}
@@ -242,7 +252,7 @@ class ProducerState:
             producer.batches.clear()
         producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp = timestamp
-        start, producer.transaction_start = producer.transaction_start, -1
+        start, producer.transaction_start = producer.transaction_start, NO_OFFSET
         if start >= 0:
             self._ongoing.pop(start, None)
             self._undecided.append((start, offset))
@@ -287,7 +297,7 @@ class ProducerState:
     def snapshot_offsets(self) -> list[Offset]:
         """Offsets of the snapshots on disk, ascending."""
         names = self._disk.list_folder(self._folder)
-        return [int(name[: -len(SNAPSHOT_SUFFIX)]) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        return [Offset(int(name[: -len(SNAPSHOT_SUFFIX)])) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
 
     def take_snapshot(self) -> None:
         """Write the state, in place of an older idea of it. Errors: OSError."""

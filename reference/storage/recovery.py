@@ -25,14 +25,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import NO_EPOCH, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import BatchHeader, check_crc
 from reference.protocol.records.errors import RecordsError
 from reference.storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, read_topic_id
 from reference.storage.config import LogConfig
 from reference.storage.disk import TEMPORARY, Disk, File
 from reference.storage.epoch_cache import EpochCache
-from reference.storage.epoch_lookup import NONE as NO_EPOCH
 from reference.storage.errors import CorruptFile
 from reference.storage.index_search import last_slot_up_to
 from reference.storage.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
@@ -83,7 +82,7 @@ def load(
     complete_swaps(disk, folder)
     check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
     remove_rubbish(disk, folder)
-    bases = [int(name[: -len(LOG_SUFFIX)]) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
+    bases = [Offset(int(name[: -len(LOG_SUFFIX)])) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
     recovery = _Recovery(disk, folder, config, epochs, producers, log_start, recovery_point, clean, checksums, now)
     segments = recovery.open_segments(bases)
     log_end = segments[-1].next_offset() if segments else log_start
@@ -119,7 +118,7 @@ def check(
     read_topic_id(disk, folder)
     for name in disk.list_folder(folder):
         if name.endswith(LOG_SUFFIX):
-            base = int(name[: -len(LOG_SUFFIX)])
+            base = Offset(int(name[: -len(LOG_SUFFIX)]))
             if not (_has_indexes(disk, folder, base) and _is_sound_segment(disk, folder, base, now)):
                 _check_batches(disk.open_file(folder / name), folder / name, base)
     check_files(disk, folder, checksums, clean=True)
@@ -382,7 +381,7 @@ class _Recovery:
         """Epochs are forgotten when the log's start moves, for good; a crash may bring back the start before, and records."""
         known_from = self.epochs.known_from
         end = log_end if known_from is None else min(known_from, log_end)
-        forgotten: list[tuple[Epoch, Offset]] = []
+        forgotten: list[tuple[LeaderEpoch, Offset]] = []
         for segment in segments:
             if log_start < end and segment.base_offset < end:
                 for epoch, start in segment.epoch_starts(max(log_start, segment.base_offset), end):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.protocol.primitives import Epoch, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import HEADER_BYTES, LENGTH_END, MAGIC_AT, BatchHeader, read_header, records_of
 from reference.protocol.records.errors import CorruptBatch
 from reference.storage.config import LogConfig
@@ -34,7 +34,7 @@ SWAP_SUFFIX = ".swap"
 """Ending of a compacted segment that is whole and durable, and is to take its originals' place."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 MAX_RELATIVE_OFFSET = 2**31 - 1
-MAX_OFFSET = 2**63 - 1
+MAX_OFFSET = Offset(2**63 - 1)
 
 REBUILT_INTERVAL_BYTES = 4096
 """Between two entries of an index that is made again while it is read (log.index.interval.bytes)."""
@@ -250,8 +250,8 @@ class Segment:
         offsets, times = self.offset_index, self.time_index
         interval = max(REBUILT_INTERVAL_BYTES, self.file.size // max(1, min(offsets.capacity, times.capacity - 1)))
         offsets.count = times.count = 0
-        times.last_timestamp, times.last_offset = -1, self.base_offset
-        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        times.last_timestamp, times.last_offset = NO_TIMESTAMP, self.base_offset
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         position = self._bytes_since_entry = 0
         for header in self._headers(0):
             if header.max_timestamp > self.max_timestamp:
@@ -300,7 +300,7 @@ class Segment:
             offset = header.next_offset
         return offset
 
-    def epoch_starts(self, start: Offset, end: Offset) -> Iterator[tuple[Epoch, Offset]]:
+    def epoch_starts(self, start: Offset, end: Offset) -> Iterator[tuple[LeaderEpoch, Offset]]:
         """The leader epoch of each batch that has an offset from `start` up to `end`, and its first one. Errors: CorruptBatch."""
         found = self.find(start)
         for header in self._headers(found.position) if found is not None else ():
@@ -323,7 +323,9 @@ class Segment:
             self.first_timestamp = self.header_at(0).max_timestamp
         return self.first_timestamp
 
-    def find_timestamp(self, timestamp: TimestampMs, from_offset: Offset) -> tuple[TimestampMs, Offset, int] | None:
+    def find_timestamp(
+        self, timestamp: TimestampMs, from_offset: Offset
+    ) -> tuple[TimestampMs, Offset, LeaderEpoch] | None:
         """Timestamp, offset and leader epoch of the first record from an offset on that is at least so young."""
         noted = self.time_index.lookup(timestamp)
         if noted is not None and not self.has_timestamp(*noted):
@@ -366,8 +368,8 @@ class Segment:
         for index in (self.offset_index, self.time_index):
             index.clear()
             index.reserve(index_bytes)
-        self.transaction_index.truncate_to(0)
-        self.max_timestamp, self.max_timestamp_offset = -1, self.base_offset
+        self.transaction_index.truncate_to(FIRST_OFFSET)
+        self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_entry = 0
         self._recent_from = None
 

@@ -75,7 +75,7 @@ def read_checksums(disk: Disk, folder: Path) -> dict[TopicPartition, LogChecksum
     found: dict[TopicPartition, tuple[UUID, dict[Offset, SegmentChecksum]]] = {}
     for topic, partition, topic_id, base, *fields in (line.split(" ") for line in lines[2:]):
         log = found.setdefault((topic, int(partition)), (uuid_of_text(topic_id), {}))
-        log[1][int(base)] = SegmentChecksum(*map(int, fields))
+        log[1][Offset(int(base))] = SegmentChecksum(*map(int, fields))
     return {key: LogChecksums(*log) for key, log in found.items()}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, NO_UUID, Offset, TimestampMs
 from reference.storage.checkpoints import read_topic_id, write_topic_id
 from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.disk import Disk
@@ -36,8 +36,8 @@ class SegmentRow:
 
     def __init__(
         self, disk: Disk, folder: Path, config: LogConfig, now: TimestampMs, *, topic: str, partition: int,
-        topic_id: UUID | None = None, log_start: Offset = 0, recovery_point: Offset = 0, clean: bool = False,
-        producer_expiration_ms: int = DAY_MS,
+        topic_id: UUID | None = None, log_start: Offset = FIRST_OFFSET, recovery_point: Offset = FIRST_OFFSET,
+        clean: bool = False, producer_expiration_ms: int = DAY_MS,
         expiry_check_ms: int = EXPIRY_CHECK_MS, checkpoint: Callable[[], None] = _nothing,
         checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
     ) -> None:  # fmt: skip
@@ -233,7 +233,7 @@ class SegmentRow:
         if self.recovery_point < self.log_end_offset:
             deadline = min(deadline, self._last_flush + self.config.flush_ms)
             if self.recovery_point < self._active.base_offset and self._pending_flush is None:
-                return 0
+                return AT_ONCE
         return min(deadline, self._deleted[0][0]) if self._deleted else deadline
 
     def close(self) -> None:

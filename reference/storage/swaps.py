@@ -35,7 +35,7 @@ def complete_swaps(disk: Disk, folder: Path) -> None:
 def _bases(disk: Disk, folder: Path, ending: str) -> list[Offset]:
     """Base offsets of the segments whose log file has this ending, ascending."""
     names = disk.list_folder(folder)
-    return [int(name.partition(".")[0]) for name in names if name.endswith(LOG_SUFFIX + ending)]
+    return [Offset(int(name.partition(".")[0])) for name in names if name.endswith(LOG_SUFFIX + ending)]
 
 
 def _end_of(disk: Disk, path: Path, base: Offset) -> Offset:

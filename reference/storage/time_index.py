@@ -8,7 +8,7 @@ with this last offset has a greater max timestamp. Timestamps and offsets grow f
 import struct
 from pathlib import Path
 
-from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.primitives import NO_TIMESTAMP, Offset, TimestampMs
 from reference.storage.disk import Disk
 from reference.storage.index_search import last_slot_up_to
 
@@ -30,7 +30,7 @@ class TimeIndex:
         self.last_timestamp, self.last_offset = self._last()
 
     def _last(self) -> tuple[TimestampMs, Offset]:
-        return self.entry(self.count - 1) if self.count else (-1, self._base_offset)
+        return self.entry(self.count - 1) if self.count else (NO_TIMESTAMP, self._base_offset)
 
     def moved(self, path: Path) -> None:
         """The file was renamed."""

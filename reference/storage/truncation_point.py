@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from reference.protocol.primitives import Epoch, Offset
+from reference.protocol.primitives import LeaderEpoch, Offset
 
 NONE = -1
 
@@ -15,7 +15,12 @@ class Truncation(NamedTuple):
 
 
 def truncation_point(
-    leader_epoch: Epoch, leader_end: Offset, own_epoch: Epoch, own_end: Offset, log_end: Offset, high_watermark: Offset
+    leader_epoch: LeaderEpoch,
+    leader_end: Offset,
+    own_epoch: LeaderEpoch,
+    own_end: Offset,
+    log_end: Offset,
+    high_watermark: Offset,
 ) -> Truncation:
     """The answer to the leader's (epoch, end offset).
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, int64
+from reference.protocol.primitives import Offset, ProducerId
+from reference.protocol.schema import Message, Wire, int64
 
 
 class AbortedTxn(Message, kind="data", versions="0", flexible="none"):
-    producer_id: int = int64("0+", default=0)
-    first_offset: int = int64("0+", default=0)
-    last_offset: int = int64("0+", default=0)
-    last_stable_offset: int = int64("0+", default=0)
+    producer_id: Wire[ProducerId] = int64("0+", default=0)
+    first_offset: Wire[Offset] = int64("0+", default=0)
+    last_offset: Wire[Offset] = int64("0+", default=0)
+    last_stable_offset: Wire[Offset] = int64("0+", default=0)

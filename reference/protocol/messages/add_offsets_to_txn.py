@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import GroupId, ProducerId, TransactionalId
-from reference.protocol.schema import Message, int16, int32, int64, string
+from reference.protocol.primitives import GroupId, ProducerEpoch, ProducerId, TransactionalId
+from reference.protocol.schema import Message, Wire, int16, int32, int64, string
 
 
 class AddOffsetsToTxnRequest(Message, key=25, kind="request", versions="0-4", flexible="3+"):
     transactional_id: TransactionalId = string("0+", default="")
-    producer_id: ProducerId = int64("0+", default=0)
-    producer_epoch: int = int16("0+", default=0)
+    producer_id: Wire[ProducerId] = int64("0+", default=0)
+    producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
     group_id: GroupId = string("0+", default="")
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import ProducerId, TopicName, TransactionalId
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TopicName, TransactionalId
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string
 
 
 class AddPartitionsToTxnRequest(Message, key=24, kind="request", versions="0-5", flexible="3+"):
     class AddPartitionsToTxnTransaction(Message):
         transactional_id: TransactionalId = string("4+", default="")
-        producer_id: ProducerId = int64("4+", default=0)
-        producer_epoch: int = int16("4+", default=0)
+        producer_id: Wire[ProducerId] = int64("4+", default=0)
+        producer_epoch: Wire[ProducerEpoch] = int16("4+", default=0)
         verify_only: bool = bool_("4+", default=False)
         topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = array("AddPartitionsToTxnTopic", "4+", default_factory=list)
 
@@ -20,8 +20,8 @@ class AddPartitionsToTxnRequest(Message, key=24, kind="request", versions="0-5",
 
     transactions: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction] = array("AddPartitionsToTxnTransaction", "4+", default_factory=list)
     v3_and_below_transactional_id: TransactionalId = string("0-3", default="")
-    v3_and_below_producer_id: ProducerId = int64("0-3", default=0)
-    v3_and_below_producer_epoch: int = int16("0-3", default=0)
+    v3_and_below_producer_id: Wire[ProducerId] = int64("0-3", default=0)
+    v3_and_below_producer_epoch: Wire[ProducerEpoch] = int16("0-3", default=0)
     v3_and_below_topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = array("AddPartitionsToTxnTopic", "0-3", default_factory=list)
 
 

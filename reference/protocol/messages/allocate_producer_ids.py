@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import NodeId, ProducerId
-from reference.protocol.schema import Message, int16, int32, int64
+from reference.protocol.primitives import BrokerEpoch, NodeId, ProducerId
+from reference.protocol.schema import Message, Wire, int16, int32, int64
 
 
 class AllocateProducerIdsRequest(Message, key=67, kind="request", versions="0", flexible="0+"):
-    broker_id: NodeId = int32("0+", default=0)
-    broker_epoch: int = int64("0+", default=-1)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=-1)
 
 
 class AllocateProducerIdsResponse(Message, key=67, kind="response", versions="0", flexible="0+"):
     throttle_time_ms: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)
-    producer_id_start: ProducerId = int64("0+", default=0)
+    producer_id_start: Wire[ProducerId] = int64("0+", default=0)
     producer_id_len: int = int32("0+", default=0)

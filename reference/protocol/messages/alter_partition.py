@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, int8, string, uuid
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NO_UUID, NodeId, PartitionEpoch, TopicName
+from reference.protocol.schema import Message, Wire, WireList, array, int16, int32, int64, int8, string, uuid
 
 
 class AlterPartitionRequest(Message, key=56, kind="request", versions="0-3", flexible="0+"):
@@ -16,18 +16,18 @@ class AlterPartitionRequest(Message, key=56, kind="request", versions="0-3", fle
 
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        new_isr: list[NodeId] = array("int32", "0-2", default_factory=list)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        new_isr: WireList[NodeId] = array("int32", "0-2", default_factory=list)
         new_isr_with_epochs: list[AlterPartitionRequest.BrokerState] = array("BrokerState", "3+", default_factory=list)
         leader_recovery_state: int = int8("1+", default=0)
-        partition_epoch: int = int32("0+", default=0)
+        partition_epoch: Wire[PartitionEpoch] = int32("0+", default=0)
 
     class BrokerState(Message):
-        broker_id: NodeId = int32("3+", default=0)
-        broker_epoch: int = int64("3+", default=-1)
+        broker_id: Wire[NodeId] = int32("3+", default=0)
+        broker_epoch: Wire[BrokerEpoch] = int64("3+", default=-1)
 
-    broker_id: NodeId = int32("0+", default=0)
-    broker_epoch: int = int64("0+", default=-1)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=-1)
     topics: list[AlterPartitionRequest.TopicData] = array("TopicData", "0+", default_factory=list)
 
 
@@ -40,11 +40,11 @@ class AlterPartitionResponse(Message, key=56, kind="response", versions="0-3", f
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        isr: list[NodeId] = array("int32", "0+", default_factory=list)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        isr: WireList[NodeId] = array("int32", "0+", default_factory=list)
         leader_recovery_state: int = int8("1+", default=0, ignorable=True)
-        partition_epoch: int = int32("0+", default=0)
+        partition_epoch: Wire[PartitionEpoch] = int32("0+", default=0)
 
     throttle_time_ms: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)

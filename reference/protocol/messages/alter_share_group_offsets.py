@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from reference.protocol.primitives import GroupId, NO_UUID, Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uuid
 
 
 class AlterShareGroupOffsetsRequest(Message, key=91, kind="request", versions="0", flexible="0+"):
@@ -15,7 +15,7 @@ class AlterShareGroupOffsetsRequest(Message, key=91, kind="request", versions="0
 
     class AlterShareGroupOffsetsRequestPartition(Message):
         partition_index: int = int32("0+", default=0)
-        start_offset: int = int64("0+", default=0)
+        start_offset: Wire[Offset] = int64("0+", default=0)
 
     group_id: GroupId = string("0+", default="")
     topics: list[AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic] = array("AlterShareGroupOffsetsRequestTopic", "0+", default_factory=list)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, int16, int32, int64, uuid
+from reference.protocol.primitives import BrokerEpoch, NO_UUID, NodeId
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, uuid
 
 
 class AssignReplicasToDirsRequest(Message, key=73, kind="request", versions="0", flexible="0+"):
@@ -20,8 +20,8 @@ class AssignReplicasToDirsRequest(Message, key=73, kind="request", versions="0",
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
 
-    broker_id: NodeId = int32("0+", default=0)
-    broker_epoch: int = int64("0+", default=-1)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=-1)
     directories: list[AssignReplicasToDirsRequest.DirectoryData] = array("DirectoryData", "0+", default_factory=list)
 
 

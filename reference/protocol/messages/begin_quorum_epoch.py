@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, string, uint16, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, string, uint16, uuid
 
 
 class BeginQuorumEpochRequest(Message, key=53, kind="request", versions="0-1", flexible="1+"):
@@ -16,8 +16,8 @@ class BeginQuorumEpochRequest(Message, key=53, kind="request", versions="0-1", f
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
         voter_directory_id: UUID = uuid("1+", default=NO_UUID, ignorable=True)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class LeaderEndpoint(Message):
         name: str = string("1+", default="")
@@ -25,7 +25,7 @@ class BeginQuorumEpochRequest(Message, key=53, kind="request", versions="0-1", f
         port: int = uint16("1+", default=0)
 
     cluster_id: str | None = string("0+", nullable="0+", default=None)
-    voter_id: NodeId = int32("1+", default=-1, ignorable=True)
+    voter_id: Wire[NodeId] = int32("1+", default=-1, ignorable=True)
     topics: list[BeginQuorumEpochRequest.TopicData] = array("TopicData", "0+", default_factory=list)
     leader_endpoints: list[BeginQuorumEpochRequest.LeaderEndpoint] = array("LeaderEndpoint", "1+", default_factory=list, ignorable=True)
 
@@ -38,11 +38,11 @@ class BeginQuorumEpochResponse(Message, key=53, kind="response", versions="0-1",
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("1+", default=0)
+        node_id: Wire[NodeId] = int32("1+", default=0)
         host: str = string("1+", default="")
         port: int = uint16("1+", default=0)
 

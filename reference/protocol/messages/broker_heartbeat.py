@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NodeId
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64
+from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64
 
 
 class BrokerHeartbeatRequest(Message, key=63, kind="request", versions="0-2", flexible="0+"):
-    broker_id: NodeId = int32("0+", default=0)
-    broker_epoch: int = int64("0+", default=-1)
-    current_metadata_offset: int = int64("0+", default=0)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=-1)
+    current_metadata_offset: Wire[Offset] = int64("0+", default=0)
     want_fence: bool = bool_("0+", default=False)
     want_shut_down: bool = bool_("0+", default=False)
     offline_log_dirs: list[UUID] = array("uuid", "1+", tagged="1+", tag=0, default_factory=list)

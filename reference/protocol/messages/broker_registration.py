@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string, uint16, uuid
+from reference.protocol.primitives import BrokerEpoch, NO_UUID, NodeId
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string, uint16, uuid
 
 
 class BrokerRegistrationRequest(Message, key=62, kind="request", versions="0-4", flexible="0+"):
@@ -20,7 +20,7 @@ class BrokerRegistrationRequest(Message, key=62, kind="request", versions="0-4",
         min_supported_version: int = int16("0+", default=0)
         max_supported_version: int = int16("0+", default=0)
 
-    broker_id: NodeId = int32("0+", default=0)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
     cluster_id: str = string("0+", default="")
     incarnation_id: UUID = uuid("0+", default=NO_UUID)
     listeners: list[BrokerRegistrationRequest.Listener] = array("Listener", "0+", default_factory=list)
@@ -28,10 +28,10 @@ class BrokerRegistrationRequest(Message, key=62, kind="request", versions="0-4",
     rack: str | None = string("0+", nullable="0+", default="")
     is_migrating_zk_broker: bool = bool_("1+", default=False)
     log_dirs: list[UUID] = array("uuid", "2+", default_factory=list, ignorable=True)
-    previous_broker_epoch: int = int64("3+", default=-1, ignorable=True)
+    previous_broker_epoch: Wire[BrokerEpoch] = int64("3+", default=-1, ignorable=True)
 
 
 class BrokerRegistrationResponse(Message, key=62, kind="response", versions="0-4", flexible="0+"):
     throttle_time_ms: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)
-    broker_epoch: int = int64("0+", default=-1)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=-1)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NodeId
-from reference.protocol.schema import Message, array, int32, int64, int8
+from reference.protocol.primitives import BrokerEpoch, NodeId
+from reference.protocol.schema import Message, Wire, array, int32, int64, int8
 
 
 class BrokerRegistrationChangeRecord(Message, key=17, kind="metadata", versions="0-3", flexible="0+"):
-    broker_id: NodeId = int32("0+", default=0)
-    broker_epoch: int = int64("0+", default=0)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=0)
     fenced: int = int8("0+", tagged="0+", tag=0, default=0)
     in_controlled_shutdown: int = int8("1+", tagged="1+", tag=1, default=0)
     log_dirs: list[UUID] = array("uuid", "2+", tagged="2+", tag=2, default_factory=list)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, array, int64
+from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message, Wire, array, int64
 
 
 class ConsumerGroupRegularExpressionValue(Message, key=16, kind="coordinator-value", versions="0", flexible="0+"):
     topics: list[str] = array("string", "0+", default_factory=list)
     version: int = int64("0+", default=0)
-    timestamp: int = int64("0+", default=0)
+    timestamp: Wire[TimestampMs] = int64("0+", default=0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string
+from reference.protocol.primitives import BrokerEpoch, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string
 
 
 class ControlledShutdownRequest(Message, key=7, kind="request", versions="0-3", flexible="3+"):
-    broker_id: NodeId = int32("0+", default=0)
-    broker_epoch: int = int64("2+", default=-1, ignorable=True)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("2+", default=-1, ignorable=True)
 
 
 class ControlledShutdownResponse(Message, key=7, kind="response", versions="0-3", flexible="3+"):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import Buffer
-from reference.protocol.schema import Message, array, bytes_, int16, int32, int64, string
+from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.schema import Message, Wire, array, bytes_, int16, int32, int64, string
 
 
 class CreateDelegationTokenRequest(Message, key=38, kind="request", versions="0-3", flexible="2+"):
@@ -23,9 +23,9 @@ class CreateDelegationTokenResponse(Message, key=38, kind="response", versions="
     principal_name: str = string("0+", default="")
     token_requester_principal_type: str = string("3+", default="")
     token_requester_principal_name: str = string("3+", default="")
-    issue_timestamp_ms: int = int64("0+", default=0)
-    expiry_timestamp_ms: int = int64("0+", default=0)
-    max_timestamp_ms: int = int64("0+", default=0)
+    issue_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
+    expiry_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
+    max_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
     token_id: str = string("0+", default="")
     hmac: Buffer = bytes_("0+", default=b"")
     throttle_time_ms: int = int32("0+", default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.protocol.primitives import NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, string
+from reference.protocol.schema import Message, WireList, array, bool_, int16, int32, string
 
 
 class CreatePartitionsRequest(Message, key=37, kind="request", versions="0-3", flexible="2+"):
@@ -13,7 +13,7 @@ class CreatePartitionsRequest(Message, key=37, kind="request", versions="0-3", f
         assignments: list[CreatePartitionsRequest.CreatePartitionsAssignment] | None = array("CreatePartitionsAssignment", "0+", nullable="0+", default_factory=list)
 
     class CreatePartitionsAssignment(Message):
-        broker_ids: list[NodeId] = array("int32", "0+", default_factory=list)
+        broker_ids: WireList[NodeId] = array("int32", "0+", default_factory=list)
 
     topics: list[CreatePartitionsRequest.CreatePartitionsTopic] = array("CreatePartitionsTopic", "0+", default_factory=list)
     timeout_ms: int = int32("0+", default=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int8, string, uuid
+from reference.protocol.schema import Message, WireList, array, bool_, int16, int32, int8, string, uuid
 
 
 class CreateTopicsRequest(Message, key=19, kind="request", versions="0-7", flexible="5+"):
@@ -18,7 +18,7 @@ class CreateTopicsRequest(Message, key=19, kind="request", versions="0-7", flexi
 
     class CreatableReplicaAssignment(Message):
         partition_index: int = int32("0+", default=0)
-        broker_ids: list[NodeId] = array("int32", "0+", default_factory=list)
+        broker_ids: WireList[NodeId] = array("int32", "0+", default_factory=list)
 
     class CreatableTopicConfig(Message):
         name: str = string("0+", default="")

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, array, int64, string
+from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message, Wire, array, int64, string
 
 
 class DelegationTokenRecord(Message, key=10, kind="metadata", versions="0", flexible="0+"):
     owner: str = string("0+", default="")
     requester: str = string("0+", default="")
     renewers: list[str] = array("string", "0+", default_factory=list)
-    issue_timestamp: int = int64("0+", default=0)
-    max_timestamp: int = int64("0+", default=0)
-    expiration_timestamp: int = int64("0+", default=0)
+    issue_timestamp: Wire[TimestampMs] = int64("0+", default=0)
+    max_timestamp: Wire[TimestampMs] = int64("0+", default=0)
+    expiration_timestamp: Wire[TimestampMs] = int64("0+", default=0)
     token_id: str = string("0+", default="")

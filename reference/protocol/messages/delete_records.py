@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string
+from reference.protocol.primitives import Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string
 
 
 class DeleteRecordsRequest(Message, key=21, kind="request", versions="0-2", flexible="2+"):
@@ -13,7 +13,7 @@ class DeleteRecordsRequest(Message, key=21, kind="request", versions="0-2", flex
 
     class DeleteRecordsPartition(Message):
         partition_index: int = int32("0+", default=0)
-        offset: int = int64("0+", default=0)
+        offset: Wire[Offset] = int64("0+", default=0)
 
     topics: list[DeleteRecordsRequest.DeleteRecordsTopic] = array("DeleteRecordsTopic", "0+", default_factory=list)
     timeout_ms: int = int32("0+", default=0)
@@ -26,7 +26,7 @@ class DeleteRecordsResponse(Message, key=21, kind="response", versions="0-2", fl
 
     class DeleteRecordsPartitionResult(Message):
         partition_index: int = int32("0+", default=0)
-        low_watermark: int = int64("0+", default=0)
+        low_watermark: Wire[Offset] = int64("0+", default=0)
         error_code: int = int16("0+", default=0)
 
     throttle_time_ms: int = int32("0+", default=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.protocol.primitives import NodeId
-from reference.protocol.schema import Message, array, bool_, int16, int32, int8, string
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int8, string
 
 
 class DescribeClusterRequest(Message, key=60, kind="request", versions="0-2", flexible="0+"):
@@ -14,7 +14,7 @@ class DescribeClusterRequest(Message, key=60, kind="request", versions="0-2", fl
 
 class DescribeClusterResponse(Message, key=60, kind="response", versions="0-2", flexible="0+"):
     class DescribeClusterBroker(Message):
-        broker_id: NodeId = int32("0+", default=0)
+        broker_id: Wire[NodeId] = int32("0+", default=0)
         host: str = string("0+", default="")
         port: int = int32("0+", default=0)
         rack: str | None = string("0+", nullable="0+", default=None)
@@ -25,6 +25,6 @@ class DescribeClusterResponse(Message, key=60, kind="response", versions="0-2", 
     error_message: str | None = string("0+", nullable="0+", default=None)
     endpoint_type: int = int8("1+", default=1)
     cluster_id: str = string("0+", default="")
-    controller_id: NodeId = int32("0+", default=-1)
+    controller_id: Wire[NodeId] = int32("0+", default=-1)
     brokers: list[DescribeClusterResponse.DescribeClusterBroker] = array("DescribeClusterBroker", "0+", default_factory=list)
     cluster_authorized_operations: int = int32("0+", default=-2147483648)

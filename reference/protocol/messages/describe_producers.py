@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import ProducerId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerId, TimestampMs, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string
 
 
 class DescribeProducersRequest(Message, key=61, kind="request", versions="0", flexible="0+"):
@@ -26,12 +26,12 @@ class DescribeProducersResponse(Message, key=61, kind="response", versions="0", 
         active_producers: list[DescribeProducersResponse.ProducerState] = array("ProducerState", "0+", default_factory=list)
 
     class ProducerState(Message):
-        producer_id: ProducerId = int64("0+", default=0)
+        producer_id: Wire[ProducerId] = int64("0+", default=0)
         producer_epoch: int = int32("0+", default=0)
         last_sequence: int = int32("0+", default=-1)
-        last_timestamp: int = int64("0+", default=-1)
-        coordinator_epoch: int = int32("0+", default=0)
-        current_txn_start_offset: int = int64("0+", default=-1)
+        last_timestamp: Wire[TimestampMs] = int64("0+", default=-1)
+        coordinator_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        current_txn_start_offset: Wire[Offset] = int64("0+", default=-1)
 
     throttle_time_ms: int = int32("0+", default=0)
     topics: list[DescribeProducersResponse.TopicResponse] = array("TopicResponse", "0+", default_factory=list)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uint16, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, Offset, TimestampMs, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uint16, uuid
 
 
 class DescribeQuorumRequest(Message, key=55, kind="request", versions="0-2", flexible="0+"):
@@ -28,21 +28,21 @@ class DescribeQuorumResponse(Message, key=55, kind="response", versions="0-2", f
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
         error_message: str | None = string("2+", nullable="2+", default="", ignorable=True)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        high_watermark: int = int64("0+", default=0)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        high_watermark: Wire[Offset] = int64("0+", default=0)
         current_voters: list[DescribeQuorumResponse.ReplicaState] = array("ReplicaState", "0+", default_factory=list)
         observers: list[DescribeQuorumResponse.ReplicaState] = array("ReplicaState", "0+", default_factory=list)
 
     class ReplicaState(Message):
-        replica_id: NodeId = int32("0+", default=0)
+        replica_id: Wire[NodeId] = int32("0+", default=0)
         replica_directory_id: UUID = uuid("2+", default=NO_UUID)
-        log_end_offset: int = int64("0+", default=0)
-        last_fetch_timestamp: int = int64("1+", default=-1, ignorable=True)
-        last_caught_up_timestamp: int = int64("1+", default=-1, ignorable=True)
+        log_end_offset: Wire[Offset] = int64("0+", default=0)
+        last_fetch_timestamp: Wire[TimestampMs] = int64("1+", default=-1, ignorable=True)
+        last_caught_up_timestamp: Wire[TimestampMs] = int64("1+", default=-1, ignorable=True)
 
     class Node(Message):
-        node_id: NodeId = int32("2+", default=0)
+        node_id: Wire[NodeId] = int32("2+", default=0)
         listeners: list[DescribeQuorumResponse.Listener] = array("Listener", "2+", default_factory=list)
 
     class Listener(Message):

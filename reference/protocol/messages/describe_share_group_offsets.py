@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from reference.protocol.primitives import GroupId, LeaderEpoch, NO_UUID, Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uuid
 
 
 class DescribeShareGroupOffsetsRequest(Message, key=90, kind="request", versions="0-1", flexible="0+"):
@@ -34,8 +34,8 @@ class DescribeShareGroupOffsetsResponse(Message, key=90, kind="response", versio
 
     class DescribeShareGroupOffsetsResponsePartition(Message):
         partition_index: int = int32("0+", default=0)
-        start_offset: int = int64("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        start_offset: Wire[Offset] = int64("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
         lag: int = int64("1+", default=-1, ignorable=True)
         error_code: int = int16("0+", default=0)
         error_message: str | None = string("0+", nullable="0+", default=None)

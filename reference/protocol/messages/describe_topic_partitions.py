@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, string, struct, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, WireList, array, bool_, int16, int32, string, struct, uuid
 
 
 class DescribeTopicPartitionsRequest(Message, key=75, kind="request", versions="0", flexible="0+"):
@@ -33,13 +33,13 @@ class DescribeTopicPartitionsResponse(Message, key=75, kind="response", versions
     class DescribeTopicPartitionsResponsePartition(Message):
         error_code: int = int16("0+", default=0)
         partition_index: int = int32("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=-1, ignorable=True)
-        replica_nodes: list[NodeId] = array("int32", "0+", default_factory=list)
-        isr_nodes: list[NodeId] = array("int32", "0+", default_factory=list)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=-1, ignorable=True)
+        replica_nodes: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        isr_nodes: WireList[NodeId] = array("int32", "0+", default_factory=list)
         eligible_leader_replicas: list[NodeId] | None = array("int32", "0+", nullable="0+", default=None)
         last_known_elr: list[NodeId] | None = array("int32", "0+", nullable="0+", default=None)
-        offline_replicas: list[NodeId] = array("int32", "0+", default_factory=list, ignorable=True)
+        offline_replicas: WireList[NodeId] = array("int32", "0+", default_factory=list, ignorable=True)
 
     class Cursor(Message):
         topic_name: TopicName = string("0+", default="")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import ProducerId, TopicName, TransactionalId
-from reference.protocol.schema import Message, array, int16, int32, int64, string
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs, TopicName, TransactionalId
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string
 
 
 class DescribeTransactionsRequest(Message, key=65, kind="request", versions="0", flexible="0+"):
@@ -16,9 +16,9 @@ class DescribeTransactionsResponse(Message, key=65, kind="response", versions="0
         transactional_id: TransactionalId = string("0+", default="")
         transaction_state: str = string("0+", default="")
         transaction_timeout_ms: int = int32("0+", default=0)
-        transaction_start_time_ms: int = int64("0+", default=0)
-        producer_id: ProducerId = int64("0+", default=0)
-        producer_epoch: int = int16("0+", default=0)
+        transaction_start_time_ms: Wire[TimestampMs] = int64("0+", default=0)
+        producer_id: Wire[ProducerId] = int64("0+", default=0)
+        producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
         topics: list[DescribeTransactionsResponse.TopicData] = array("TopicData", "0+", default_factory=list)
 
     class TopicData(Message):

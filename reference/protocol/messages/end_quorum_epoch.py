@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, string, uint16, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, WireList, array, int16, int32, string, uint16, uuid
 
 
 class EndQuorumEpochRequest(Message, key=54, kind="request", versions="0-1", flexible="1+"):
@@ -15,13 +15,13 @@ class EndQuorumEpochRequest(Message, key=54, kind="request", versions="0-1", fle
 
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        preferred_successors: list[int] = array("int32", "0", default_factory=list, ignorable=True)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        preferred_successors: WireList[NodeId] = array("int32", "0", default_factory=list, ignorable=True)
         preferred_candidates: list[EndQuorumEpochRequest.ReplicaInfo] = array("ReplicaInfo", "1+", default_factory=list, ignorable=True)
 
     class ReplicaInfo(Message):
-        candidate_id: NodeId = int32("1+", default=0)
+        candidate_id: Wire[NodeId] = int32("1+", default=0)
         candidate_directory_id: UUID = uuid("1+", default=NO_UUID)
 
     class LeaderEndpoint(Message):
@@ -42,11 +42,11 @@ class EndQuorumEpochResponse(Message, key=54, kind="response", versions="0-1", f
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("1+", default=0)
+        node_id: Wire[NodeId] = int32("1+", default=0)
         host: str = string("1+", default="")
         port: int = uint16("1+", default=0)
 

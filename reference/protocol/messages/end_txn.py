@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import ProducerId, TransactionalId
-from reference.protocol.schema import Message, bool_, int16, int32, int64, string
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TransactionalId
+from reference.protocol.schema import Message, Wire, bool_, int16, int32, int64, string
 
 
 class EndTxnRequest(Message, key=26, kind="request", versions="0-5", flexible="3+"):
     transactional_id: TransactionalId = string("0+", default="")
-    producer_id: ProducerId = int64("0+", default=0)
-    producer_epoch: int = int16("0+", default=0)
+    producer_id: Wire[ProducerId] = int64("0+", default=0)
+    producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
     committed: bool = bool_("0+", default=False)
 
 
 class EndTxnResponse(Message, key=26, kind="response", versions="0-5", flexible="3+"):
     throttle_time_ms: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)
-    producer_id: ProducerId = int64("5+", default=-1, ignorable=True)
-    producer_epoch: int = int16("5+", default=-1, ignorable=True)
+    producer_id: Wire[ProducerId] = int64("5+", default=-1, ignorable=True)
+    producer_epoch: Wire[ProducerEpoch] = int16("5+", default=-1, ignorable=True)

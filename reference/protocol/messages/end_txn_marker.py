@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, int32
+from reference.protocol.primitives import LeaderEpoch
+from reference.protocol.schema import Message, Wire, int32
 
 
 class EndTxnMarker(Message, kind="data", versions="0", flexible="none"):
-    coordinator_epoch: int = int32("0+", default=0)
+    coordinator_epoch: Wire[LeaderEpoch] = int32("0+", default=0)

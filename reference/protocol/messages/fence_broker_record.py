@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import NodeId
-from reference.protocol.schema import Message, int32, int64
+from reference.protocol.primitives import BrokerEpoch, NodeId
+from reference.protocol.schema import Message, Wire, int32, int64
 
 
 class FenceBrokerRecord(Message, key=7, kind="metadata", versions="0", flexible="0+"):
-    id: NodeId = int32("0+", default=0)
-    epoch: int = int64("0+", default=0)
+    id: Wire[NodeId] = int32("0+", default=0)
+    epoch: Wire[BrokerEpoch] = int64("0+", default=0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, ProducerId, TopicName
-from reference.protocol.schema import Message, Records, array, int16, int32, int64, int8, records, string, struct, uuid
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NO_UUID, NodeId, Offset, ProducerId, TopicName
+from reference.protocol.schema import Message, Records, Wire, array, int16, int32, int64, int8, records, string, struct, uuid
 
 
 class FetchRequest(Message, key=1, kind="request", versions="0-18", flexible="12+"):
     class ReplicaState(Message):
-        replica_id: NodeId = int32("15+", default=-1)
-        replica_epoch: int = int64("15+", default=-1)
+        replica_id: Wire[NodeId] = int32("15+", default=-1)
+        replica_epoch: Wire[BrokerEpoch] = int64("15+", default=-1)
 
     class FetchTopic(Message):
         topic: TopicName = string("0-12", default="", ignorable=True)
@@ -20,13 +20,13 @@ class FetchRequest(Message, key=1, kind="request", versions="0-18", flexible="12
 
     class FetchPartition(Message):
         partition: int = int32("0+", default=0)
-        current_leader_epoch: int = int32("9+", default=-1, ignorable=True)
-        fetch_offset: int = int64("0+", default=0)
-        last_fetched_epoch: int = int32("12+", default=-1)
-        log_start_offset: int = int64("5+", default=-1, ignorable=True)
+        current_leader_epoch: Wire[LeaderEpoch] = int32("9+", default=-1, ignorable=True)
+        fetch_offset: Wire[Offset] = int64("0+", default=0)
+        last_fetched_epoch: Wire[LeaderEpoch] = int32("12+", default=-1)
+        log_start_offset: Wire[Offset] = int64("5+", default=-1, ignorable=True)
         partition_max_bytes: int = int32("0+", default=0)
         replica_directory_id: UUID = uuid("17+", tagged="17+", tag=0, default=NO_UUID, ignorable=True)
-        high_watermark: int = int64("18+", tagged="18+", tag=1, default=9223372036854775807, ignorable=True)
+        high_watermark: Wire[Offset] = int64("18+", tagged="18+", tag=1, default=9223372036854775807, ignorable=True)
 
     class ForgottenTopic(Message):
         topic: TopicName = string("7-12", default="", ignorable=True)
@@ -34,7 +34,7 @@ class FetchRequest(Message, key=1, kind="request", versions="0-18", flexible="12
         partitions: list[int] = array("int32", "7+", default_factory=list)
 
     cluster_id: str | None = string("12+", nullable="12+", tagged="12+", tag=0, default=None, ignorable=True)
-    replica_id: NodeId = int32("0-14", default=-1)
+    replica_id: Wire[NodeId] = int32("0-14", default=-1)
     replica_state: FetchRequest.ReplicaState = struct("ReplicaState", "15+", tagged="15+", tag=1, default_factory="ReplicaState")
     max_wait_ms: int = int32("0+", default=0)
     min_bytes: int = int32("0+", default=0)
@@ -56,34 +56,34 @@ class FetchResponse(Message, key=1, kind="response", versions="0-18", flexible="
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
-        high_watermark: int = int64("0+", default=0)
-        last_stable_offset: int = int64("4+", default=-1, ignorable=True)
-        log_start_offset: int = int64("5+", default=-1, ignorable=True)
+        high_watermark: Wire[Offset] = int64("0+", default=0)
+        last_stable_offset: Wire[Offset] = int64("4+", default=-1, ignorable=True)
+        log_start_offset: Wire[Offset] = int64("5+", default=-1, ignorable=True)
         diverging_epoch: FetchResponse.EpochEndOffset = struct("EpochEndOffset", "12+", tagged="12+", tag=0, default_factory="EpochEndOffset")
         current_leader: FetchResponse.LeaderIdAndEpoch = struct("LeaderIdAndEpoch", "12+", tagged="12+", tag=1, default_factory="LeaderIdAndEpoch")
         snapshot_id: FetchResponse.SnapshotId = struct("SnapshotId", "12+", tagged="12+", tag=2, default_factory="SnapshotId")
         aborted_transactions: list[FetchResponse.AbortedTransaction] | None = array("AbortedTransaction", "4+", nullable="4+", default_factory=list, ignorable=True)
-        preferred_read_replica: NodeId = int32("11+", default=-1)
+        preferred_read_replica: Wire[NodeId] = int32("11+", default=-1)
         records: Records | None = records("0+", nullable="0+", default=None)
 
     class EpochEndOffset(Message):
-        epoch: int = int32("12+", default=-1)
-        end_offset: int = int64("12+", default=-1)
+        epoch: Wire[LeaderEpoch] = int32("12+", default=-1)
+        end_offset: Wire[Offset] = int64("12+", default=-1)
 
     class LeaderIdAndEpoch(Message):
-        leader_id: NodeId = int32("12+", default=-1)
-        leader_epoch: int = int32("12+", default=-1)
+        leader_id: Wire[NodeId] = int32("12+", default=-1)
+        leader_epoch: Wire[LeaderEpoch] = int32("12+", default=-1)
 
     class SnapshotId(Message):
-        end_offset: int = int64("12+", default=-1)
-        epoch: int = int32("12+", default=-1)
+        end_offset: Wire[Offset] = int64("12+", default=-1)
+        epoch: Wire[LeaderEpoch] = int32("12+", default=-1)
 
     class AbortedTransaction(Message):
-        producer_id: ProducerId = int64("4+", default=0)
-        first_offset: int = int64("4+", default=0)
+        producer_id: Wire[ProducerId] = int64("4+", default=0)
+        first_offset: Wire[Offset] = int64("4+", default=0)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("16+", default=0)
+        node_id: Wire[NodeId] = int32("16+", default=0)
         host: str = string("16+", default="")
         port: int = int32("16+", default=0)
         rack: str | None = string("16+", nullable="16+", default=None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, Records, array, int16, int32, int64, records, string, struct, uint16, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, Offset, TopicName
+from reference.protocol.schema import Message, Records, Wire, array, int16, int32, int64, records, string, struct, uint16, uuid
 
 
 class FetchSnapshotRequest(Message, key=59, kind="request", versions="0-1", flexible="0+"):
@@ -15,17 +15,17 @@ class FetchSnapshotRequest(Message, key=59, kind="request", versions="0-1", flex
 
     class PartitionSnapshot(Message):
         partition: int = int32("0+", default=0)
-        current_leader_epoch: int = int32("0+", default=0)
+        current_leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
         snapshot_id: FetchSnapshotRequest.SnapshotId = struct("SnapshotId", "0+", default_factory="SnapshotId")
         position: int = int64("0+", default=0)
         replica_directory_id: UUID = uuid("1+", tagged="1+", tag=0, default=NO_UUID, ignorable=True)
 
     class SnapshotId(Message):
-        end_offset: int = int64("0+", default=0)
-        epoch: int = int32("0+", default=0)
+        end_offset: Wire[Offset] = int64("0+", default=0)
+        epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     cluster_id: str | None = string("0+", nullable="0+", tagged="0+", tag=0, default=None)
-    replica_id: NodeId = int32("0+", default=-1)
+    replica_id: Wire[NodeId] = int32("0+", default=-1)
     max_bytes: int = int32("0+", default=2147483647)
     topics: list[FetchSnapshotRequest.TopicSnapshot] = array("TopicSnapshot", "0+", default_factory=list)
 
@@ -45,15 +45,15 @@ class FetchSnapshotResponse(Message, key=59, kind="response", versions="0-1", fl
         unaligned_records: Records | None = records("0+", default=None)
 
     class SnapshotId(Message):
-        end_offset: int = int64("0+", default=0)
-        epoch: int = int32("0+", default=0)
+        end_offset: Wire[Offset] = int64("0+", default=0)
+        epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class LeaderIdAndEpoch(Message):
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("1+", default=0)
+        node_id: Wire[NodeId] = int32("1+", default=0)
         host: str = string("1+", default="")
         port: int = uint16("1+", default=0)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.protocol.primitives import NodeId
-from reference.protocol.schema import Message, array, int16, int32, int8, string
+from reference.protocol.schema import Message, Wire, array, int16, int32, int8, string
 
 
 class FindCoordinatorRequest(Message, key=10, kind="request", versions="0-6", flexible="3+"):
@@ -15,7 +15,7 @@ class FindCoordinatorRequest(Message, key=10, kind="request", versions="0-6", fl
 class FindCoordinatorResponse(Message, key=10, kind="response", versions="0-6", flexible="3+"):
     class Coordinator(Message):
         key: str = string("4+", default="")
-        node_id: NodeId = int32("4+", default=0)
+        node_id: Wire[NodeId] = int32("4+", default=0)
         host: str = string("4+", default="")
         port: int = int32("4+", default=0)
         error_code: int = int16("4+", default=0)
@@ -24,7 +24,7 @@ class FindCoordinatorResponse(Message, key=10, kind="response", versions="0-6", 
     throttle_time_ms: int = int32("1+", default=0, ignorable=True)
     error_code: int = int16("0-3", default=0)
     error_message: str | None = string("1-3", nullable="1-3", default="", ignorable=True)
-    node_id: NodeId = int32("0-3", default=0)
+    node_id: Wire[NodeId] = int32("0-3", default=0)
     host: str = string("0-3", default="")
     port: int = int32("0-3", default=0)
     coordinators: list[FindCoordinatorResponse.Coordinator] = array("Coordinator", "4+", default_factory=list)

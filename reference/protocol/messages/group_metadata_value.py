@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import Buffer
-from reference.protocol.schema import Message, array, bytes_, int32, int64, string
+from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.schema import Message, Wire, array, bytes_, int32, int64, string
 
 
 class GroupMetadataValue(Message, key=2, kind="coordinator-value", versions="0-4", flexible="4+"):
@@ -21,5 +21,5 @@ class GroupMetadataValue(Message, key=2, kind="coordinator-value", versions="0-4
     generation: int = int32("0+", default=0, kafka_name="generation")
     protocol: str | None = string("0+", nullable="0+", default="", kafka_name="protocol")
     leader: str | None = string("0+", nullable="0+", default="", kafka_name="leader")
-    current_state_timestamp: int = int64("2+", default=-1, ignorable=True, kafka_name="currentStateTimestamp")
+    current_state_timestamp: Wire[TimestampMs] = int64("2+", default=-1, ignorable=True, kafka_name="currentStateTimestamp")
     members: list[GroupMetadataValue.MemberMetadata] = array("MemberMetadata", "0+", default_factory=list, kafka_name="members")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import ProducerId, TransactionalId
-from reference.protocol.schema import Message, bool_, int16, int32, int64, string
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TransactionalId
+from reference.protocol.schema import Message, Wire, bool_, int16, int32, int64, string
 
 
 class InitProducerIdRequest(Message, key=22, kind="request", versions="0-6", flexible="2+"):
     transactional_id: TransactionalId | None = string("0+", nullable="0+", default="")
     transaction_timeout_ms: int = int32("0+", default=0)
-    producer_id: ProducerId = int64("3+", default=-1)
-    producer_epoch: int = int16("3+", default=-1)
+    producer_id: Wire[ProducerId] = int64("3+", default=-1)
+    producer_epoch: Wire[ProducerEpoch] = int16("3+", default=-1)
     enable2_pc: bool = bool_("6+", default=False)
     keep_prepared_txn: bool = bool_("6+", default=False)
 
@@ -18,7 +18,7 @@ class InitProducerIdRequest(Message, key=22, kind="request", versions="0-6", fle
 class InitProducerIdResponse(Message, key=22, kind="response", versions="0-6", flexible="2+"):
     throttle_time_ms: int = int32("0+", default=0, ignorable=True)
     error_code: int = int16("0+", default=0)
-    producer_id: ProducerId = int64("0+", default=-1)
-    producer_epoch: int = int16("0+", default=0)
-    ongoing_txn_producer_id: ProducerId = int64("6+", default=-1)
-    ongoing_txn_producer_epoch: int = int16("6+", default=-1)
+    producer_id: Wire[ProducerId] = int64("0+", default=-1)
+    producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
+    ongoing_txn_producer_id: Wire[ProducerId] = int64("6+", default=-1)
+    ongoing_txn_producer_epoch: Wire[ProducerEpoch] = int16("6+", default=-1)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from reference.protocol.primitives import NO_UUID, Offset
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uuid
 
 
 class InitializeShareGroupStateRequest(Message, key=83, kind="request", versions="0", flexible="0+"):
@@ -16,7 +16,7 @@ class InitializeShareGroupStateRequest(Message, key=83, kind="request", versions
     class PartitionData(Message):
         partition: int = int32("0+", default=0)
         state_epoch: int = int32("0+", default=0)
-        start_offset: int = int64("0+", default=0)
+        start_offset: Wire[Offset] = int64("0+", default=0)
 
     group_id: str = string("0+", default="")
     topics: list[InitializeShareGroupStateRequest.InitializeStateData] = array("InitializeStateData", "0+", default_factory=list)

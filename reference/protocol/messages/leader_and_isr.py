@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, int8, string, uuid
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NO_UUID, NodeId, PartitionEpoch, TopicName
+from reference.protocol.schema import Message, Wire, WireList, array, bool_, int16, int32, int64, int8, string, uuid
 
 
 class LeaderAndIsrRequest(Message, key=4, kind="request", versions="0-7", flexible="4+"):
     class LeaderAndIsrPartitionState(Message):
         topic_name: TopicName = string("0-1", default="", ignorable=True)
         partition_index: int = int32("0+", default=0)
-        controller_epoch: int = int32("0+", default=0)
-        leader: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        isr: list[NodeId] = array("int32", "0+", default_factory=list)
-        partition_epoch: int = int32("0+", default=0)
-        replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-        adding_replicas: list[NodeId] = array("int32", "3+", default_factory=list, ignorable=True)
-        removing_replicas: list[NodeId] = array("int32", "3+", default_factory=list, ignorable=True)
+        controller_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        leader: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        isr: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        partition_epoch: Wire[PartitionEpoch] = int32("0+", default=0)
+        replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        adding_replicas: WireList[NodeId] = array("int32", "3+", default_factory=list, ignorable=True)
+        removing_replicas: WireList[NodeId] = array("int32", "3+", default_factory=list, ignorable=True)
         is_new: bool = bool_("1+", default=False, ignorable=True)
         leader_recovery_state: int = int8("6+", default=0)
 
@@ -29,14 +29,14 @@ class LeaderAndIsrRequest(Message, key=4, kind="request", versions="0-7", flexib
         partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = array("LeaderAndIsrPartitionState", "2+", default_factory=list)
 
     class LeaderAndIsrLiveLeader(Message):
-        broker_id: NodeId = int32("0+", default=0)
+        broker_id: Wire[NodeId] = int32("0+", default=0)
         host_name: str = string("0+", default="")
         port: int = int32("0+", default=0)
 
-    controller_id: NodeId = int32("0+", default=0)
+    controller_id: Wire[NodeId] = int32("0+", default=0)
     is_k_raft_controller: bool = bool_("7+", default=False, kafka_name="isKRaftController")
-    controller_epoch: int = int32("0+", default=0)
-    broker_epoch: int = int64("2+", default=-1, ignorable=True)
+    controller_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("2+", default=-1, ignorable=True)
     type: int = int8("5+", default=0)
     ungrouped_partition_states: list[LeaderAndIsrRequest.LeaderAndIsrPartitionState] = array("LeaderAndIsrPartitionState", "0-1", default_factory=list)
     topic_states: list[LeaderAndIsrRequest.LeaderAndIsrTopicState] = array("LeaderAndIsrTopicState", "2+", default_factory=list)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from uuid import UUID
 
 from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, int16, int32, uuid
+from reference.protocol.schema import Message, Wire, array, int16, int32, uuid
 
 
 class LeaderChangeMessage(Message, kind="data", versions="0-1", flexible="0+"):
@@ -14,6 +14,6 @@ class LeaderChangeMessage(Message, kind="data", versions="0-1", flexible="0+"):
         voter_directory_id: UUID = uuid("1+", default=NO_UUID)
 
     version: int = int16("0+", default=0)
-    leader_id: NodeId = int32("0+", default=0)
+    leader_id: Wire[NodeId] = int32("0+", default=0)
     voters: list[LeaderChangeMessage.Voter] = array("Voter", "0+", default_factory=list)
     granting_voters: list[LeaderChangeMessage.Voter] = array("Voter", "0+", default_factory=list)

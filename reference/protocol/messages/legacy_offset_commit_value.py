@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, int64, string
+from reference.protocol.primitives import Offset, TimestampMs
+from reference.protocol.schema import Message, Wire, int64, string
 
 
 class LegacyOffsetCommitValue(Message, key=0, kind="coordinator-value", versions="0", flexible="none"):
-    offset: int = int64("0+", default=0, kafka_name="offset")
+    offset: Wire[Offset] = int64("0+", default=0, kafka_name="offset")
     metadata: str = string("0+", default="", kafka_name="metadata")
-    commit_timestamp: int = int64("0+", default=0, kafka_name="commitTimestamp")
+    commit_timestamp: Wire[TimestampMs] = int64("0+", default=0, kafka_name="commitTimestamp")

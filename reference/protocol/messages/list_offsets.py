@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, int8, string
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TimestampMs, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, int8, string
 
 
 class ListOffsetsRequest(Message, key=2, kind="request", versions="0-11", flexible="6+"):
@@ -13,11 +13,11 @@ class ListOffsetsRequest(Message, key=2, kind="request", versions="0-11", flexib
 
     class ListOffsetsPartition(Message):
         partition_index: int = int32("0+", default=0)
-        current_leader_epoch: int = int32("4+", default=-1, ignorable=True)
-        timestamp: int = int64("0+", default=0)
+        current_leader_epoch: Wire[LeaderEpoch] = int32("4+", default=-1, ignorable=True)
+        timestamp: Wire[TimestampMs] = int64("0+", default=0)
         max_num_offsets: int = int32("0", default=1)
 
-    replica_id: NodeId = int32("0+", default=0)
+    replica_id: Wire[NodeId] = int32("0+", default=0)
     isolation_level: int = int8("2+", default=0)
     topics: list[ListOffsetsRequest.ListOffsetsTopic] = array("ListOffsetsTopic", "0+", default_factory=list)
     timeout_ms: int = int32("10+", default=0, ignorable=True)
@@ -32,9 +32,9 @@ class ListOffsetsResponse(Message, key=2, kind="response", versions="0-11", flex
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
         old_style_offsets: list[int] = array("int64", "0", default_factory=list)
-        timestamp: int = int64("1+", default=-1)
-        offset: int = int64("1+", default=-1)
-        leader_epoch: int = int32("4+", default=-1)
+        timestamp: Wire[TimestampMs] = int64("1+", default=-1)
+        offset: Wire[Offset] = int64("1+", default=-1)
+        leader_epoch: Wire[LeaderEpoch] = int32("4+", default=-1)
 
     throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     topics: list[ListOffsetsResponse.ListOffsetsTopicResponse] = array("ListOffsetsTopicResponse", "0+", default_factory=list)

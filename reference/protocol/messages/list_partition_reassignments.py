@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reference.protocol.primitives import NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, string
+from reference.protocol.schema import Message, WireList, array, int16, int32, string
 
 
 class ListPartitionReassignmentsRequest(Message, key=46, kind="request", versions="0", flexible="0+"):
@@ -22,9 +22,9 @@ class ListPartitionReassignmentsResponse(Message, key=46, kind="response", versi
 
     class OngoingPartitionReassignment(Message):
         partition_index: int = int32("0+", default=0)
-        replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-        adding_replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-        removing_replicas: list[NodeId] = array("int32", "0+", default_factory=list)
+        replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        adding_replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        removing_replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
 
     throttle_time_ms: int = int32("0+", default=0)
     error_code: int = int16("0+", default=0)

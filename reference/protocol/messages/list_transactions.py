@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from reference.protocol.primitives import ProducerId, TransactionalId
-from reference.protocol.schema import Message, array, int16, int32, int64, string
+from reference.protocol.schema import Message, Wire, WireList, array, int16, int32, int64, string
 
 
 class ListTransactionsRequest(Message, key=66, kind="request", versions="0-2", flexible="0+"):
     state_filters: list[str] = array("string", "0+", default_factory=list)
-    producer_id_filters: list[ProducerId] = array("int64", "0+", default_factory=list)
+    producer_id_filters: WireList[ProducerId] = array("int64", "0+", default_factory=list)
     duration_filter: int = int64("1+", default=-1)
     transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
 
@@ -16,7 +16,7 @@ class ListTransactionsRequest(Message, key=66, kind="request", versions="0-2", f
 class ListTransactionsResponse(Message, key=66, kind="response", versions="0-2", flexible="0+"):
     class TransactionState(Message):
         transactional_id: TransactionalId = string("0+", default="")
-        producer_id: ProducerId = int64("0+", default=0)
+        producer_id: Wire[ProducerId] = int64("0+", default=0)
         transaction_state: str = string("0+", default="")
 
     throttle_time_ms: int = int32("0+", default=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, string, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, WireList, array, bool_, int16, int32, string, uuid
 
 
 class MetadataRequest(Message, key=3, kind="request", versions="0-13", flexible="9+"):
@@ -21,7 +21,7 @@ class MetadataRequest(Message, key=3, kind="request", versions="0-13", flexible=
 
 class MetadataResponse(Message, key=3, kind="response", versions="0-13", flexible="9+"):
     class MetadataResponseBroker(Message):
-        node_id: NodeId = int32("0+", default=0)
+        node_id: Wire[NodeId] = int32("0+", default=0)
         host: str = string("0+", default="")
         port: int = int32("0+", default=0)
         rack: str | None = string("1+", nullable="1+", default=None, ignorable=True)
@@ -37,16 +37,16 @@ class MetadataResponse(Message, key=3, kind="response", versions="0-13", flexibl
     class MetadataResponsePartition(Message):
         error_code: int = int16("0+", default=0)
         partition_index: int = int32("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("7+", default=-1, ignorable=True)
-        replica_nodes: list[NodeId] = array("int32", "0+", default_factory=list)
-        isr_nodes: list[NodeId] = array("int32", "0+", default_factory=list)
-        offline_replicas: list[NodeId] = array("int32", "5+", default_factory=list, ignorable=True)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("7+", default=-1, ignorable=True)
+        replica_nodes: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        isr_nodes: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        offline_replicas: WireList[NodeId] = array("int32", "5+", default_factory=list, ignorable=True)
 
     throttle_time_ms: int = int32("3+", default=0, ignorable=True)
     brokers: list[MetadataResponse.MetadataResponseBroker] = array("MetadataResponseBroker", "0+", default_factory=list)
     cluster_id: str | None = string("2+", nullable="2+", default=None, ignorable=True)
-    controller_id: NodeId = int32("1+", default=-1, ignorable=True)
+    controller_id: Wire[NodeId] = int32("1+", default=-1, ignorable=True)
     topics: list[MetadataResponse.MetadataResponseTopic] = array("MetadataResponseTopic", "0+", default_factory=list)
     cluster_authorized_operations: int = int32("8-10", default=-2147483648)
     error_code: int = int16("13+", default=0, ignorable=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from reference.protocol.primitives import GroupId, LeaderEpoch, NO_UUID, Offset, TimestampMs, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uuid
 
 
 class OffsetCommitRequest(Message, key=8, kind="request", versions="0-10", flexible="8+"):
@@ -16,9 +16,9 @@ class OffsetCommitRequest(Message, key=8, kind="request", versions="0-10", flexi
 
     class OffsetCommitRequestPartition(Message):
         partition_index: int = int32("0+", default=0)
-        committed_offset: int = int64("0+", default=0)
-        committed_leader_epoch: int = int32("6+", default=-1, ignorable=True)
-        commit_timestamp: int = int64("1", default=-1)
+        committed_offset: Wire[Offset] = int64("0+", default=0)
+        committed_leader_epoch: Wire[LeaderEpoch] = int32("6+", default=-1, ignorable=True)
+        commit_timestamp: Wire[TimestampMs] = int64("1", default=-1)
         committed_metadata: str | None = string("0+", nullable="0+", default="")
 
     group_id: GroupId = string("0+", default="")

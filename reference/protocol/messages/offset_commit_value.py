@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message, int32, int64, string, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, Offset, TimestampMs
+from reference.protocol.schema import Message, Wire, int32, int64, string, uuid
 
 
 class OffsetCommitValue(Message, key=1, kind="coordinator-value", versions="0-4", flexible="4+"):
-    offset: int = int64("0+", default=0, kafka_name="offset")
-    leader_epoch: int = int32("3+", default=-1, ignorable=True, kafka_name="leaderEpoch")
+    offset: Wire[Offset] = int64("0+", default=0, kafka_name="offset")
+    leader_epoch: Wire[LeaderEpoch] = int32("3+", default=-1, ignorable=True, kafka_name="leaderEpoch")
     metadata: str = string("0+", default="", kafka_name="metadata")
-    commit_timestamp: int = int64("0+", default=0, kafka_name="commitTimestamp")
-    expire_timestamp: int = int64("1", default=-1, ignorable=True, kafka_name="expireTimestamp")
+    commit_timestamp: Wire[TimestampMs] = int64("0+", default=0, kafka_name="commitTimestamp")
+    expire_timestamp: Wire[TimestampMs] = int64("1", default=-1, ignorable=True, kafka_name="expireTimestamp")
     topic_id: UUID = uuid("4+", tagged="4+", tag=0, default=NO_UUID, ignorable=True, kafka_name="topicId")

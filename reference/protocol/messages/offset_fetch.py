@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string, uuid
+from reference.protocol.primitives import GroupId, LeaderEpoch, NO_UUID, Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string, uuid
 
 
 class OffsetFetchRequest(Message, key=9, kind="request", versions="0-10", flexible="6+"):
@@ -37,8 +37,8 @@ class OffsetFetchResponse(Message, key=9, kind="response", versions="0-10", flex
 
     class OffsetFetchResponsePartition(Message):
         partition_index: int = int32("0-7", default=0)
-        committed_offset: int = int64("0-7", default=0)
-        committed_leader_epoch: int = int32("5-7", default=-1, ignorable=True)
+        committed_offset: Wire[Offset] = int64("0-7", default=0)
+        committed_leader_epoch: Wire[LeaderEpoch] = int32("5-7", default=-1, ignorable=True)
         metadata: str | None = string("0-7", nullable="0-7", default="")
         error_code: int = int16("0-7", default=0)
 
@@ -54,8 +54,8 @@ class OffsetFetchResponse(Message, key=9, kind="response", versions="0-10", flex
 
     class OffsetFetchResponsePartitions(Message):
         partition_index: int = int32("8+", default=0)
-        committed_offset: int = int64("8+", default=0)
-        committed_leader_epoch: int = int32("8+", default=-1, ignorable=True)
+        committed_offset: Wire[Offset] = int64("8+", default=0)
+        committed_leader_epoch: Wire[LeaderEpoch] = int32("8+", default=-1, ignorable=True)
         metadata: str | None = string("8+", nullable="8+", default="")
         error_code: int = int16("8+", default=0)
 

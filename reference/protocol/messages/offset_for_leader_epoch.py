@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import NodeId, TopicName
-from reference.protocol.schema import Message, array, int16, int32, int64, string
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string
 
 
 class OffsetForLeaderEpochRequest(Message, key=23, kind="request", versions="0-4", flexible="4+"):
@@ -13,10 +13,10 @@ class OffsetForLeaderEpochRequest(Message, key=23, kind="request", versions="0-4
 
     class OffsetForLeaderPartition(Message):
         partition: int = int32("0+", default=0)
-        current_leader_epoch: int = int32("2+", default=-1, ignorable=True)
-        leader_epoch: int = int32("0+", default=0)
+        current_leader_epoch: Wire[LeaderEpoch] = int32("2+", default=-1, ignorable=True)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
-    replica_id: NodeId = int32("3+", default=-2, ignorable=True)
+    replica_id: Wire[NodeId] = int32("3+", default=-2, ignorable=True)
     topics: list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic] = array("OffsetForLeaderTopic", "0+", default_factory=list)
 
 
@@ -28,8 +28,8 @@ class OffsetForLeaderEpochResponse(Message, key=23, kind="response", versions="0
     class EpochEndOffset(Message):
         error_code: int = int16("0+", default=0)
         partition: int = int32("0+", default=0)
-        leader_epoch: int = int32("1+", default=-1, ignorable=True)
-        end_offset: int = int64("0+", default=-1)
+        leader_epoch: Wire[LeaderEpoch] = int32("1+", default=-1, ignorable=True)
+        end_offset: Wire[Offset] = int64("0+", default=-1)
 
     throttle_time_ms: int = int32("2+", default=0, ignorable=True)
     topics: list[OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult] = array("OffsetForLeaderTopicResult", "0+", default_factory=list)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, int32, int8, uuid
+from reference.protocol.schema import Message, Wire, array, int32, int8, uuid
 
 
 class PartitionChangeRecord(Message, key=5, kind="metadata", versions="0-2", flexible="0+"):
     partition_id: int = int32("0+", default=-1)
     topic_id: UUID = uuid("0+", default=NO_UUID)
     isr: list[NodeId] | None = array("int32", "0+", nullable="0+", tagged="0+", tag=0, default=None)
-    leader: NodeId = int32("0+", tagged="0+", tag=1, default=-2)
+    leader: Wire[NodeId] = int32("0+", tagged="0+", tag=1, default=-2)
     replicas: list[NodeId] | None = array("int32", "0+", nullable="0+", tagged="0+", tag=2, default=None)
     removing_replicas: list[NodeId] | None = array("int32", "0+", nullable="0+", tagged="0+", tag=3, default=None)
     adding_replicas: list[NodeId] | None = array("int32", "0+", nullable="0+", tagged="0+", tag=4, default=None)

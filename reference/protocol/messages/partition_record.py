@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, int32, int8, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, PartitionEpoch
+from reference.protocol.schema import Message, Wire, WireList, array, int32, int8, uuid
 
 
 class PartitionRecord(Message, key=3, kind="metadata", versions="0-2", flexible="0+"):
     partition_id: int = int32("0+", default=-1)
     topic_id: UUID = uuid("0+", default=NO_UUID)
-    replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-    isr: list[int] = array("int32", "0+", default_factory=list)
-    removing_replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-    adding_replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-    leader: NodeId = int32("0+", default=-1)
+    replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+    isr: WireList[NodeId] = array("int32", "0+", default_factory=list)
+    removing_replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+    adding_replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+    leader: Wire[NodeId] = int32("0+", default=-1)
     leader_recovery_state: int = int8("0+", tagged="0+", tag=0, default=0)
-    leader_epoch: int = int32("0+", default=-1)
-    partition_epoch: int = int32("0+", default=-1)
+    leader_epoch: Wire[LeaderEpoch] = int32("0+", default=-1)
+    partition_epoch: Wire[PartitionEpoch] = int32("0+", default=-1)
     directories: list[UUID] = array("uuid", "1+", default_factory=list)
     eligible_leader_replicas: list[NodeId] | None = array("int32", "2+", nullable="2+", tagged="2+", tag=1, default=None)
     last_known_elr: list[NodeId] | None = array("int32", "2+", nullable="2+", tagged="2+", tag=2, default=None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName, TransactionalId
-from reference.protocol.schema import Message, Records, array, int16, int32, int64, records, string, struct, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, Offset, TimestampMs, TopicName, TransactionalId
+from reference.protocol.schema import Message, Records, Wire, array, int16, int32, int64, records, string, struct, uuid
 
 
 class ProduceRequest(Message, key=0, kind="request", versions="0-13", flexible="9+"):
@@ -33,9 +33,9 @@ class ProduceResponse(Message, key=0, kind="response", versions="0-13", flexible
     class PartitionProduceResponse(Message):
         index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
-        base_offset: int = int64("0+", default=0)
-        log_append_time_ms: int = int64("2+", default=-1, ignorable=True)
-        log_start_offset: int = int64("5+", default=-1, ignorable=True)
+        base_offset: Wire[Offset] = int64("0+", default=0)
+        log_append_time_ms: Wire[TimestampMs] = int64("2+", default=-1, ignorable=True)
+        log_start_offset: Wire[Offset] = int64("5+", default=-1, ignorable=True)
         record_errors: list[ProduceResponse.BatchIndexAndErrorMessage] = array("BatchIndexAndErrorMessage", "8+", default_factory=list, ignorable=True)
         error_message: str | None = string("8+", nullable="8+", default=None, ignorable=True)
         current_leader: ProduceResponse.LeaderIdAndEpoch = struct("LeaderIdAndEpoch", "10+", tagged="10+", tag=0, default_factory="LeaderIdAndEpoch")
@@ -45,11 +45,11 @@ class ProduceResponse(Message, key=0, kind="response", versions="0-13", flexible
         batch_index_error_message: str | None = string("8+", nullable="8+", default=None)
 
     class LeaderIdAndEpoch(Message):
-        leader_id: NodeId = int32("10+", default=-1)
-        leader_epoch: int = int32("10+", default=-1)
+        leader_id: Wire[NodeId] = int32("10+", default=-1)
+        leader_epoch: Wire[LeaderEpoch] = int32("10+", default=-1)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("10+", default=0)
+        node_id: Wire[NodeId] = int32("10+", default=0)
         host: str = string("10+", default="")
         port: int = int32("10+", default=0)
         rack: str | None = string("10+", nullable="10+", default=None)

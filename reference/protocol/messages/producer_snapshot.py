@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, array, int16, int32, int64, uint32
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, uint32
 
 
 class ProducerSnapshot(Message, kind="data", versions="1", flexible="none"):
     class ProducerEntry(Message):
-        producer_id: int = int64("1+", default=0)
-        epoch: int = int16("1+", default=0)
+        producer_id: Wire[ProducerId] = int64("1+", default=0)
+        epoch: Wire[ProducerEpoch] = int16("1+", default=0)
         last_sequence: int = int32("1+", default=0)
-        last_offset: int = int64("1+", default=0)
+        last_offset: Wire[Offset] = int64("1+", default=0)
         offset_delta: int = int32("1+", default=0)
-        timestamp: int = int64("1+", default=0)
-        coordinator_epoch: int = int32("1+", default=0)
-        current_txn_first_offset: int = int64("1+", default=0)
+        timestamp: Wire[TimestampMs] = int64("1+", default=0)
+        coordinator_epoch: Wire[LeaderEpoch] = int32("1+", default=0)
+        current_txn_first_offset: Wire[Offset] = int64("1+", default=0)
 
     crc: int = uint32("1+", default=0)
     producer_entries: list[ProducerSnapshot.ProducerEntry] = array("ProducerEntry", "1+", default_factory=list)

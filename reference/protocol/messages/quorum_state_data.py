@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message, array, int32, int64, string, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, Offset
+from reference.protocol.schema import Message, Wire, array, int32, int64, string, uuid
 
 
 class QuorumStateData(Message, kind="data", versions="0-1", flexible="0+"):
@@ -14,8 +14,8 @@ class QuorumStateData(Message, kind="data", versions="0-1", flexible="0+"):
 
     cluster_id: str = string("0", default="")
     leader_id: int = int32("0+", default=-1)
-    leader_epoch: int = int32("0+", default=-1)
+    leader_epoch: Wire[LeaderEpoch] = int32("0+", default=-1)
     voted_id: int = int32("0+", default=-1)
     voted_directory_id: UUID = uuid("1+", default=NO_UUID)
-    applied_offset: int = int64("0", default=0)
+    applied_offset: Wire[Offset] = int64("0", default=0)
     current_voters: list[QuorumStateData.Voter] | None = array("Voter", "0", nullable="0", default_factory=list)

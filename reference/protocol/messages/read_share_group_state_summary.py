@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, Offset
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uuid
 
 
 class ReadShareGroupStateSummaryRequest(Message, key=87, kind="request", versions="0-1", flexible="0+"):
@@ -15,7 +15,7 @@ class ReadShareGroupStateSummaryRequest(Message, key=87, kind="request", version
 
     class PartitionData(Message):
         partition: int = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     group_id: str = string("0+", default="")
     topics: list[ReadShareGroupStateSummaryRequest.ReadStateSummaryData] = array("ReadStateSummaryData", "0+", default_factory=list)
@@ -31,8 +31,8 @@ class ReadShareGroupStateSummaryResponse(Message, key=87, kind="response", versi
         error_code: int = int16("0+", default=0)
         error_message: str | None = string("0+", nullable="0+", default=None)
         state_epoch: int = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        start_offset: int = int64("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        start_offset: Wire[Offset] = int64("0+", default=0)
         delivery_complete_count: int = int32("1+", default=-1, ignorable=True)
 
     results: list[ReadShareGroupStateSummaryResponse.ReadStateSummaryResult] = array("ReadStateSummaryResult", "0+", default_factory=list)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string, uint16, uuid
+from reference.protocol.primitives import BrokerEpoch, NO_UUID, NodeId
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string, uint16, uuid
 
 
 class RegisterBrokerRecord(Message, key=0, kind="metadata", versions="0-4", flexible="0+"):
@@ -20,10 +20,10 @@ class RegisterBrokerRecord(Message, key=0, kind="metadata", versions="0-4", flex
         min_supported_version: int = int16("0+", default=0)
         max_supported_version: int = int16("0+", default=0)
 
-    broker_id: NodeId = int32("0+", default=0)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
     is_migrating_zk_broker: bool = bool_("2+", default=False)
     incarnation_id: UUID = uuid("0+", default=NO_UUID)
-    broker_epoch: int = int64("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("0+", default=0)
     end_points: list[RegisterBrokerRecord.BrokerEndpoint] = array("BrokerEndpoint", "0+", default_factory=list)
     features: list[RegisterBrokerRecord.BrokerFeature] = array("BrokerFeature", "0+", default_factory=list)
     rack: str | None = string("0+", nullable="0+", default="")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import Buffer, NO_UUID
-from reference.protocol.schema import Message, array, bool_, bytes_, int32, int64, int8, string, struct, uuid
+from reference.protocol.primitives import Buffer, LeaderEpoch, NO_UUID, Offset, TimestampMs
+from reference.protocol.schema import Message, Wire, array, bool_, bytes_, int32, int64, int8, string, struct, uuid
 
 
 class RemoteLogSegmentMetadataRecord(Message, key=0, kind="metadata", versions="0", flexible="0+"):
@@ -19,15 +19,15 @@ class RemoteLogSegmentMetadataRecord(Message, key=0, kind="metadata", versions="
         partition: int = int32("0+", default=0)
 
     class SegmentLeaderEpochEntry(Message):
-        leader_epoch: int = int32("0+", default=0)
-        offset: int = int64("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        offset: Wire[Offset] = int64("0+", default=0)
 
     remote_log_segment_id: RemoteLogSegmentMetadataRecord.RemoteLogSegmentIdEntry = struct("RemoteLogSegmentIdEntry", "0+", default_factory="RemoteLogSegmentIdEntry")
-    start_offset: int = int64("0+", default=0)
-    end_offset: int = int64("0+", default=0)
+    start_offset: Wire[Offset] = int64("0+", default=0)
+    end_offset: Wire[Offset] = int64("0+", default=0)
     broker_id: int = int32("0+", default=0)
-    max_timestamp_ms: int = int64("0+", default=0)
-    event_timestamp_ms: int = int64("0+", default=0)
+    max_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
+    event_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
     segment_leader_epochs: list[RemoteLogSegmentMetadataRecord.SegmentLeaderEpochEntry] = array("SegmentLeaderEpochEntry", "0+", default_factory=list)
     segment_size_in_bytes: int = int32("0+", default=0)
     custom_metadata: Buffer | None = bytes_("0+", nullable="0+", default=None)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import Buffer, NO_UUID
-from reference.protocol.schema import Message, bytes_, int32, int64, int8, string, struct, uuid
+from reference.protocol.primitives import Buffer, NO_UUID, TimestampMs
+from reference.protocol.schema import Message, Wire, bytes_, int32, int64, int8, string, struct, uuid
 
 
 class RemoteLogSegmentMetadataUpdateRecord(Message, key=1, kind="metadata", versions="0", flexible="0+"):
@@ -20,6 +20,6 @@ class RemoteLogSegmentMetadataUpdateRecord(Message, key=1, kind="metadata", vers
 
     remote_log_segment_id: RemoteLogSegmentMetadataUpdateRecord.RemoteLogSegmentIdEntry = struct("RemoteLogSegmentIdEntry", "0+", default_factory="RemoteLogSegmentIdEntry")
     broker_id: int = int32("0+", default=0)
-    event_timestamp_ms: int = int64("0+", default=0)
+    event_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
     custom_metadata: Buffer | None = bytes_("0+", nullable="0+", default=None)
     remote_log_segment_state: int = int8("0+", default=0)

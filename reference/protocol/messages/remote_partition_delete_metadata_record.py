@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message, int32, int64, int8, string, struct, uuid
+from reference.protocol.primitives import NO_UUID, TimestampMs
+from reference.protocol.schema import Message, Wire, int32, int64, int8, string, struct, uuid
 
 
 class RemotePartitionDeleteMetadataRecord(Message, key=2, kind="metadata", versions="0", flexible="0+"):
@@ -16,5 +16,5 @@ class RemotePartitionDeleteMetadataRecord(Message, key=2, kind="metadata", versi
 
     topic_id_partition: RemotePartitionDeleteMetadataRecord.TopicIdPartitionEntry = struct("TopicIdPartitionEntry", "0+", default_factory="TopicIdPartitionEntry")
     broker_id: int = int32("0+", default=0)
-    event_timestamp_ms: int = int64("0+", default=0)
+    event_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
     remote_partition_delete_state: int = int8("0+", default=0)

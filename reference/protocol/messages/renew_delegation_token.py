@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import Buffer
-from reference.protocol.schema import Message, bytes_, int16, int32, int64
+from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.schema import Message, Wire, bytes_, int16, int32, int64
 
 
 class RenewDelegationTokenRequest(Message, key=39, kind="request", versions="0-2", flexible="2+"):
@@ -13,5 +13,5 @@ class RenewDelegationTokenRequest(Message, key=39, kind="request", versions="0-2
 
 class RenewDelegationTokenResponse(Message, key=39, kind="response", versions="0-2", flexible="2+"):
     error_code: int = int16("0+", default=0)
-    expiry_timestamp_ms: int = int64("0+", default=0)
+    expiry_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
     throttle_time_ms: int = int32("0+", default=0)

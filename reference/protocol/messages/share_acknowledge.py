@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, NodeId
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string, struct, uuid
+from reference.protocol.primitives import GroupId, LeaderEpoch, NO_UUID, NodeId, Offset
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string, struct, uuid
 
 
 class ShareAcknowledgeRequest(Message, key=79, kind="request", versions="0-2", flexible="0+"):
@@ -18,8 +18,8 @@ class ShareAcknowledgeRequest(Message, key=79, kind="request", versions="0-2", f
         acknowledgement_batches: list[ShareAcknowledgeRequest.AcknowledgementBatch] = array("AcknowledgementBatch", "0+", default_factory=list)
 
     class AcknowledgementBatch(Message):
-        first_offset: int = int64("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        first_offset: Wire[Offset] = int64("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         acknowledge_types: list[int] = array("int8", "0+", default_factory=list)
 
     group_id: GroupId | None = string("0+", nullable="0+", default=None)
@@ -42,10 +42,10 @@ class ShareAcknowledgeResponse(Message, key=79, kind="response", versions="0-2",
 
     class LeaderIdAndEpoch(Message):
         leader_id: int = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("0+", default=0)
+        node_id: Wire[NodeId] = int32("0+", default=0)
         host: str = string("0+", default="")
         port: int = int32("0+", default=0)
         rack: str | None = string("0+", nullable="0+", default=None)

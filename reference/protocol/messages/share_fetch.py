@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, NodeId
-from reference.protocol.schema import Message, Records, array, bool_, int16, int32, int64, int8, records, string, struct, uuid
+from reference.protocol.primitives import GroupId, LeaderEpoch, NO_UUID, NodeId, Offset
+from reference.protocol.schema import Message, Records, Wire, array, bool_, int16, int32, int64, int8, records, string, struct, uuid
 
 
 class ShareFetchRequest(Message, key=78, kind="request", versions="0-2", flexible="0+"):
@@ -19,8 +19,8 @@ class ShareFetchRequest(Message, key=78, kind="request", versions="0-2", flexibl
         acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = array("AcknowledgementBatch", "0+", default_factory=list)
 
     class AcknowledgementBatch(Message):
-        first_offset: int = int64("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        first_offset: Wire[Offset] = int64("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         acknowledge_types: list[int] = array("int8", "0+", default_factory=list)
 
     class ForgottenTopic(Message):
@@ -58,15 +58,15 @@ class ShareFetchResponse(Message, key=78, kind="response", versions="0-2", flexi
 
     class LeaderIdAndEpoch(Message):
         leader_id: int = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
 
     class AcquiredRecords(Message):
-        first_offset: int = int64("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        first_offset: Wire[Offset] = int64("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         delivery_count: int = int16("0+", default=0)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("0+", default=0)
+        node_id: Wire[NodeId] = int32("0+", default=0)
         host: str = string("0+", default="")
         port: int = int32("0+", default=0)
         rack: str | None = string("0+", nullable="0+", default=None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, int32, int64
+from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message, Wire, int32, int64
 
 
 class ShareGroupTargetAssignmentMetadataValue(Message, key=12, kind="coordinator-value", versions="0", flexible="0+"):
     assignment_epoch: int = int32("0+", default=0)
-    assignment_timestamp: int = int64("0+", tagged="0+", tag=0, default=0, ignorable=True)
+    assignment_timestamp: Wire[TimestampMs] = int64("0+", tagged="0+", tag=0, default=0, ignorable=True)

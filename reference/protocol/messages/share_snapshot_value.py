@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, array, int16, int32, int64, int8
+from reference.protocol.primitives import LeaderEpoch, Offset, TimestampMs
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, int8
 
 
 class ShareSnapshotValue(Message, key=0, kind="coordinator-value", versions="0", flexible="0+"):
     class StateBatch(Message):
-        first_offset: int = int64("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        first_offset: Wire[Offset] = int64("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         delivery_state: int = int8("0+", default=0)
         delivery_count: int = int16("0+", default=0)
 
-    snapshot_epoch: int = int32("0+", default=0)
+    snapshot_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
     state_epoch: int = int32("0+", default=0)
-    leader_epoch: int = int32("0+", default=0)
-    start_offset: int = int64("0+", default=0)
+    leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+    start_offset: Wire[Offset] = int64("0+", default=0)
     delivery_complete_count: int = int32("0+", tagged="0+", tag=0, default=-1)
-    create_timestamp: int = int64("0+", default=0)
-    write_timestamp: int = int64("0+", default=0)
+    create_timestamp: Wire[TimestampMs] = int64("0+", default=0)
+    write_timestamp: Wire[TimestampMs] = int64("0+", default=0)
     state_batches: list[ShareSnapshotValue.StateBatch] = array("StateBatch", "0+", default_factory=list)

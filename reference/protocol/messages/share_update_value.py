@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, array, int16, int32, int64, int8
+from reference.protocol.primitives import LeaderEpoch, Offset
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, int8
 
 
 class ShareUpdateValue(Message, key=1, kind="coordinator-value", versions="0", flexible="0+"):
     class StateBatch(Message):
-        first_offset: int = int64("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        first_offset: Wire[Offset] = int64("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         delivery_state: int = int8("0+", default=0)
         delivery_count: int = int16("0+", default=0)
 
-    snapshot_epoch: int = int32("0+", default=0)
-    leader_epoch: int = int32("0+", default=0)
-    start_offset: int = int64("0+", default=0)
+    snapshot_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+    leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+    start_offset: Wire[Offset] = int64("0+", default=0)
     delivery_complete_count: int = int32("0+", tagged="0+", tag=0, default=-1)
     state_batches: list[ShareUpdateValue.StateBatch] = array("StateBatch", "0+", default_factory=list)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, int16, int64
+from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message, Wire, int16, int64
 
 
 class SnapshotHeaderRecord(Message, kind="data", versions="0", flexible="0+"):
     version: int = int16("0+", default=0)
-    last_contained_log_timestamp: int = int64("0+", default=0)
+    last_contained_log_timestamp: Wire[TimestampMs] = int64("0+", default=0)

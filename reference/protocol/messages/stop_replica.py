@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string
 
 
 class StopReplicaRequest(Message, key=5, kind="request", versions="0-4", flexible="2+"):
@@ -21,13 +21,13 @@ class StopReplicaRequest(Message, key=5, kind="request", versions="0-4", flexibl
 
     class StopReplicaPartitionState(Message):
         partition_index: int = int32("3+", default=0)
-        leader_epoch: int = int32("3+", default=-1)
+        leader_epoch: Wire[LeaderEpoch] = int32("3+", default=-1)
         delete_partition: bool = bool_("3+", default=False)
 
-    controller_id: NodeId = int32("0+", default=0)
+    controller_id: Wire[NodeId] = int32("0+", default=0)
     is_k_raft_controller: bool = bool_("4+", default=False, kafka_name="isKRaftController")
-    controller_epoch: int = int32("0+", default=0)
-    broker_epoch: int = int64("1+", default=-1, ignorable=True)
+    controller_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("1+", default=-1, ignorable=True)
     delete_partitions: bool = bool_("0-2", default=False)
     ungrouped_partitions: list[StopReplicaRequest.StopReplicaPartitionV0] = array("StopReplicaPartitionV0", "0", default_factory=list)
     topics: list[StopReplicaRequest.StopReplicaTopicV1] = array("StopReplicaTopicV1", "1-2", default_factory=list)

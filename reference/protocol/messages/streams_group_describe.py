@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import GroupId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, int8, string, struct, uint16
+from reference.protocol.primitives import GroupId, Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, int8, string, struct, uint16
 
 
 class StreamsGroupDescribeRequest(Message, key=89, kind="request", versions="0-1", flexible="0+"):
@@ -72,7 +72,7 @@ class StreamsGroupDescribeResponse(Message, key=89, kind="response", versions="0
     class TaskOffset(Message):
         subtopology_id: str = string("0+", default="")
         partition: int = int32("0+", default=0)
-        offset: int = int64("0+", default=0)
+        offset: Wire[Offset] = int64("0+", default=0)
 
     class Assignment(Message):
         active_tasks: list[StreamsGroupDescribeResponse.TaskIds] = array("TaskIds", "0+", default_factory=list)

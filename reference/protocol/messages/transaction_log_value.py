@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from reference.protocol.schema import Message, array, int16, int32, int64, int8, string
+from reference.protocol.primitives import ProducerEpoch, ProducerId, TimestampMs
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, int8, string
 
 
 class TransactionLogValue(Message, key=0, kind="coordinator-value", versions="0-1", flexible="1+"):
@@ -10,14 +11,14 @@ class TransactionLogValue(Message, key=0, kind="coordinator-value", versions="0-
         topic: str = string("0+", default="")
         partition_ids: list[int] = array("int32", "0+", default_factory=list)
 
-    producer_id: int = int64("0+", default=0)
-    previous_producer_id: int = int64("1+", tagged="1+", tag=0, default=-1)
-    next_producer_id: int = int64("1+", tagged="1+", tag=1, default=-1)
-    producer_epoch: int = int16("0+", default=0)
-    next_producer_epoch: int = int16("1+", tagged="1+", tag=3, default=-1)
+    producer_id: Wire[ProducerId] = int64("0+", default=0)
+    previous_producer_id: Wire[ProducerId] = int64("1+", tagged="1+", tag=0, default=-1)
+    next_producer_id: Wire[ProducerId] = int64("1+", tagged="1+", tag=1, default=-1)
+    producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
+    next_producer_epoch: Wire[ProducerEpoch] = int16("1+", tagged="1+", tag=3, default=-1)
     transaction_timeout_ms: int = int32("0+", default=0)
     transaction_status: int = int8("0+", default=0)
     transaction_partitions: list[TransactionLogValue.PartitionsSchema] | None = array("PartitionsSchema", "0+", nullable="0+", default_factory=list)
-    transaction_last_update_timestamp_ms: int = int64("0+", default=0)
-    transaction_start_timestamp_ms: int = int64("0+", default=0)
+    transaction_last_update_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
+    transaction_start_timestamp_ms: Wire[TimestampMs] = int64("0+", default=0)
     client_transaction_version: int = int16("1+", tagged="1+", tag=2, default=0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import GroupId, NO_UUID, ProducerId, TopicName, TransactionalId
-from reference.protocol.schema import Message, array, int16, int32, int64, string, uuid
+from reference.protocol.primitives import GroupId, LeaderEpoch, NO_UUID, Offset, ProducerEpoch, ProducerId, TopicName, TransactionalId
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, string, uuid
 
 
 class TxnOffsetCommitRequest(Message, key=28, kind="request", versions="0-6", flexible="3+"):
@@ -16,14 +16,14 @@ class TxnOffsetCommitRequest(Message, key=28, kind="request", versions="0-6", fl
 
     class TxnOffsetCommitRequestPartition(Message):
         partition_index: int = int32("0+", default=0)
-        committed_offset: int = int64("0+", default=0)
-        committed_leader_epoch: int = int32("2+", default=-1, ignorable=True)
+        committed_offset: Wire[Offset] = int64("0+", default=0)
+        committed_leader_epoch: Wire[LeaderEpoch] = int32("2+", default=-1, ignorable=True)
         committed_metadata: str | None = string("0+", nullable="0+", default="")
 
     transactional_id: TransactionalId = string("0+", default="")
     group_id: GroupId = string("0+", default="")
-    producer_id: ProducerId = int64("0+", default=0)
-    producer_epoch: int = int16("0+", default=0)
+    producer_id: Wire[ProducerId] = int64("0+", default=0)
+    producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
     generation_id_or_member_epoch: int = int32("3+", default=-1)
     member_id: str = string("3+", default="")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)

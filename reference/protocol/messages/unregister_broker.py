@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from reference.protocol.primitives import NodeId
-from reference.protocol.schema import Message, int16, int32, string
+from reference.protocol.schema import Message, Wire, int16, int32, string
 
 
 class UnregisterBrokerRequest(Message, key=64, kind="request", versions="0", flexible="0+"):
-    broker_id: NodeId = int32("0+", default=0)
+    broker_id: Wire[NodeId] = int32("0+", default=0)
 
 
 class UnregisterBrokerResponse(Message, key=64, kind="response", versions="0", flexible="0+"):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, int8, string, uuid
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NO_UUID, NodeId, TopicName
+from reference.protocol.schema import Message, Wire, WireList, array, bool_, int16, int32, int64, int8, string, uuid
 
 
 class UpdateMetadataRequest(Message, key=6, kind="request", versions="0-8", flexible="6+"):
     class UpdateMetadataPartitionState(Message):
         topic_name: TopicName = string("0-4", default="", ignorable=True)
         partition_index: int = int32("0+", default=0)
-        controller_epoch: int = int32("0+", default=0)
-        leader: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        isr: list[NodeId] = array("int32", "0+", default_factory=list)
+        controller_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        leader: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        isr: WireList[NodeId] = array("int32", "0+", default_factory=list)
         zk_version: int = int32("0+", default=0)
-        replicas: list[NodeId] = array("int32", "0+", default_factory=list)
-        offline_replicas: list[NodeId] = array("int32", "4+", default_factory=list, ignorable=True)
+        replicas: WireList[NodeId] = array("int32", "0+", default_factory=list)
+        offline_replicas: WireList[NodeId] = array("int32", "4+", default_factory=list, ignorable=True)
 
     class UpdateMetadataTopicState(Message):
         topic_name: TopicName = string("5+", default="")
@@ -26,7 +26,7 @@ class UpdateMetadataRequest(Message, key=6, kind="request", versions="0-8", flex
         partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = array("UpdateMetadataPartitionState", "5+", default_factory=list)
 
     class UpdateMetadataBroker(Message):
-        id: NodeId = int32("0+", default=0)
+        id: Wire[NodeId] = int32("0+", default=0)
         v0_host: str = string("0", default="", ignorable=True)
         v0_port: int = int32("0", default=0, ignorable=True)
         endpoints: list[UpdateMetadataRequest.UpdateMetadataEndpoint] = array("UpdateMetadataEndpoint", "1+", default_factory=list, ignorable=True)
@@ -38,11 +38,11 @@ class UpdateMetadataRequest(Message, key=6, kind="request", versions="0-8", flex
         listener: str = string("3+", default="", ignorable=True)
         security_protocol: int = int16("1+", default=0)
 
-    controller_id: NodeId = int32("0+", default=0)
+    controller_id: Wire[NodeId] = int32("0+", default=0)
     is_k_raft_controller: bool = bool_("8+", default=False, kafka_name="isKRaftController")
     type: int = int8("8+", tagged="8+", tag=0, default=0)
-    controller_epoch: int = int32("0+", default=0)
-    broker_epoch: int = int64("5+", default=-1, ignorable=True)
+    controller_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+    broker_epoch: Wire[BrokerEpoch] = int64("5+", default=-1, ignorable=True)
     ungrouped_partition_states: list[UpdateMetadataRequest.UpdateMetadataPartitionState] = array("UpdateMetadataPartitionState", "0-4", default_factory=list)
     topic_states: list[UpdateMetadataRequest.UpdateMetadataTopicState] = array("UpdateMetadataTopicState", "5+", default_factory=list)
     live_brokers: list[UpdateMetadataRequest.UpdateMetadataBroker] = array("UpdateMetadataBroker", "0+", default_factory=list)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, int16, int32, string, struct, uint16, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId
+from reference.protocol.schema import Message, Wire, array, int16, int32, string, struct, uint16, uuid
 
 
 class UpdateRaftVoterRequest(Message, key=82, kind="request", versions="0", flexible="0+"):
@@ -19,7 +19,7 @@ class UpdateRaftVoterRequest(Message, key=82, kind="request", versions="0", flex
         max_supported_version: int = int16("0+", default=0)
 
     cluster_id: str | None = string("0+", nullable="0+", default="")
-    current_leader_epoch: int = int32("0+", default=0)
+    current_leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
     voter_id: int = int32("0+", default=0)
     voter_directory_id: UUID = uuid("0+", default=NO_UUID)
     listeners: list[UpdateRaftVoterRequest.Listener] = array("Listener", "0+", default_factory=list)
@@ -28,8 +28,8 @@ class UpdateRaftVoterRequest(Message, key=82, kind="request", versions="0", flex
 
 class UpdateRaftVoterResponse(Message, key=82, kind="response", versions="0", flexible="0+"):
     class CurrentLeader(Message):
-        leader_id: NodeId = int32("0+", default=-1)
-        leader_epoch: int = int32("0+", default=-1)
+        leader_id: Wire[NodeId] = int32("0+", default=-1)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=-1)
         host: str = string("0+", default="")
         port: int = int32("0+", default=0)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID, NodeId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, string, uint16, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, NodeId, Offset, TopicName
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, string, uint16, uuid
 
 
 class VoteRequest(Message, key=52, kind="request", versions="0-2", flexible="0+"):
@@ -15,16 +15,16 @@ class VoteRequest(Message, key=52, kind="request", versions="0-2", flexible="0+"
 
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
-        replica_epoch: int = int32("0+", default=0)
-        replica_id: NodeId = int32("0+", default=0)
+        replica_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        replica_id: Wire[NodeId] = int32("0+", default=0)
         replica_directory_id: UUID = uuid("1+", default=NO_UUID, ignorable=True)
         voter_directory_id: UUID = uuid("1+", default=NO_UUID, ignorable=True)
-        last_offset_epoch: int = int32("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        last_offset_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         pre_vote: bool = bool_("2+", default=False)
 
     cluster_id: str | None = string("0+", nullable="0+", default=None)
-    voter_id: NodeId = int32("1+", default=-1, ignorable=True)
+    voter_id: Wire[NodeId] = int32("1+", default=-1, ignorable=True)
     topics: list[VoteRequest.TopicData] = array("TopicData", "0+", default_factory=list)
 
 
@@ -36,12 +36,12 @@ class VoteResponse(Message, key=52, kind="response", versions="0-2", flexible="0
     class PartitionData(Message):
         partition_index: int = int32("0+", default=0)
         error_code: int = int16("0+", default=0)
-        leader_id: NodeId = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
+        leader_id: Wire[NodeId] = int32("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
         vote_granted: bool = bool_("0+", default=False)
 
     class NodeEndpoint(Message):
-        node_id: NodeId = int32("1+", default=0)
+        node_id: Wire[NodeId] = int32("1+", default=0)
         host: str = string("1+", default="")
         port: int = uint16("1+", default=0)
 

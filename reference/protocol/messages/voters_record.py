@@ -5,12 +5,12 @@ from __future__ import annotations
 from uuid import UUID
 
 from reference.protocol.primitives import NO_UUID, NodeId
-from reference.protocol.schema import Message, array, int16, int32, string, struct, uint16, uuid
+from reference.protocol.schema import Message, Wire, array, int16, int32, string, struct, uint16, uuid
 
 
 class VotersRecord(Message, kind="data", versions="0", flexible="0+"):
     class Voter(Message):
-        voter_id: NodeId = int32("0+", default=0)
+        voter_id: Wire[NodeId] = int32("0+", default=0)
         voter_directory_id: UUID = uuid("0+", default=NO_UUID)
         endpoints: list[VotersRecord.Endpoint] = array("Endpoint", "0+", default_factory=list)
         k_raft_version_feature: VotersRecord.KRaftVersionFeature = struct("KRaftVersionFeature", "0+", default_factory="KRaftVersionFeature")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message, array, int16, int32, int64, int8, string, uuid
+from reference.protocol.primitives import LeaderEpoch, NO_UUID, Offset
+from reference.protocol.schema import Message, Wire, array, int16, int32, int64, int8, string, uuid
 
 
 class WriteShareGroupStateRequest(Message, key=85, kind="request", versions="0-1", flexible="0+"):
@@ -16,14 +16,14 @@ class WriteShareGroupStateRequest(Message, key=85, kind="request", versions="0-1
     class PartitionData(Message):
         partition: int = int32("0+", default=0)
         state_epoch: int = int32("0+", default=0)
-        leader_epoch: int = int32("0+", default=0)
-        start_offset: int = int64("0+", default=0)
+        leader_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
+        start_offset: Wire[Offset] = int64("0+", default=0)
         delivery_complete_count: int = int32("1+", default=-1, ignorable=True)
         state_batches: list[WriteShareGroupStateRequest.StateBatch] = array("StateBatch", "0+", default_factory=list)
 
     class StateBatch(Message):
-        first_offset: int = int64("0+", default=0)
-        last_offset: int = int64("0+", default=0)
+        first_offset: Wire[Offset] = int64("0+", default=0)
+        last_offset: Wire[Offset] = int64("0+", default=0)
         delivery_state: int = int8("0+", default=0)
         delivery_count: int = int16("0+", default=0)
 

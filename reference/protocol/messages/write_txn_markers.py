@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from reference.protocol.primitives import ProducerId, TopicName
-from reference.protocol.schema import Message, array, bool_, int16, int32, int64, int8, string
+from reference.protocol.primitives import LeaderEpoch, ProducerEpoch, ProducerId, TopicName
+from reference.protocol.schema import Message, Wire, array, bool_, int16, int32, int64, int8, string
 
 
 class WriteTxnMarkersRequest(Message, key=27, kind="request", versions="0-2", flexible="1+"):
     class WritableTxnMarker(Message):
-        producer_id: ProducerId = int64("0+", default=0)
-        producer_epoch: int = int16("0+", default=0)
+        producer_id: Wire[ProducerId] = int64("0+", default=0)
+        producer_epoch: Wire[ProducerEpoch] = int16("0+", default=0)
         transaction_result: bool = bool_("0+", default=False)
         topics: list[WriteTxnMarkersRequest.WritableTxnMarkerTopic] = array("WritableTxnMarkerTopic", "0+", default_factory=list)
-        coordinator_epoch: int = int32("0+", default=0)
+        coordinator_epoch: Wire[LeaderEpoch] = int32("0+", default=0)
         transaction_version: int = int8("2+", default=0, ignorable=True)
 
     class WritableTxnMarkerTopic(Message):
@@ -24,7 +24,7 @@ class WriteTxnMarkersRequest(Message, key=27, kind="request", versions="0-2", fl
 
 class WriteTxnMarkersResponse(Message, key=27, kind="response", versions="0-2", flexible="1+"):
     class WritableTxnMarkerResult(Message):
-        producer_id: ProducerId = int64("0+", default=0)
+        producer_id: Wire[ProducerId] = int64("0+", default=0)
         topics: list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult] = array("WritableTxnMarkerTopicResult", "0+", default_factory=list)
 
     class WritableTxnMarkerTopicResult(Message):

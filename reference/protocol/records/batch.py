@@ -20,7 +20,18 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from reference.protocol.primitives import Buffer, Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from reference.protocol.primitives import (
+    NO_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    Buffer,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from reference.protocol.primitives import Sequence as SequenceNumber
 from reference.protocol.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, codec_of, compress, decompress
 from reference.protocol.records.errors import CorruptBatch
@@ -43,11 +54,7 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 
-NO_TIMESTAMP = -1
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
 MAX_SEQUENCE = 2**31 - 1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -65,7 +72,7 @@ class BatchHeader(NamedTuple):
 
     base_offset: Offset
     length: int
-    leader_epoch: Epoch
+    leader_epoch: LeaderEpoch
     magic: int
     crc: int
     attributes: int
@@ -229,7 +236,7 @@ def read_all_records(data: Buffer) -> Iterator[Record]:
 
 def build(
     records: Sequence[Record], *, codec: Codec = Codec.NONE, base_offset: Offset | None = None,
-    leader_epoch: Epoch = NO_LEADER_EPOCH, producer_id: ProducerId = NO_PRODUCER_ID,
+    leader_epoch: LeaderEpoch = NO_EPOCH, producer_id: ProducerId = NO_PRODUCER_ID,
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH, base_sequence: SequenceNumber = NO_SEQUENCE,
     transactional: bool = False, control: bool = False, log_append_time: TimestampMs | None = None,
     delete_horizon: TimestampMs | None = None, last_offset: Offset | None = None,
@@ -272,7 +279,7 @@ def build(
 _HEADER_START = struct.Struct(">qiib")
 
 
-def assign(batch: memoryview | bytearray, base_offset: Offset, leader_epoch: Epoch) -> None:
+def assign(batch: memoryview | bytearray, base_offset: Offset, leader_epoch: LeaderEpoch) -> None:
     """Give a batch its place in the log, in place; the checksum does not cover these fields."""
     _BASE_OFFSET.pack_into(batch, 0, base_offset)
     _LEADER_EPOCH.pack_into(batch, 12, leader_epoch)

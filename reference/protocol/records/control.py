@@ -8,7 +8,7 @@ import struct
 from enum import IntEnum
 from typing import NamedTuple
 
-from reference.protocol.primitives import Epoch, Offset, ProducerEpoch, ProducerId, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import Record
@@ -33,7 +33,7 @@ class EndTransaction(NamedTuple):
     """A marker: the end of a producer's transaction in this partition."""
 
     committed: bool
-    coordinator_epoch: Epoch
+    coordinator_epoch: LeaderEpoch
 
 
 def control_type(record: Record) -> int:
@@ -59,7 +59,11 @@ def control_key(kind: ControlType) -> bytes:
 
 
 def build_end_transaction(
-    marker: EndTransaction, producer_id: ProducerId, producer_epoch: ProducerEpoch, now: TimestampMs, offset: Offset = 0
+    marker: EndTransaction,
+    producer_id: ProducerId,
+    producer_epoch: ProducerEpoch,
+    now: TimestampMs,
+    offset: Offset = FIRST_OFFSET,
 ) -> bytearray:
     """The control batch that ends a producer's transaction."""
     key = control_key(ControlType.COMMIT if marker.committed else ControlType.ABORT)

@@ -15,8 +15,8 @@ import struct
 import zlib
 from collections.abc import Iterator, Sequence
 
-from reference.protocol.primitives import Buffer, Offset, TimestampMs
-from reference.protocol.records.batch import NO_TIMESTAMP, TIMESTAMP_TYPE
+from reference.protocol.primitives import FIRST_OFFSET, NO_TIMESTAMP, Buffer, Offset, TimestampMs
+from reference.protocol.records.batch import TIMESTAMP_TYPE
 from reference.protocol.records.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     LZ4_HEADER,
@@ -124,7 +124,7 @@ def _unwrap(
         raise InvalidRecord("a compressed message without messages in it")
     base = last_offset - inner[-1][0] if magic == 1 else 0
     for offset, timestamp, key, inner_value in inner:
-        yield Record(base + offset, timestamp if append_time is None else append_time, key, inner_value)
+        yield Record(offset + base, timestamp if append_time is None else append_time, key, inner_value)
 
 
 def write_message_set(
@@ -146,8 +146,8 @@ def write_message_set(
             )
             for r in records
         )
-    base = records[0].offset if magic == 1 else 0
-    inner = b"".join(_written(r.offset - base, magic, 0, r.timestamp, r.key, r.value) for r in records)
+    base = records[0].offset if magic == 1 else FIRST_OFFSET
+    inner = b"".join(_written(Offset(r.offset - base), magic, 0, r.timestamp, r.key, r.value) for r in records)
     packed = compress(codec, inner)
     if codec is Codec.LZ4 and magic == 0:
         packed = _with_broken_checksum(packed)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.primitives import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, TimestampMs
 from reference.protocol.records.batch import (
     CODEC,
     CONTROL,
@@ -20,8 +20,6 @@ from reference.protocol.records.batch import (
     HEADER_BYTES,
     LENGTH_END,
     MAGIC_AT,
-    NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE,
     BatchHeader,
     build,
@@ -114,8 +112,8 @@ def validate(records: Buffer, rules: ProduceRules, now: TimestampMs, origin: Ori
     if attributes & TIMESTAMP_TYPE:
         lowest = highest = header.max_timestamp
     else:
-        lowest += header.base_timestamp
-        highest += header.base_timestamp
+        lowest = header.base_timestamp + lowest
+        highest = header.base_timestamp + highest
         if header.record_count and (lowest < MIN_LONG or highest > MAX_LONG):
             timestamps = [record.timestamp for record in records_of(view, rules.max_decompressed_bytes)]
             lowest, highest = min(timestamps), max(timestamps)

@@ -3,8 +3,12 @@
 What is read without undoing the zigzag is called raw: twice the number, or for a negative one twice its complement plus 1.
 """
 
+from typing import TypeVar, cast
+
 from reference.protocol.primitives import Buffer
 from reference.protocol.records.errors import InvalidRecord
+
+N = TypeVar("N", bound=int)
 
 VARINT_BYTES = 5
 """Bytes of the longest varint (32 bits)."""
@@ -43,9 +47,9 @@ def read_varlong(data: Buffer, position: int) -> tuple[int, int]:
     return (raw >> 1) ^ -(raw & 1), position
 
 
-def in_64_bits(value: int) -> int:
+def in_64_bits(value: N) -> N:
     """A sum or difference of two 64-bit numbers as Java's arithmetic gives it: what overflows comes back at the other end."""
-    return value if -_HALF <= value < _HALF else (value + _HALF) % (2 * _HALF) - _HALF
+    return value if -_HALF <= value < _HALF else cast("N", (value + _HALF) % (2 * _HALF) - _HALF)
 
 
 def varint(value: int) -> bytes:

@@ -111,18 +111,25 @@ def first_alone(topic: Topic) -> dict[int, list[bytes]]:
     accepted="session id 0 and every partition, also those without news or beyond max_bytes, each time, in v7 and later",
 )
 def without_a_session(broker: Broker) -> None:
-    topic = broker.topic(2)
-    broker.append(topic, batch(b"x"))
+    topic = broker.topic(3)
+    for partition in range(topic.partitions):
+        broker.append(topic, batch(b"x"), partition=partition)
+    busy = {partition: [b"x"] for partition in range(topic.partitions)}
     for version in range(SINCE, broker.version_for(FetchRequest) + 1):
-        for _ in range(2):
-            request = fetch_request(everything(topic), session_id=NO_SESSION, session_epoch=FINAL)
+
+        def fetched(offsets: Offsets, version: int = version, **fields: Any) -> dict[int, list[bytes | None]]:
+            request = fetch_request(offsets, session_id=NO_SESSION, session_epoch=FINAL, **fields)
             answer = broker.call(request, version, to=broker.leader(topic))
             broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"v{version}")
             broker.expect_equal("the session id", answer.session_id, NO_SESSION)
-            broker.expect_equal("the records by partition", served(answer), first_alone(topic))
-        limited = fetch_request(everything(topic), max_bytes=1)
-        found = served(broker.call(limited, version, to=broker.leader(topic)))
-        broker.expect_equal(f"v{version}, max_bytes 1: the partitions", sorted(found), list(range(topic.partitions)))
+            return served(answer)
+
+        for _ in range(2):
+            broker.expect_equal(f"v{version}: the records by partition", fetched(everything(topic)), busy)
+        idle = fetched(everything(topic, 1) | {(topic, 0): 0})
+        broker.expect_equal(f"v{version}, without news but in the first", idle, first_alone(topic))
+        limited = fetched(everything(topic), max_bytes=1)
+        broker.expect_equal(f"v{version}, max_bytes 1: the partitions", sorted(limited), sorted(busy))
 
 
 @requirement(

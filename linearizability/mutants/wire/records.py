@@ -277,6 +277,7 @@ LIES = [
     Lie("fetch-limit-unlooked", FETCH, "max_bytes is not looked at", "FET-09 FSS-10 FET-08", ask=put("max_bytes", 1 << 30)),
     Lie("fetch-answers-turned", FETCH, "partitions are answered in the reverse order", "FET-09", answer=turned("responses.partitions")),
     Lie("fetch-partition-missing", FETCH, "the last of several partitions is not answered", "FET-09 FET-11 FSS-01 FSS-02", answer=last_missing("responses.partitions")),
+    Lie("fetch-beyond-limit-missing", FETCH, "partitions that had no room are not answered", "FSS-01 FSS-10 FET-09", answer=asks(lambda r: r.session_epoch == -1 and r.max_bytes < 1000, lists("responses.partitions", lambda ps: [p for p in ps if p.records or p.error_code] or ps))),
     Lie("fetch-partition-twice", FETCH, "the first partition is answered twice", "FET FSS", answer=doubled("responses.partitions")),
     Lie("fetch-topic-name-missing", FETCH, "topics are answered without name and id", "FET FSS", answer=both(put("responses.topic", ""), put("responses.topic_id", lambda id: type(id)(int=0)))),
     Lie("batch-around-offset-missing", FETCH, "a fetch within a batch begins after it", "FET-10", answer=missing_first),

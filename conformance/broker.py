@@ -174,8 +174,8 @@ class Subject:
     nodes: int = 1
     profile: TargetProfile = field(default_factory=TargetProfile)
     cluster_id: str = ""
-    configured: bool = False
-    """Whether the suite started the target with the configurations that requirements need."""
+    honoured: frozenset[str] = frozenset()
+    """The configurations with which the suite started the target, and which the target heeds."""
     topics: list[str] = field(default_factory=list[str])
     """All that was made, to be cleaned away."""
     topic_ids: dict[UUID, str] = field(default_factory=dict[UUID, str])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -86,7 +86,7 @@ class Host:
 
         Errors: TargetBroke when it does not start or takes no connection.
         """
-        if self.subject and (self.open_group is group or not self.subject.configured):
+        if self.subject and (self.open_group is group or not self.subject.honoured):
             return self.subject
         self.leave()
         target = self._enter(group)
@@ -95,11 +95,20 @@ class Host:
             kafka_version=self.kafka_version,
             target=target,
             folder=self.folder,
-            configured=self.startable and not getattr(target, "unknown_config", ()),
+            honoured=self._honoured(group, target),
         )
         self.open_group = group
         self._introduce(subject)
         return subject
+
+    def is_started_with(self, configs: Mapping[str, str]) -> bool:
+        """Whether the open group has these configurations."""
+        return configs.items() <= (self.open_group.configs if self.open_group else {}).items()
+
+    def _honoured(self, group: Group, target: Any) -> frozenset[str]:
+        """The names of the group's configurations with which the target was started, and which it heeds."""
+        given = group.configs if self.startable else ()
+        return frozenset(given).difference(getattr(target, "unknown_config", ()))
 
     def _introduce(self, subject: Subject) -> None:
         """Find out what the target can do, once, and what each start may change: its ranges and its nodes."""

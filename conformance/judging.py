@@ -16,6 +16,15 @@ OLDEST_RELEASE = "3.3"
 """Releases before it need ZooKeeper: what they did differently is no excuse for a broker of today."""
 OTHER_RELEASES = 3
 """As so many other releases a failure is judged, where behaviour changed between releases."""
+OF_SILENT_NODES = {"broker.heartbeat.interval.ms", "broker.session.timeout.ms", "replica.lag.time.max.ms"}
+"""When a node that does not answer leaves an ISR, and when it counts as dead."""
+HASTENING = {
+    "log.cleaner.backoff.ms", "log.retention.check.interval.ms", "offsets.retention.check.interval.ms",
+    "producer.id.expiration.check.interval.ms", "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+}  # fmt: skip
+"""How often a broker looks for what is over: without them it does the same, and later. A target of which they are unknown is
+judged all the same, and what does not come in time is not judged."""
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""
 KEPT_BYTES_OF_A_PASS = 512
@@ -46,20 +55,38 @@ def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
 def missing_configs(record: Requirement, subject: Subject) -> str:
     """Which needed configuration is not in force, as DescribeConfigs says.
 
-    One that is not described is unknown, unless the target was started with it and honours what it is started with.
+    One that is not described is unknown, unless the target was started with it and heeds it. What only decides when a
+    silent node is given up decides nothing for a requirement that lets no node fall silent.
     """
+    needed = {
+        name: value for name, value in record.needs.configs.items() if record.needs.hooks or name not in OF_SILENT_NODES
+    }
+    if not needed:
+        return ""
+    unseen = ""
     with Broker(subject, record) as broker:
         try:
-            held = broker.broker_configs(list(record.needs.configs))
+            held = broker.broker_configs(list(needed))
         except (Failed, Skipped) as error:
-            return "" if subject.configured else f"needs configurations, and none are described: {error}"
-    for name, value in record.needs.configs.items():
-        if held.get(name) is None:
-            if not subject.configured:
-                return f"needs {name}={value}, which the target does not describe"
-        elif held[name] != value:
-            return f"needs {name}={value}; the target has {held[name]}"
+            held, unseen = {}, f": {error}"
+    for name, value in needed.items():
+        seen = held.get(name)
+        if seen is None and name not in subject.honoured and name not in HASTENING:
+            return f"needs {name}={value}, which the target does not describe{unseen}"
+        if seen not in (None, value):
+            return f"needs {name}={value}; the target has {seen}"
     return ""
+
+
+def too_slow(record: Requirement, subject: Subject) -> str:
+    """The configurations that would let the target do sooner what the requirement waits for, and are not in force."""
+    described = subject.profile.configs
+    lacking = [
+        f"{name}={value}"
+        for name, value in record.needs.configs.items()
+        if name in HASTENING and name not in subject.honoured and described.get(name) != value
+    ]
+    return f"needs {', '.join(lacking)}, of which nothing is known" if lacking else ""
 
 
 def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement:
@@ -103,6 +130,7 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
             if judgement.verdict is Verdict.FAIL:
                 judgement.built_on = _shared_step(broker.built_on)
                 judgement.timed_out = all(broker.late)
+                _excuse_slowness(judgement, subject)
         except Failed as failure:
             if late := broker.out_of_time(failure):
                 judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, late, Lack.OTHER
@@ -114,6 +142,8 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
                 )
                 judgement.built_on, judgement.timed_out = broker.step_of(failure), isinstance(failure, NoAnswer)
                 judgement.direct = failure.direct
+                if isinstance(failure, NoAnswer) and failure.about is None:  # the target answered all that it was asked
+                    _excuse_slowness(judgement, subject)
         except Skipped as skip:
             judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, str(skip), skip.lacks
         except ModuleNotFoundError as error:
@@ -138,6 +168,13 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
     keep(judgement, [recorded(exchange) for exchange in broker.recorder.exchanges], broker.recorder.dropped)
     judgement.seconds = round(time.monotonic() - started, 3)
     return judgement, broker.changes
+
+
+def _excuse_slowness(judgement: Judgement, subject: Subject) -> None:
+    """Not judged instead of failed, where something did not come in time, and nothing is known of how soon it has to."""
+    if judgement.timed_out and (lacking := too_slow(judgement.requirement, subject)):
+        judgement.verdict, judgement.lacks = Verdict.NOT_JUDGED, Lack.CONFIGURATION
+        judgement.reason, judgement.built_on, judgement.timed_out = f"{lacking}: {judgement.reason}", "", False
 
 
 def _shared_step(named: list[str]) -> str:

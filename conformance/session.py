@@ -131,7 +131,7 @@ class Session:
 
     def _begin_companions(self) -> None:
         """Judge other groups on further starts from now on, if the target can run several times at once."""
-        if self._companions or not self._subject.configured or not getattr(self._subject.target, "several", False):
+        if self._companions or not self._subject.honoured or not getattr(self._subject.target, "several", False):
             return
         for _ in range(min(self.starts - 1, len(self.groups))):
             other = replace(
@@ -325,7 +325,7 @@ class Session:
                 judgement = Judgement(
                     requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason=lacking, lacks=lack
                 )
-            elif entry.test is None or needs.hooks or entry.requirement.needs.configs:
+            elif entry.test is None or needs.hooks or not self.host.is_started_with(entry.requirement.needs.configs):
                 return None
             else:
                 judgement = self._judge(entry, before=before)

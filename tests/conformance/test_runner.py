@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
 from conformance.plan import BASE_CONFIGS, plan
 from conformance.requirement import Entry, Needs, Requirement, select
-from conformance.results import Judgement, Run, RunVerdict, TargetRecord, Verdict, root_causes
+from conformance.results import Judgement, Lack, Run, RunVerdict, TargetRecord, Verdict, root_causes
 from conformance.runner import Plan, run
 from conformance.wire import Failed
 from tests.conformance.parrot import _produced, parrot, target_of
@@ -117,6 +119,43 @@ def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
     assert "needs Produce" in missing(record(needs=Needs(apis={"Produce": 3})), subject)[0]
     assert "until 3.9" in missing(record(until="3.9"), subject)[0]
     assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject)[0] == ""
+
+
+def lacking(*hooks: str, heeded: str = "", **configs: str) -> str:
+    """What a target lacks that describes nothing, and was started with one configuration."""
+    subject = Subject(
+        [("127.0.0.1", 1)], "4.3.1", target=SimpleNamespace(hooks=hooks), honoured=frozenset({heeded} - {""})
+    )
+    needs = Needs(hooks=hooks, configs={name.replace("_", "."): value for name, value in configs.items()})
+    return missing(record(needs=needs), subject)[0]
+
+
+def test_a_configuration_that_is_not_described_is_unknown_unless_the_target_heeds_it() -> None:
+    assert "needs group.max.size=2, which the target does not describe" in lacking(group_max_size="2")
+    assert lacking(group_max_size="2", heeded="group.max.size") == ""
+    assert lacking(group_max_size="2", delete_topic_enable="false", heeded="group.max.size").startswith("needs delete")
+    assert lacking(log_retention_check_interval_ms="300") == ""  # it removes the same, if later
+
+
+def test_bounds_of_silent_nodes_are_needed_where_a_node_may_fall_silent() -> None:
+    assert lacking(broker_session_timeout_ms="6000") == ""
+    assert "needs broker.session.timeout.ms" in lacking("pause", broker_session_timeout_ms="6000")
+
+
+def test_what_comes_too_late_is_judged_only_where_it_is_known_how_soon_it_has_to_come() -> None:
+    def late(broker: Broker) -> None:
+        broker.eventually(lambda: False, "an old record is removed", within_s=0.1)
+
+    def removed(broker: Broker) -> None:
+        broker.expect_equal("the log start", 1, 0)
+
+    needs = Needs(configs={"log.retention.check.interval.ms": "300"})
+    heeding = Subject([("127.0.0.1", 1)], "4.3.1", honoured=frozenset(needs.configs))
+    judgement = judged(late, needs=needs)
+    assert (judgement.verdict, judgement.lacks) == (Verdict.NOT_JUDGED, Lack.CONFIGURATION)
+    assert "needs log.retention.check.interval.ms=300" in judgement.reason and "old record" in judgement.reason
+    assert judged(late, heeding, needs=needs).verdict is Verdict.FAIL
+    assert judged(removed, needs=needs).verdict is Verdict.FAIL
 
 
 def test_the_version_is_found_out_from_what_is_advertised() -> None:
@@ -219,6 +258,26 @@ def test_what_fails_in_a_basic_step_is_blocked_by_it(tmp_path: Path) -> None:
     causes = {cause.judgement.requirement.id: cause.blocks for cause in root_causes(report.judgements)}
     assert causes["BAS-03"] == ["FET-01", "FET-08"]
     assert "PRD-05" in causes, "what it refuses wrongly is its own failure"
+
+
+@pytest.mark.parametrize(("heeded", "starts"), [({"a"}, 2), (set[str](), 1)])
+def test_a_target_that_heeds_some_configurations_is_started_again_with_others(
+    heeded: set[str], starts: int, tmp_path: Path
+) -> None:
+    given: list[dict[str, str]] = []
+    entries = [entry("FRM-01", {"a": "1"}), entry("FRM-02", {"a": "2"}), entry("FRM-03", {"b": "1"})]
+    with parrot({}) as bird:
+
+        @contextmanager
+        def open_target(spec: str, *, folder: Path, config: dict[str, str]) -> Iterator[SimpleNamespace]:
+            given.append(config)
+            yield SimpleNamespace(bootstrap=bird.bootstrap, hooks=(), unknown_config=config.keys() - heeded)
+
+        report = run(Plan("exec:parrot", entries, tmp_path, open_target=open_target))
+    verdicts = {one.requirement.id: str(one.verdict) for one in report.judgements}
+    judged_one = "pass" if heeded else "not judged"
+    assert verdicts == {"FRM-01": judged_one, "FRM-02": judged_one, "FRM-03": "not judged"}
+    assert [one.get("a") for one in given] == ["1", "2"][:starts]
 
 
 def test_a_target_that_does_not_start_says_why_once(tmp_path: Path) -> None:

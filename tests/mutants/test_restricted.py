@@ -61,10 +61,10 @@ def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Beh
 class _Bare(Lying):
     """Nothing but an address is known of it."""
 
-    def __init__(self, behind: Behind, proxy: Proxy) -> None:
+    def __init__(self, behind: Behind, proxy: Proxy, config: Mapping[str, str]) -> None:
         super().__init__(behind, proxy)
         self.hooks: list[str] = []
-        self.unknown_config = ("all",)
+        self.unknown_config = tuple(config)
 
 
 def judged(behind: tuple[Loop, Behind], restriction: Restriction, ids: list[str], folder: Path) -> Run:
@@ -73,7 +73,7 @@ def judged(behind: tuple[Loop, Behind], restriction: Restriction, ids: list[str]
     @contextmanager
     def opened(spec: str, *, folder: Path, config: Mapping[str, str]) -> Iterator[Any]:
         with Proxy(behind[0], behind[1].target.nodes, Restricted(restriction)) as proxy:
-            yield _Bare(behind[1], proxy)
+            yield _Bare(behind[1], proxy, config)
 
     return run(Plan("exec:restricted", select(ids), folder, open_target=opened))
 

@@ -20,6 +20,10 @@ HONOURED = {
     "transactional.id.expiration.ms",
 }  # fmt: skip
 """The broker properties that kfake reads. It keeps and describes any other one as well, without heeding it."""
+NAMED_OTHERWISE = {"log.retention.check.interval.ms": "log.cleaner.backoff.ms"}
+"""Kafka's name -> kfake's: it compacts and removes in one pass, `compactAll`."""
+HELD = {("auto.leader.rebalance.enable", "false")}
+"""What holds without being given: kfake never moves a leader by itself."""
 
 
 class Kfake(Server):
@@ -33,7 +37,10 @@ class Kfake(Server):
 
     def __init__(self, spec: str, **more: Any) -> None:
         super().__init__(spec, **more)
-        self.unknown_config = tuple(name for name in self.given if name not in HONOURED)
+        known = HONOURED | NAMED_OTHERWISE.keys()
+        self.unknown_config = tuple(
+            name for name, value in self.given.items() if name not in known and (name, value) not in HELD
+        )
 
     def prepare(self) -> None:
         sources = sorted(SOURCE.iterdir())
@@ -41,7 +48,9 @@ class Kfake(Server):
         self.binary = cached(f"kfake-{digest}", _build)
 
     def command(self) -> list[str | Path]:
-        configs = [f"-config={name}={value}" for name, value in self.given.items() if name in HONOURED]
+        named = {NAMED_OTHERWISE[name]: value for name, value in self.given.items() if name in NAMED_OTHERWISE}
+        named |= {name: value for name, value in self.given.items() if name in HONOURED}
+        configs = [f"-config={name}={value}" for name, value in named.items()]
         return [self.binary, f"-ports={','.join(map(str, self.ports))}", f"-data={self.data}", *configs]
 
 

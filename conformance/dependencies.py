@@ -83,6 +83,11 @@ USED_BY = {
     "CFG-03": "CFG-04 CFG-05 CFG-06 CFG-08 CFG-13 CGH-31 RET-04",
     "CFG-05": "CFG-06",
     "CGH-20": "CGH-39",
+    "RET-01": "RET-04",
+    "RET-02": "RET-03",
+    "ACK-10": "RET-05",
+    "CMP-10": "CMP-01 CMP-02 CMP-03 CMP-04 CMP-05 CMP-06 CMP-07 CMP-08",
+    "TXN-06": "TXN-23",
     "CGH-18": "CGH-06 CGH-11 CGH-14 CGH-17 CGH-19 CGH-34 CGH-39 CGH-40 GAD-05 GAD-14",
 }
 """Requirement -> areas and requirements that build on it."""

@@ -272,6 +272,7 @@ def old_epoch(broker: Broker) -> None:
     source="ProducerAppendInfo.checkSequence",
     sentence="The first batch of a higher epoch has sequence 0; with another one it is refused.",
     accepted="OUT_OF_ORDER_SEQUENCE_NUMBER(45) for the sequences that the old epoch would go on with; NONE(0) for 0",
+    tolerated="the refused batch fences the epoch before",
 )
 def higher_epoch(broker: Broker) -> None:
     producer = Producer(broker, broker.topic())
@@ -279,7 +280,9 @@ def higher_epoch(broker: Broker) -> None:
     for sequence in (2, 1, 7):
         with broker.case(f"sequence {sequence} of epoch 1"):
             producer.refused(sequence, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, epoch=1)
-    producer.stored(2, epoch=0)
+    old = producer.send(2, epoch=0)
+    fenced = {ErrorCode.INVALID_PRODUCER_EPOCH}
+    broker.expect_error(old.error_code, ErrorCode.NONE, tolerated=fenced, what="the old epoch goes on")
     producer.stored(0, epoch=1)
 
 

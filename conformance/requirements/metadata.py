@@ -146,9 +146,10 @@ def auto_creation(broker: Broker) -> None:
         first.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
         tolerated={ErrorCode.NONE}, what="the first answer",
     )  # fmt: skip
-    partitions = number(broker.broker_configs(["num.partitions"]).get("num.partitions") or "1", "num.partitions")
-    topic = broker.await_topic(name, partitions)
-    broker.expect_equal("its partitions", topic.partitions, partitions)
+    described = broker.broker_configs(["num.partitions"]).get("num.partitions")
+    partitions = number(described, "num.partitions") if described else 0
+    topic = broker.await_topic(name, partitions or 1)
+    broker.expect_equal("its partitions", topic.partitions, partitions or topic.partitions)
 
 
 @requirement(

@@ -230,20 +230,21 @@ def impossible_counts(broker: Broker) -> None:
     notices="stuck: Java's Admin, Streams and Connect leave both to the broker like this, and could make no topic",
     source="KIP-464; num.partitions, default.replication.factor",
     sentence="From v4 on, -1 for the partition count or the replication factor means the broker's default.",
-    accepted="num.partitions partitions and default.replication.factor replicas, each alone and both",
+    accepted="num.partitions partitions and default.replication.factor replicas, where they are described, each alone and both",
     since="2.4",
     apis={"CreateTopics": 4},
 )
 def broker_defaults(broker: Broker) -> None:
     names = ["num.partitions", "default.replication.factor"]
     held = broker.broker_configs(names)
-    partitions, factor = (number(held.get(name) or "1", name) for name in names)
+    defaults = [number(value, name) if (value := held.get(name)) else None for name in names]
     for asked in ((DEFAULT, DEFAULT), (3, DEFAULT), (DEFAULT, 1)):
         with broker.case(f"{asked[0]} partitions, replication factor {asked[1]}"):
-            wanted = (partitions if asked[0] < 0 else asked[0], factor if asked[1] < 0 else asked[1])
             topic = broker.topic(asked[0], replication_factor=asked[1])
             found = broker.describe_topic(topic.name).partitions
             seen = len(found), len(found[0].replica_nodes) if found else 0
+            known = [default if given == DEFAULT else given for given, default in zip(asked, defaults, strict=True)]
+            wanted = tuple(max(one, 1) if want is None else want for one, want in zip(seen, known, strict=True))
             broker.expect_equal("partitions and replicas", seen, wanted)
 
 

@@ -81,11 +81,13 @@ def a_new_transactional_id(broker: Broker) -> None:
         given.append(answer.producer_id)
 
 
+REFUSED = {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_TXN_STATE}
+"""Codes on which Java's producer ends, whatever it asked."""
+
+
 def expect_fenced(broker: Broker, seen: int, wanted: ErrorCode, what: str) -> None:
-    """Refused as a zombie. Java's producer takes both codes alike, whatever it asked."""
-    broker.expect_error(
-        seen, wanted, tolerated={ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH}, what=what
-    )
+    """Refused as a zombie."""
+    broker.expect_error(seen, wanted, tolerated=REFUSED, what=what)
 
 
 @requirement(
@@ -97,7 +99,7 @@ def expect_fenced(broker: Broker, seen: int, wanted: ErrorCode, what: str) -> No
     accepted="the same producer id, epoch + 1; PRODUCER_FENCED(90) for the old one's AddPartitionsToTxn, AddOffsetsToTxn and "
     "EndTxn (INVALID_PRODUCER_EPOCH(47) below v2), INVALID_PRODUCER_EPOCH(47) for its Produce",
     apis=TRANSACTIONS,
-    tolerated="the other of the two codes, as in TXV-12",
+    tolerated="the other of the two codes, and INVALID_TXN_STATE(48), as in TXV-12: refused all the same",
 )
 def the_next_epoch(broker: Broker) -> None:
     topic, group = broker.topic(), broker.unused_name("group")
@@ -149,7 +151,7 @@ def an_empty_transactional_id(broker: Broker) -> None:
     "transaction; asked again it gives a higher epoch.",
     accepted="CONCURRENT_TRANSACTIONS(51), then CompleteAbort, then NONE(0) with the same producer id and a higher epoch; the "
     "records never count; since Kafka 4.0 the same for a producer that says who it is, which was fenced for good before",
-    tolerated="NONE(0) at once, with a higher epoch; PRODUCER_FENCED(90) for the old one's Produce",
+    tolerated="NONE(0) at once, with a higher epoch; PRODUCER_FENCED(90) and INVALID_TXN_STATE(48) for the old one's Produce",
     apis=TRANSACTIONS,
 )
 def taking_over(broker: Broker) -> None:
@@ -170,10 +172,7 @@ def taking_over(broker: Broker) -> None:
         broker.expect_equal("the producer id", new.id, old.id)
         broker.expect(new.epoch > old.epoch, f"epoch {new.epoch} comes after {old.epoch}")
         result = old.produce(topic, b"late")
-        broker.expect_error(
-            result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, tolerated={ErrorCode.PRODUCER_FENCED},
-            what="the old one's Produce",
-        )  # fmt: skip
+        expect_fenced(broker, result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "the old one's Produce")
         broker.eventually(
             lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic) == 2,
             "the record and its marker are stable",

@@ -23,7 +23,14 @@ def test_an_area_means_those_without_a_row_above() -> None:
     assert dependencies_of("BAS-07") == ("COO-01", "GRP-06", "GRP-08")
 
 
-def test_what_others_build_on_is_judged_on_any_start_of_the_target() -> None:
-    """Where it needs a configuration or a hook nothing could be blocked by it."""
-    needs = {used: catalogue()[used].requirement.needs for used in USED_BY}
-    assert not [used for used, need in needs.items() if need.configs or need.hooks or need.nodes > 1]
+def test_what_others_build_on_is_judged_on_their_starts_of_the_target() -> None:
+    """Where it needs a configuration that they do not, or a hook, nothing could be blocked by it."""
+    needs = {id: entry.requirement.needs for id, entry in catalogue().items()}
+    assert not [used for used in USED_BY if needs[used].hooks or needs[used].nodes > 1]
+    unlike = [
+        (used, user)
+        for user in needs
+        for used in dependencies_of(user)
+        if not needs[used].configs.items() <= needs[user].configs.items()
+    ]
+    assert not unlike

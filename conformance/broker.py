@@ -576,7 +576,7 @@ class Broker:
         return named[0] if named and named[0] not in self.hurt else self.address
 
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
-        """The address of the partition's leader; where no replica leads it, of whoever leads another one, or of anybody."""
+        """The address of the partition's leader; where no replica leads it, of another one's leader or any broker."""
         if self.subject.nodes == 1:
             return self.address
         named = MetadataRequest.MetadataRequestTopic(
@@ -1072,7 +1072,7 @@ def only(items: Sequence[T], what: str) -> T:
 
 
 def _asked_for(topic: Topic, partition: int, reported: Any, name: str, partitions: Sequence[Any]) -> Any:
-    """The only partition of an answer that must be about this one. Fails where it reports another, or of none."""
+    """The only partition of an answer that must be about this one. Fails where it reports another, or none."""
     index = "partition_index" if hasattr(reported, "partitions") else "index"
     found = only(partitions, "partition in the answer")
     if (name != topic.name and reported.topic_id != topic.id) or getattr(found, index) != partition:

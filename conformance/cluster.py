@@ -246,7 +246,7 @@ class Cluster:
         self.await_known(*self.addresses)
 
     def _leave(self, nodes: Any) -> None:
-        """Ask another client from now on."""
+        """Ask other nodes than these from now on."""
         gone = {self.addresses[node] for node in nodes}
         self.broker.hang_up(gone)
         left = [node for node in sorted(self.addresses) if node not in self.frozen | self.down | set(nodes)]

@@ -144,7 +144,7 @@ def committed(
     broker: Broker, group: str, partitions: Collection[Partition] | None, *, known: Sequence[Topic] = (),
     version: int | None = None, to: tuple[str, int] | None = None, as_reported: bool = False, **who: Any,
 ) -> Found:  # fmt: skip
-    """What OffsetFetch reports about a group's partitions, or of all of them; `known` are the topics that may come then."""
+    """What OffsetFetch reports about a group's partitions, or about all; `known` are the topics that may come then."""
     found = committed_of(
         broker, {group: partitions}, known=known, version=version, to=to, as_reported=as_reported, **who
     )
@@ -248,5 +248,5 @@ class Names:
         """The topic of an entry. Errors: Failed for one that was not asked for."""
         key = reported.topic_id if self.by_id else reported.name
         if key not in self.topics:
-            raise Failed(f"an answer reports topic {key}, which no client asked for")
+            raise Failed(f"an answer reports topic {key}, which was not asked for")
         return self.topics[key]

@@ -79,7 +79,7 @@ MANY = 100
 """How many requests wait on one connection at a time."""
 TRANSACTIONS_TOPIC = "__transaction_state"
 TRANSACTIONS = {"AddPartitionsToTxn": 0, "EndTxn": 0}
-"""What a target must serve for requirements of transactions, as `apis` of their records; any producer that asks for a state needs
+"""What a target must serve for requirements of transactions, as `apis` of their records; one that looks at a state needs
 DescribeTransactions too, and is not judged without it."""
 
 

@@ -287,8 +287,8 @@ def described_groups(broker: Broker) -> None:
     notices="data: offsets go under a live group, which starts by auto.offset.reset",
     source="KIP-496, KIP-848; ConsumerGroup.isSubscribedToTopic",
     sentence="OffsetDelete spares the offsets of topics that a member subscribes to, by name.",
-    accepted="GROUP_SUBSCRIBED_TO_TOPIC(86) for the subscribed topic, NONE(0) for another one, and for both once no member is a "
-    "member",
+    accepted="GROUP_SUBSCRIBED_TO_TOPIC(86) for the subscribed topic, NONE(0) for another one, and for both once the group "
+    "has no members",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetDelete": 0, "OffsetCommit": EPOCHS_IN_COMMITS},
 )

@@ -1,4 +1,4 @@
-"""EPO: leader epochs, over several reigns. What a reader learned about an offset holds for every later reader."""
+"""EPO: leader epochs, over several leaders. What a reader learned about an offset holds for every later reader."""
 
 from collections.abc import Iterable
 
@@ -68,7 +68,7 @@ def look_everywhere(nodes: Cluster, topic: Topic, reported: EpochsByOffset, plac
     source="KIP-101; KIP-320; documentation, design, replication",
     sentence="What a consumer has read at an offset stays there, with its leader epoch, whichever replica leads and whichever "
     "replica serves it.",
-    accepted="over three reigns, each ended with records that only the leader had: one record and one epoch for every offset "
+    accepted="over three leaders, each ended with records that only the leader had: one record and one epoch for every offset "
     "that was shown, at every node",
     nodes=3, hooks=("pause", "resume", "kill", "restart"), configs=QUICK, apis={"Fetch": 11}, deadline_s=300.0,
     draft="the draft asks for one record of each offset and epoch; without unclean elections an offset has one epoch, too",

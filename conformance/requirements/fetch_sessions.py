@@ -237,7 +237,7 @@ def unnamed_partitions_stay(broker: Broker) -> None:
     notices="client: Java takes what did not change too; it is bytes for nothing with thousands of partitions",
     source="KIP-227; FetchSession.PartitionIterator, CachedPartition.maybeUpdateResponseData",
     sentence="The answer to a session's request leaves out partitions without news: no records, and the same high watermark and "
-    "log start offset as were last told. Partitions with an error are always in it.",
+    "log start offset as were last reported. Partitions with an error are always in it.",
     accepted="only partitions with records, a new high watermark (once), a new log start offset (once), an error (each time)",
     apis={"DeleteRecords": 0},
 )

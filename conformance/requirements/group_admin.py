@@ -294,7 +294,7 @@ def the_empty_group(broker: Broker) -> None:
     source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
     sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
     "-2147483648.",
-    accepted="the least integer (0 before 2.5) unless asked; with no member forbidding anything at least read, describe and "
+    accepted="the least integer (0 before 2.5) unless asked; where nothing is forbidden at least read, describe and "
     "delete when asked",
     apis={"DescribeGroups": 3},
 )

@@ -16,8 +16,8 @@ LARGE = 64 * 1024
     "GRP-10",
     notices="data: a member reads partitions of another one, or none",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; ClassicGroup.assignment",
-    sentence="Every member is given the bytes that the leader sent for it; whom the leader left out is given no bytes, and what "
-    "it sent for nobody in the group is dropped.",
+    sentence="Every member is given the bytes that the leader sent for it; a member that it left out is given no bytes, and what "
+    "it sent for a stranger is dropped.",
     accepted="of three members two get their own bytes, the third none; also when they ask again",
 )
 def own_bytes(broker: Broker) -> None:

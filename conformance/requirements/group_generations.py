@@ -222,7 +222,7 @@ def empty_groups_count_on(broker: Broker) -> None:
     source="GroupMetadataManager.updateMemberThenRebalanceOrCompleteJoin",
     sentence="A member that lost its connection while its join was held joins again with its id, on another one, and is "
     "answered there; it counts once.",
-    accepted="one generation with two members, told on the new connection",
+    accepted="one generation with two members, answered on the new connection",
 )
 def joined_on_another_connection(broker: Broker) -> None:
     group, leader, follower = stable_pair(broker)

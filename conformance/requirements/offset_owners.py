@@ -1,4 +1,4 @@
-"""OFF: whose commits a group takes: its members', and those of nobody's members while it has none."""
+"""OFF: whose commits a group takes: its members', and while it has none those of clients that are no members."""
 
 from conformance.broker import Broker
 from conformance.classic_groups import FIRST_WITH_INSTANCE, Group, subscription
@@ -12,7 +12,7 @@ from reference.protocol.errors import ErrorCode
     "OFF-05",
     notices="stuck: consumers with assign() and kafka-consumer-groups --reset-offsets commit like this",
     source="OffsetMetadataManager.validateOffsetCommit; ClassicGroup.validateOffsetCommit",
-    sentence="Who is nobody's member commits without a generation and a member id, to a group that was not used and to one whose "
+    sentence="A client that is no member commits without generation and member id, to a group that was not used and to one whose "
     "members have left.",
     accepted="NONE(0) in every version, and the offset is reported",
 )

@@ -84,9 +84,9 @@ untestable(
     "OFF-29",
     notices="stuck: producers of before KIP-447, and sendOffsetsToTransaction by group id, commit like this",
     source="ClassicGroup.validateOffsetCommit; KIP-98",
-    sentence="Who is nobody's member commits in a transaction without a generation and a member id, also while the group has "
+    sentence="A client that is no member commits in a transaction without a generation and a member id, also while the group has "
     "members: producers of before KIP-447 do so.",
-    accepted="NONE(0) for a group that was not used and for one with a member; told after the transaction is committed",
+    accepted="NONE(0) for a group that was not used and for one with a member; reported after the transaction is committed",
     apis=TRANSACTIONS | {"TxnOffsetCommit": 0},
 )
 def nobody_in_transactions(broker: Broker) -> None:

@@ -133,7 +133,7 @@ def old_magic(broker: Broker) -> None:
 
 @requirement(
     "PRD-04",
-    notices="none seen: all clients send one batch a partition; who takes two and stores both harms no client",
+    notices="none seen: all clients send one batch a partition; a broker that stores both harms no client",
     source="ProduceRequest.validateRecords",
     sentence="From v3 on, no batch at all, or more than one for a partition, is refused with INVALID_RECORD.",
     accepted="INVALID_RECORD(87), for no bytes and for two batches; before 2.4 (KIP-467) CORRUPT_MESSAGE(2), before 2.8 "
@@ -579,7 +579,7 @@ def bytes_after_the_batch(broker: Broker) -> None:
 @requirement(
     "PRD-23",
     apis={"Produce": 3, "Fetch": 4},
-    notices="stuck: librdkafka writes leader epoch 0, Java, franz-go and aiokafka -1; who insists on one refuses the other",
+    notices="stuck: librdkafka writes leader epoch 0, Java, franz-go and aiokafka -1: a broker must take each",
     source="LogValidator; DefaultRecordBatch",
     sentence="Fields that a client may fill in as it likes do not keep a batch from being stored: the leader epoch is replaced, "
     "the maximum timestamp is made right.",

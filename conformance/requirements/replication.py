@@ -87,7 +87,7 @@ def on_every_replica_in_sync(broker: Broker) -> None:
     "and Metadata shows it; once it has caught up it is in sync again.",
     accepted="a frozen follower leaves the ISR while Metadata still lists its broker; both are in sync after it goes on",
     nodes=3, hooks=FREEZES, configs=PATIENT, deadline_s=DEADLINE_S,
-    draft="a follower whose log ends where the leader's does lags behind no replica, however long it is silent",
+    draft="a follower whose log ends where the leader's does is not behind, however long it is silent",
 )  # fmt: skip
 def a_lagging_follower_leaves(broker: Broker) -> None:
     with cluster(broker) as nodes:
@@ -545,6 +545,6 @@ untestable(
     "(42), for epochs that the controller does not know yet (41), and for an ISR with an ineligible broker (107) or without the "
     "leader (42).",
     source="ReplicationControlManager.validateAlterPartitionData",
-    reason="it is a request between brokers: who sends it must be registered as one, and what it asks for concerns partitions "
-    "that he leads",
+    reason="it is a request between brokers: the sender must be registered as one, and may ask only about partitions that "
+    "it leads",
 )

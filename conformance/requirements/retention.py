@@ -232,7 +232,7 @@ def not_above_the_high_watermark(broker: Broker) -> None:
             broker.expect_error(result.error_code, ErrorCode.NONE, what="an old record with acks=1")
         watch.wait()
         seen = broker.start_offset(topic), broker.end_offset(topic)
-        broker.expect_equal("log start and high watermark while no client copies", seen, (0, 0))
+        broker.expect_equal("log start and high watermark while no follower copies", seen, (0, 0))
     finally:
         for follower in followers:
             broker.target.resume(follower)

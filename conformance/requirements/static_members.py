@@ -60,7 +60,7 @@ def back_again(broker: Broker) -> None:
     "GRP-21",
     notices="data: two processes with one instance id read and commit the same partitions",
     source="KIP-345; ClassicGroup.validateMember",
-    sentence="Once its instance id has come back as another member, any member that uses the old member id with that instance id "
+    sentence="Once its instance id has come back as another member, a member that uses the old member id with that instance id "
     "is fenced: FENCED_INSTANCE_ID; an instance id that the group does not know is UNKNOWN_MEMBER_ID.",
     accepted="FENCED_INSTANCE_ID(82) for JoinGroup, SyncGroup, Heartbeat, OffsetCommit and LeaveGroup of the old one, "
     "UNKNOWN_MEMBER_ID(25) with an unknown instance id (since 3.0); the new one goes on",

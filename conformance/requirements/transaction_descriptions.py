@@ -241,8 +241,8 @@ def listed_by_pattern(broker: Broker) -> None:
     sentence="AddPartitionsToTxn from v4 on, by which brokers ask each other, verifies or adds the partitions of several "
     "transactions.",
     accepted="NONE(0) for added partitions, TRANSACTION_ABORTABLE(120) for others, each transaction with its own; nothing is "
-    "added by verifying; INVALID_PRODUCER_ID_MAPPING(49) for an unknown transactional id. Who may not ask is "
-    "CLUSTER_AUTHORIZATION_FAILED(31), and skipped",
+    "added by verifying; INVALID_PRODUCER_ID_MAPPING(49) for an unknown transactional id. Where clients may "
+    "not ask (CLUSTER_AUTHORIZATION_FAILED(31)) it is not judged",
     since="3.8",
     apis=TRANSACTIONS | {"AddPartitionsToTxn": BATCHED},
 )
@@ -314,8 +314,8 @@ def add_for_others(
     "marker, and refuses one of an older epoch or of no producer.",
     accepted="NONE(0) and one control batch of that producer id and epoch, after which the records are stable; the same marker "
     "again is another control batch; INVALID_PRODUCER_EPOCH(47) for an older epoch; UNKNOWN_SERVER_ERROR(-1) for producer "
-    "id or epoch -1, and nothing is written; UNKNOWN_TOPIC_OR_PARTITION(3). Who may not ask is "
-    "CLUSTER_AUTHORIZATION_FAILED(31), and skipped",
+    "id or epoch -1, and nothing is written; UNKNOWN_TOPIC_OR_PARTITION(3). Where clients may "
+    "not ask (CLUSTER_AUTHORIZATION_FAILED(31)) it is not judged",
     apis=TRANSACTIONS | {"WriteTxnMarkers": 1},
 )
 def markers_from_outside(broker: Broker) -> None:

@@ -348,7 +348,7 @@ def is_held_up(broker: Broker, topic: Topic) -> bool:
     "is over: its records never count, also if it ends while the broker is coming back.",
     accepted="for timeouts from four to twelve seconds, by both protocols, and a death of three: the state CompleteAbort, a "
     "marker before whatever its next producer writes, and only that counts",
-    tolerated="what Kafka 4.3.1 and 4.4.0 do (KAFKA-20734): a broker that comes back takes up its former reign until its session "
+    tolerated="what Kafka 4.3.1 and 4.4.0 do (KAFKA-20734): a broker that comes back leads on as before until its session "
     "is over; a transaction that ends as it is fenced gets no marker, and its records count with those of the next one",
     hooks=ENDS, configs=BACK_SOON, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
     draft="not in the draft: found by the hunts of HIS",

@@ -94,8 +94,8 @@ def expect_fenced(broker: Broker, seen: int, wanted: ErrorCode, what: str) -> No
     "TXN-02",
     notices="data: a producer that was replaced writes on beside its successor, and its records count twice",
     source="KIP-98; TransactionMetadata.prepareIncrementProducerEpoch",
-    sentence="InitProducerId with a transactional id that is in use gives its producer id with the next epoch; any producer that "
-    "has the epoch before can do nothing more.",
+    sentence="InitProducerId with a transactional id that is in use gives its producer id with the next epoch; a producer "
+    "that has the epoch before can do nothing more.",
     accepted="the same producer id, epoch + 1; PRODUCER_FENCED(90) for the old one's AddPartitionsToTxn, AddOffsetsToTxn and "
     "EndTxn (INVALID_PRODUCER_EPOCH(47) below v2), INVALID_PRODUCER_EPOCH(47) for its Produce",
     apis=TRANSACTIONS,
@@ -225,7 +225,7 @@ def saying_who_one_is(broker: Broker) -> None:
     "TXN-15",
     notices="stuck: since KIP-890 each transaction takes an epoch, so a busy producer comes here within a day",
     source="TransactionMetadata.isEpochExhausted; KIP-360",
-    sentence="After epoch 32766 InitProducerId gives a new producer id with epoch 0; any producer that had the old id can do "
+    sentence="After epoch 32766 InitProducerId gives a new producer id with epoch 0; a producer that had the old id can do "
     "nothing more.",
     accepted="32766, then another producer id with epoch 0; asked again with the old identity the same; the old id is refused",
     apis=TRANSACTIONS | {"InitProducerId": WITH_IDENTITY},

@@ -83,6 +83,8 @@ USED_BY = {
     "CFG-03": "CFG-04 CFG-05 CFG-06 CFG-08 CFG-13 CGH-31 RET-04",
     "CFG-05": "CFG-06",
     "CGH-20": "CGH-39",
+    "CGH-41": "CGH-08 CGH-22",
+    "GRP-26": "GRP-48",
     "RET-01": "RET-04",
     "RET-02": "RET-03",
     "ACK-10": "RET-05",

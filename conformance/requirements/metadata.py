@@ -126,7 +126,10 @@ def illegal_name(broker: Broker) -> None:
             found = only(broker.metadata(by_name(name), auto_create=True).topics, "topic in the answer")
             broker.expect_error(found.error_code, ErrorCode.INVALID_TOPIC_EXCEPTION)
             broker.expect_equal("its partitions", found.partitions, [])
-    broker.expect(not all_names(broker) & set(INVALID_NAMES), "none of them was created")
+    if created := all_names(broker) & set(INVALID_NAMES):  # a topic with the name "" would answer for unknown ids
+        version = broker.version_for(DeleteTopicsRequest)
+        broker.call(delete_topics_request(sorted(created), version), version)
+    broker.expect(not created, f"none of them was created: {sorted(created)}")
 
 
 @requirement(

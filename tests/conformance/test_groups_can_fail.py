@@ -12,7 +12,7 @@ import conformance.cluster
 import conformance.consumers
 from conformance.broker import Subject
 from conformance.host import addresses
-from conformance.judging import judge
+from conformance.judging import HASTENING, judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
 from tests.conformance.agreeable import Agreeable
@@ -62,7 +62,9 @@ def coordinator() -> Iterator[Agreeable]:
 @pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)
 def test_agreeing_to_everything_is_not_enough(entry: Entry, coordinator: Agreeable) -> None:
     hurried = entry.requirement.model_copy(update={"deadline_s": 1.0})
-    subject = Subject(addresses(coordinator.bootstrap), "4.3.1", coordinator.ranges(), hooks_of_all())
+    subject = Subject(
+        addresses(coordinator.bootstrap), "4.3.1", coordinator.ranges(), hooks_of_all(), honoured=frozenset(HASTENING)
+    )
     judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
     met = entry.requirement.id in MET_BY_AGREEING
     wanted = (Verdict.PASS, Verdict.TOLERATED) if met else (Verdict.FAIL,)

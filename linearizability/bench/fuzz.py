@@ -211,7 +211,7 @@ def rows(mutants: Iterable[str], trials: dict[str, Trial]) -> list[Row]:
 def table(found: Iterable[Row]) -> str:
     """The rows as a Markdown table."""
     lines = [
-        "| mutant | lives of | found by | trials | found | schedules: median | most | CPU seconds: median | broken promises |",
+        "| mutant | clients | found by | trials | found | schedules: median | most | CPU seconds: median | broken promises |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | --- |",
     ]
     for row in found:

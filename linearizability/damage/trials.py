@@ -27,7 +27,7 @@ class Verdict(StrEnum):
     """The start, or the partition, is refused, and the log says which file or folder it is."""
     CHECKSUM = "checksum"
     """A client is given bytes whose checksum is wrong, as its library notices."""
-    REPORTED = "less, told"
+    REPORTED = "less, reported"
     """Less is served, and the log names the partition and says what was cut off."""
     UNNAMED = "refused, unnamed"
     """The start, or a request, fails, and nothing says why."""

@@ -1,4 +1,4 @@
-"""Bad lines: a node whose packets come late, or not at all, to everybody and from everybody."""
+"""Bad lines: all packets to and from a node come late, or not at all."""
 
 import math
 from abc import abstractmethod

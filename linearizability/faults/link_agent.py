@@ -1,7 +1,7 @@
 """Turns the links of the network namespace that it runs in off and on: `python -m linearizability.faults.link_agent`.
 
-Orders come as JSON lines, each with at most one link: `{"cut": ADDRESS}`, `{"join": ADDRESS}`, or `{}`, which only asks
-whether anybody is there. Each is answered with `done`, or with what went wrong. The end of the input is the end.
+Orders come as JSON lines, each with at most one link: `{"cut": ADDRESS}`, `{"join": ADDRESS}`, or `{}`, which only checks that
+the agent runs. Each is answered with `done`, or with an error. The agent ends with its input.
 """
 
 import json

@@ -1,6 +1,6 @@
 """A network of our own: each node in a network namespace, all on one bridge, without root.
 
-Everything lives in a *sandbox*: the hunt runs itself again under `unshare`, in user, network, mount and process namespaces of
+Everything runs in a *sandbox*: the hunt runs itself again under `unshare`, in user, network, mount and process namespaces of
 its own (`sandbox`). When the sandbox's first process ends, however that comes, the kernel removes all of it: processes,
 namespaces, interfaces. Nothing is left to clean up.
 
@@ -14,8 +14,8 @@ machine; the kernel routes them with route_localnet, and `lo` is narrowed to 127
 A node's line is made slow or lossy by a process in the middle (`relay`): the node's end of the bridge is taken off it, and a
 pair of interfaces put between. It needs no qdisc of the kernel's, for many have none.
 
-A link is cut in one direction by telling the sender a wrong hardware address for the receiver: packets leave and reach
-no one, silently, as on a broken cable. It takes a millisecond and no packet filter.
+A link is cut in one direction by giving the sender a wrong hardware address for the receiver: packets leave and are lost
+silently, as on a broken cable. It takes a millisecond and no packet filter.
 """
 
 import subprocess

@@ -2,8 +2,8 @@
 
 What is kept: sends of values that any client saw at these offsets; of reads and of replicas' contents the records at these
 offsets; where final reads, listed offsets and logs began and ended, as if the partition had no other offsets; faults. What
-is left out: everything else, with the groups' commits. So an excerpt shows what happened at these offsets; that nothing
-happened elsewhere, it cannot show.
+is left out: everything else, with the groups' commits. So an excerpt shows what happened at these offsets, and nothing about
+other offsets.
 """
 
 from __future__ import annotations

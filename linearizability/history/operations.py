@@ -50,7 +50,7 @@ MARKS = frozenset({"fault", "heal", "quiet", "note", "excuse", "excuse-over"})
 
 
 def send(key: Key, value: Value, offset: int | None = None, acks: str | None = None) -> MicroOperation:
-    """A record sent; the completion carries its offset where the broker told it. `acks` where it differs."""
+    """A record sent; the completion carries its offset where the broker returned it. `acks` where it differs."""
     operation: MicroOperation = {"op": "send", "key": key, "value": value}
     if offset is not None:
         operation["offset"] = offset

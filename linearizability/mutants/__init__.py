@@ -1,4 +1,4 @@
-"""Brokers with one planted bug each: whoever claims to find bugs must find these.
+"""Brokers with one planted bug each: a checker that claims to find bugs must find these.
 
     with planted("crc-unchecked"):        # in this process: the simulation
         ...

@@ -15,7 +15,7 @@ METADATA = "__cluster_metadata"
 ACKS_ALL = -1
 
 LOST = (
-    "eligible-incomplete", "leader-incomplete", "committed-differs", "lost-write", "offset-out-of-range", "truncation-told",
+    "eligible-incomplete", "leader-incomplete", "committed-differs", "lost-write", "offset-out-of-range", "truncation-reported",
 )  # fmt: skip
 """Promises that are broken where committed records are gone."""
 DIVERGED = ("logs-differ", "replica-divergence", "inconsistent-offsets")
@@ -115,7 +115,7 @@ def stale_proposal_rolled_back(original: Any, error: Any) -> ProposalOutcome:
 @mutant(
     "epoch-start-unasked",
     "reference.replication.isr:may_join",
-    "Whoever has what a new leader knows to be committed may join, whatever its predecessor had committed.",
+    "A follower with what a new leader knows to be committed may join, whatever its predecessor had committed.",
     fuzz=True, nodes=3,
 )  # fmt: skip
 def epoch_start_unasked(original: Any, end: int, high_watermark: int, epoch_start: int) -> bool:
@@ -280,7 +280,7 @@ def former_incarnation_unnoticed(original: Any, image: Any, member: Any) -> None
 @mutant(
     "kip-966",
     "reference.controller.brokers:_end_incarnation",
-    "Whoever comes back from an unclean end is as eligible to lead as before.",
+    "A broker that comes back from an unclean end is as eligible to lead as before.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def kip_966(original: Any, image: Any, configuration: Any, broker: int, was_clean: bool) -> Any:
@@ -290,7 +290,7 @@ def kip_966(original: Any, image: Any, configuration: Any, broker: int, was_clea
 @mutant(
     "dropped-kept-eligible",
     "reference.controller.leadership_rules:stays_eligible",
-    "Whom a reassignment takes away stays eligible to lead, as in Apache Kafka 4.3.",
+    "A replica dropped by a reassignment stays eligible to lead, as in Apache Kafka 4.3.",
     fuzz=True, nodes=3,
 )  # fmt: skip
 def dropped_kept_eligible(

@@ -18,7 +18,7 @@ CONSUMER_GROUPS = "tests.coordinator.test_consumer_groups_machine:ConsumerGroupR
 @mutant(
     "generation-given-out-again",
     "reference.coordinator.classic_group:ClassicGroup.begin_generation",
-    "A rebalance gives out the generation of before again: nobody of the former one is fenced.",
+    "A rebalance gives out the former generation again: no member of it is fenced.",
     fuzz=True,
     workload="groups",
 )
@@ -57,7 +57,7 @@ def sync_answered_from_the_former_generation(original: Any, groups: Any, request
 @mutant(
     "generation-without-stragglers",
     "reference.coordinator.classic_group:ClassicGroup.have_all_joined",
-    "A generation begins with whoever has joined first; the members that were called and are on their way are thrown out.",
+    "A generation begins with the members that joined first; those that are still rejoining are removed.",
     fuzz=True,
     workload="groups",
 )
@@ -99,7 +99,7 @@ def static_member_not_fenced(original: Any, group: Any, id: str, instance_id: st
 @mutant(
     "committed-before-generation-check",
     "reference.coordinator.classic_group:ClassicGroup.check_commit",
-    "A commit is taken whoever sends it: a member that was thrown out overwrites its successor's offsets.",
+    "A commit is taken from any sender: a removed member overwrites its successor's offsets.",
     caught_by=("OFF-05", "OFF-06", "OFF-07"),
     fuzz=True,
     workload="groups",
@@ -181,7 +181,7 @@ def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) ->
 @mutant(
     "held-partitions-called-free",
     "reference.coordinator.reconciliation:reconcile",
-    "KIP-848: a member gets all of its target at once, whoever holds it.",
+    "KIP-848: a member gets all of its target at once, even what another member still owns.",
     caught_by=("CGH-09",),
     fuzz=True,
     workload="groups",

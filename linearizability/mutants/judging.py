@@ -50,8 +50,8 @@ def judge(names: list[str]) -> int:
 
 
 def judged() -> list[str]:
-    """The mutants of this table: what needs several nodes, or lives of groups and transactions alone, is in that of
-    `tidegauge bench fuzz`; those of groups and of compaction, which have other finders too, are there or in one of their own."""
+    """The mutants of this table: those that need several nodes, or runs of groups and transactions alone, are in that of
+    `tidegauge bench fuzz`; those of groups and of compaction, which are found otherwise too, are there or in one of their own."""
     return [
         name
         for name, mutant in MUTANTS.items()
@@ -66,7 +66,7 @@ def _has_its_own_table(mutant: Mutant) -> bool:
 
 
 def is_fuzzed(mutant: Mutant) -> bool:
-    """Whether lives of single records must find it; those of groups and transactions are lived by `tidegauge bench fuzz`."""
+    """Whether runs of single records must find it; runs of groups and transactions are for `tidegauge bench fuzz`."""
     return mutant.fuzz and mutant.workload == "records"
 
 

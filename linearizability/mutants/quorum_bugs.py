@@ -35,7 +35,7 @@ def old_epoch_committed(original: Any, current: int, reached: int, epoch_start: 
 @mutant(
     "divergence-unchecked",
     "reference.controller.quorum_log:QuorumLog.compare",
-    "The active controller sends records to whoever asks, whatever the asker's last epoch.",
+    "The active controller sends records to any fetcher, whatever the fetcher's last epoch.",
     fuzz=True, nodes=3,
 )  # fmt: skip
 def divergence_unchecked(original: Any, log: Any, offset: int, epoch: int) -> Any:

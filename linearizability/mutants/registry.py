@@ -38,7 +38,7 @@ class Mutant:
     breaks: tuple[str, ...] = ()
     """The promises of which one must be seen broken; any, where none is named."""
     workload: str = "records"
-    """What clients do in the lives that must find it (`tidegauge fuzz --workload`)."""
+    """What clients do in the runs that must find it (`tidegauge fuzz --workload`)."""
     machine: str = ""
     """The state machine of the tests that must find it: `module:class`; none, where clients or the suite find it."""
     in_history: bool = False
@@ -98,7 +98,7 @@ class UnknownMutant(KeyError):
 class BrokenMutant(BaseException):
     """The mutant does not fit the reference any more: our mistake, and never counted as a bug that was found.
 
-    No Exception, so that nobody takes it for the node's failure.
+    No Exception, so that no handler takes it for the node's failure.
     """
 
 
@@ -120,9 +120,7 @@ def planted(name: str) -> Iterator[Mutant]:
 
 
 def _plant(found: Mutant) -> list[Callable[[], None]]:
-    importlib.import_module(
-        "reference.node.node"
-    )  # whoever imports the function by name has done so before it is replaced
+    importlib.import_module("reference.node.node")  # all imports by name happen before the function is replaced
     module_name, _, path = found.function.partition(":")
     owner: Any = importlib.import_module(module_name)
     *parents, attribute = path.split(".")

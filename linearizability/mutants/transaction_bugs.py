@@ -19,7 +19,7 @@ GREATEST_EPOCH = 2**15 - 1
 @mutant(
     "epoch-kept-by-next-session",
     "reference.coordinator.transaction_state:Transaction.begun_again",
-    "InitProducerId gives the epoch of the session before: nobody is fenced.",
+    "InitProducerId gives the epoch of the session before: no producer is fenced.",
     caught_by=("TXN-02", "TXN-06", "TXV-12"),
     fuzz=True,
     workload="copy",

@@ -113,7 +113,7 @@ class HistoryStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: Offsets | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        """Where the group goes on. Spark asks twice for the first micro-batch, and must be told the same."""
+        """Where the group goes on. Spark asks twice for the first micro-batch, and must get the same answer."""
         if self._first is None:
             self._first = self.group.place()
         return to_spark(self._first)

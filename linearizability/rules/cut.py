@@ -7,16 +7,16 @@ as it runs over a partition, and an anomaly counts in the one part that owns its
 
 Every part is given
 
-- the *strays*: records whose value lives in more than one range (sent here and read there, sent twice, stored twice), and
-  those whose send failed, is in doubt, or has no offset; with all the facts of their value. So it is known everywhere who
-  wrote what was read, which values are repeated, and what became of what was in doubt;
+- the *strays*: records whose value occurs in more than one range (sent here and read there, sent twice, stored twice), and
+  those whose send failed, is in doubt, or has no offset; with all the facts of their value. So every part knows the writer of
+  each read, which values are repeated, and the outcome of sends in doubt;
 - producers' operations that reach over a cut, with all their records;
-- what else is known of the offsets of these facts, the final reads, and the highest and the latest log start told.
+- what else is known of the offsets of these facts, the final reads, and the highest and the latest reported log start.
 
 What a rule needs beyond that is its `carry`: it picks facts of a part for all the others, such as the record with the
 earliest completion, which is all that a running minimum needs to know of what lies above.
 
-What has no place in the log (commits, states of nodes, assignments, registers) lives in the first part.
+Facts without a place in the log (commits, states of nodes, assignments, registers) are in the first part.
 """
 
 from __future__ import annotations

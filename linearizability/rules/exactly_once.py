@@ -244,7 +244,7 @@ _NEEDS = "transactions that poll and commit offsets, in consumers whose group is
 TWICE = RunRule(
     id="exactly-once",
     definition="In consume-transform-produce, one input record was consumed by two transactions of one group that both "
-    "committed; one of unknown fate did so if a committed read returned what it wrote.",
+    "committed; one of unknown outcome did so if a committed read returned what it wrote.",
     promise="Violation, unless the contract permits loss: offsets are committed with the output, so a committed input is "
     "never given to the group again.",
     source=_SOURCE,

@@ -16,7 +16,7 @@ from linearizability.rules.partition import Array, Mask, Partition, is_in
 from linearizability.rules.rule import Context
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
-"""Where a group's offsets and generations live, and what became of transactions: what is lost there shows elsewhere."""
+"""Topics of groups' offsets and generations, and of transactions' outcomes: a loss there shows in other topics."""
 
 
 def permits_loss(

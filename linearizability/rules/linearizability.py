@@ -134,7 +134,7 @@ def carried(partition: Partition, context: Context) -> Array:
     of_eras = [int(all_placed.guarded(after)[mine].argmin()) for after, _ in eras(context, partition)]
     chosen = source[[int(completed.argmin()), *of_eras]]
     reads = partition.places_of(Kind.OBSERVATION, np.arange(len(partition.observations)))
-    written_by = partition.writer[np.isin(reads, chosen)]  # a read without its writer would have no place elsewhere
+    written_by = partition.writer[np.isin(reads, chosen)]  # a read without its writer would have no place in the order
     return np.concatenate([chosen, partition.places_of(Kind.APPEND, written_by)])
 
 

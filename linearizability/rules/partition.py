@@ -4,7 +4,7 @@ The trick that makes the rules linear: a log's offsets are nearly dense, so ever
 indexed by *slot* (the offset less the smallest one; its rank where offsets are sparse). A sort is left only for values.
 
 A *position* of a record in the log is known when its send was acknowledged with an offset, when its send is not known to
-have failed and a poll returned it, or when anybody polled it. The **log** is the set of those positions.
+have failed and a poll returned it, or when any consumer polled it. The **log** is the set of those positions.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class Partition:
 
     @cached_property
     def proven_transactions(self) -> Array:
-        """Operations within transactions, of unknown outcome, that an ok poll proves, here or (see `prove`) elsewhere. Sorted.
+        """Operations within transactions, of unknown outcome, that an ok poll proves, here or in another partition. Sorted.
 
         A transaction happens as a whole, so one of its records proves the others; but only if it was given to a reader of
         committed records.
@@ -236,13 +236,13 @@ class Partition:
         committed = (self.observations.outcome == Outcome.OK) & self.observations.flag(Flag.READ_COMMITTED)
         unknown = (self.appends.outcome == Outcome.INFO) & self.appends.flag(Flag.TRANSACTIONAL)
         proven = self._marked(self.writer[committed]) & unknown
-        return np.unique(np.concatenate([self.appends.operation[proven], self._proven_elsewhere]))
+        return np.unique(np.concatenate([self.appends.operation[proven], self._proven_by_others]))
 
-    _proven_elsewhere: Array = np.empty(0, np.int64)
+    _proven_by_others: Array = np.empty(0, np.int64)
 
     def prove(self, operations: Array) -> None:
         """Operations that wrote to several partitions and of which another partition shows that they happened."""
-        self._proven_elsewhere = operations
+        self._proven_by_others = operations
 
     @cached_property
     def happened(self) -> Mask:

@@ -15,7 +15,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     observations = partition.observations
 
     def witness(index: int) -> Witness:
-        text = f"read at offset {observations.offset[index]}, and sent to this partition by nobody"
+        text = f"read at offset {observations.offset[index]}, and sent to this partition by no client"
         return observations.offset[index], observations.value[index], [observations.operation[index]], text
 
     phantoms = np.flatnonzero(partition.writer < 0)

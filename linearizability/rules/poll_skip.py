@@ -54,7 +54,7 @@ ACROSS = Rule(
     id="poll-skip",
     definition="Between a consumer's two successive polls of one session lies a record that neither returned.",
     promise="Violation, unless compaction removed the record, or an unrecorded rebalance may lie between. Retention removes what "
-    "lies below the log start: whether it had, is unknown where nobody was told later where the log begins. Gaps of control "
+    "lies below the log start: whether it had, is unknown where no later answer reported the log start. Gaps of control "
     "records and aborted transactions are no records.",
     source="Kafka documentation, consumer position; requirement HIS-05",
     needs="polls with offsets; assignments, seeks and rebalances",

@@ -21,7 +21,7 @@ from linearizability.rules.rule import UNPROVEN, Context
 
 COMPACTED = "compaction may have removed the records between"
 EXPIRED = "the records between may have expired"
-START_NOT_REPORTED = f"{UNPROVEN}whether the records between had expired: no report of the log's start tells"
+START_NOT_REPORTED = f"{UNPROVEN}whether the records between had expired: no report of the log's start shows it"
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def expired_by(partition: Partition, context: Context, times: Array) -> Array:
 
 
 def log_start_rows(columns: Columns) -> Array:
-    """Which rows tell all that a partition's other parts must know of where its log begins; final reads besides."""
+    """The rows that a partition's other parts need to know its log start; final reads besides."""
     chosen = [np.empty(0, np.intp)]
     for kind, column in ((Kind.END_OFFSETS, "extra"), (Kind.LOG_START, "offset")):
         rows = np.flatnonzero((columns["kind"] == kind) & (columns[column] >= 0))

@@ -108,7 +108,7 @@ def _times_of_reading(partition: Partition, rows: Array) -> Array:
 
 
 def _may_close_a_cycle(partition: Partition, owner: Array, chain: Array) -> Mask:
-    """Operations that write elsewhere too, or more than once in this order; the others are passed through at most."""
+    """Operations that write to other partitions too, or more than once in this order; a cycle only passes through others."""
     names, runs = np.unique(owner[chain], return_counts=True)
     interleaved = is_in(owner[chain], names[runs > 1])
     return interleaved | partition.appends.flag(Flag.MANY_PARTITIONS)[chain]

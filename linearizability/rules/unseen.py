@@ -15,7 +15,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     appends, loss = partition.appends, losses(partition, context)
 
     def witness(index: int) -> Witness:
-        text = "acknowledged and never read, and nobody certainly came by: no final read drained the partition"
+        text = "acknowledged and never read, and no reader certainly passed it: no final read drained the partition"
         if loss.doubtful[index]:
             text = "acknowledged and passed over by a read; no report says whether it had expired by then"
         return int(appends.offset[index]), int(appends.value[index]), [appends.operation[index]], text

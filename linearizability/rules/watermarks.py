@@ -35,7 +35,7 @@ def regression(rule: str, kind: Kind, partition: Partition, context: Context) ->
 
 
 def _highest_before(states: Rows) -> Array:
-    """For each state the highest one that its node had told in its leader epoch before it was asked for; -1: none."""
+    """For each state the highest one that its node had reported in its leader epoch before it was asked; -1: none."""
     highest = np.full(len(states), -1)
     order = np.lexsort((states.operation, states.completed, states.epoch, states.node))
     node, epoch = states.node[order], states.epoch[order]

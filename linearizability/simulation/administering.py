@@ -60,7 +60,7 @@ class SimulatedAdministrator(SimulatedClient):
             return
         topic = self._topics[self._next]
         if not self.cluster.are_unfenced(topic.replicas):
-            # Whoever is fenced would not be in the first ISR.
+            # A fenced broker would not be in the first ISR.
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._create)
             return
         configs = [

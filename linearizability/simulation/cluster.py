@@ -586,7 +586,7 @@ class Cluster:
         """A log is cut below what clients saw only when power was lost. Errors: Violation."""
         if not self._may_have_lost(key):
             self.world.broken(
-                "truncation-told", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
+                "truncation-reported", f"{who}: {key[0]}-{key[1]} is said to have been cut, and nothing was lost"
             )
 
     def on_replaced_member_received(self, who: str, by: str) -> None:

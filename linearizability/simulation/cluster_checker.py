@@ -1,4 +1,4 @@
-"""Whoever watches all nodes together: a oracle for each partition, and what the nodes' metadata say."""
+"""The checker of all nodes together: an oracle for each partition, and the nodes' metadata compared."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ class SimulatedCopier(SimulatedMember):
         self._producer, self._must_abort = None, False
 
     def _lose_session(self, code: int) -> None:
-        """Somebody else has our transactional id, or the coordinator has aborted for us."""
+        """Another client has our transactional id, or the coordinator has aborted our transaction."""
         self.world.counts["copiers' sessions lost"] += 1
         if self.cluster.is_over and self._is_one_of_several():
             self._die_for_good()

@@ -32,7 +32,7 @@ KINDS = (
     "words held up", "words held up", "words held up", "words held up", "words held up", "late succession",
     "late succession", "late succession", "flush-fails+power-loss",
 )  # fmt: skip
-"""Misfortunes, by their share; the first is the simplest."""
+"""Fault patterns, by their share; the first is the simplest."""
 
 PARTITION_STEPS = (
     "BecomeLeader", "BecomeFollower", "ExpandIsr", "ExpandIsr", "ShrinkIsr", "ShrinkIsr", "CommitIsr", "Produce",

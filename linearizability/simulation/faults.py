@@ -127,8 +127,8 @@ def _ways(cluster: Cluster, fault: Fault) -> list[Way]:
         case "cut-in":
             return _in(cluster, fault)
         case "isolate":
-            everybody = [node for node in (CLIENTS, *cluster.schedule.node_ids) if node != fault.node]
-            return [way for other in everybody for way in ((fault.node, other), (other, fault.node))]
+            rest_of_all = [node for node in (CLIENTS, *cluster.schedule.node_ids) if node != fault.node]
+            return [way for other in rest_of_all for way in ((fault.node, other), (other, fault.node))]
         case "halves":
             rest = [node for node in cluster.schedule.node_ids if node not in fault.others]
             return [way for one in fault.others for other in rest for way in ((one, other), (other, one))]

@@ -106,7 +106,7 @@ class Machine:
         self.incarnations = 0
         self.clock_offset_ms = 0
         self._ahead_ms = 0
-        """By how much more time has passed here than elsewhere."""
+        """How far this machine's time is ahead of the world's."""
         self.power_losses = 0
         self._world = world
         self._network = network
@@ -174,7 +174,7 @@ class Machine:
         self._log_event(f"has its clock moved by {amount_ms} ms")
 
     def run_ahead(self, amount_ms: int) -> None:
-        """Let more time pass here than elsewhere: what a timer waits for comes at once."""
+        """Move this machine's time ahead of the world's: timers fire at once."""
         self.clock_offset_ms += amount_ms
         self._ahead_ms += amount_ms
         self._log_event(f"runs ahead by {amount_ms} ms")
@@ -345,7 +345,7 @@ class Machine:
             process.leave()
 
     def shut_down(self, process: Process) -> None:
-        """The end of a clean stop, if the process still lives. Errors: Violation."""
+        """The end of a clean stop, if the process still runs. Errors: Violation."""
         if process is not self.process:
             return
         self._end_process(process, is_clean=not self.disk_refuses)
@@ -398,14 +398,14 @@ class Machine:
             self.process.on_bytes(connection, data)
 
     def on_stranger(self, connection: Connection) -> bool:
-        """Bytes have come of a connection that the present process does not know; whether the kernel resets it now."""
+        """Bytes have come of a connection that the present process does not know; whether the machine resets it now."""
         if not self._is_alone and self.process is not None:
             return True
         self._strangers.append(connection)
         return False
 
     def on_closed_by_client(self, connection: Connection) -> None:
-        """Somebody has hung up."""
+        """The peer has closed the connection."""
         if self.process is not None:
             self.process.on_closed_by_client(connection)
 

@@ -3,7 +3,7 @@
 A frame that leaves is split now and then, so that the receiver sees it in parts; when the connection is reset between
 two parts, the receiver keeps half a frame and the end of the stream, as with TCP.
 
-Where nothing passes from one place to another, bytes wait as a kernel's do that are sent again and again: once the way is
+Where nothing passes from one place to another, bytes wait as with TCP retransmissions: once the way is
 free they arrive late and in order, or the connection has died meanwhile. A place is a node's id; all clients are at one.
 """
 
@@ -35,7 +35,7 @@ LOST_WITH_POWER = 0.5
 """How many of the connections of a machine that loses power lose what it had just sent."""
 
 MOST_RESEND_US = 1_000_000
-"""The longest time between two tries of a kernel whose bytes were not confirmed."""
+"""The longest time between two retransmissions of unconfirmed bytes."""
 
 Way = tuple[int, int]
 """From one place to another."""
@@ -255,7 +255,7 @@ class Connection:
     # ---- faults
 
     def reset(self) -> None:
-        """Somebody between the two cuts the connection; what is under way is lost in both directions."""
+        """The connection breaks between the two ends; bytes in flight are lost in both directions."""
         self._to_client_lost = True
         self._end_at_machine()
         self._to_client.send(self._end_at_client, "reset")

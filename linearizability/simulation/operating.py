@@ -78,7 +78,7 @@ class Operator(SimulatedClient):
         self._next()
 
     def watch_leaders(self) -> None:
-        """All is healed: from now on, whatever partition its changes have left without anybody to lead it is led again."""
+        """All is healed: from now on, elect a leader for each partition that the changes have left without an electable one."""
         if self.finished:
             return
         if not self._work:
@@ -89,7 +89,7 @@ class Operator(SimulatedClient):
         self.world.after(LOOK_EVERY_MS * MICROSECONDS_A_MS, self.watch_leaders)
 
     def _elect_farthest(self, topic: TopicName, index: int, logs: Mapping[NodeId, tuple[LeaderEpoch, Offset]]) -> None:
-        """An unclean election takes the first replica that lives."""
+        """An unclean election takes the first live replica."""
         reassign = Fault(at_ms=0, kind="reassign", topic=topic, partition=index, others=farthest_first(logs))
         self._work.append(_Task("reassign", *_request(reassign)))
         partitions = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[index])]

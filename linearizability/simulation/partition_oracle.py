@@ -1,7 +1,7 @@
 """One partition over all nodes: what its replicas may show together, checked as they show it.
 
 Every batch that any replica ever held is written down once, by the epoch and the offset that name it, with the batch that
-came before it: two logs that hold it then agree up to there. What lies below anybody's high watermark is the *committed
+came before it: two logs that hold it then agree up to there. What lies below any replica's high watermark is the *committed
 log*; it only grows. Each view of a replica is followed as its log grows and is cut, so that a step costs what it changed.
 
 A replica that loses power with bytes that were not flushed has *lost its tail*: it counts as gone until it has rejoined
@@ -115,7 +115,7 @@ class PartitionOracle:
         if led_epoch is not None:
             self._lead(number, led_epoch)
         if self._commit(number, view, high_watermark) and self.leaders:
-            # Nobody may commit any more what the newest leader does not have: a majority follows that one.
+            # What the newest leader does not have cannot be committed any more: a majority follows that leader.
             newest = max(self.leaders)
             self._require_complete(
                 self.leaders[newest],

@@ -100,14 +100,14 @@ class Process:
     # ---- what happens to it: now, or when it goes on after a pause
 
     def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:
-        """Let something happen, as long as the process lives."""
+        """Let something happen, as long as the process runs."""
         if self._stands_still:
             self._waiting.append((action, arguments))
         elif self.is_alive:
             action(*arguments)
 
     def accept(self, connection: Connection) -> None:
-        """Somebody has connected: the kernel accepts for a process that stands still, too."""
+        """A peer has connected: the machine accepts for a frozen process, too."""
         self._reception.open(connection)
         self.when_awake(self._accepted, connection)
 
@@ -116,14 +116,14 @@ class Process:
             self.call(self.node.connected, connection.id, "127.0.0.1", connection.listener)
 
     def on_bytes(self, connection: Connection, data: bytes) -> None:
-        """Somebody has written."""
+        """A peer has sent bytes."""
         if self._stands_still:
             self._waiting.append((self._reception.read, (connection, data)))
         else:
             self._reception.read(connection, data)
 
     def on_closed_by_client(self, connection: Connection) -> None:
-        """Somebody has hung up."""
+        """A peer has closed its connection."""
         self.when_awake(self._closed, connection)
 
     def _closed(self, connection: Connection) -> None:

@@ -67,7 +67,7 @@ class Reception:
         return connection.id in self._inboxes
 
     def open(self, connection: Connection) -> None:
-        """Somebody has connected."""
+        """A peer has connected."""
         self._inboxes[connection.id] = Inbox(connection)
 
     def close(self, connection: int) -> Connection | None:
@@ -131,7 +131,7 @@ class Reception:
             self._world.at(inbox.last_departure_us, self._depart, self._inboxes, inbox, effect.parts)
 
     def _depart(self, inboxes: Inboxes, inbox: Inbox, parts: list[Part]) -> None:
-        """An answer leaves, if the process still lives: only now the slices of files are read."""
+        """An answer leaves, if the process still runs: only now the slices of files are read."""
         if inboxes is not self._inboxes:
             return
         if inbox.connection.id in inboxes:

@@ -33,7 +33,7 @@ FAULTS: dict[str, str] = {
     "cut": "for `for_ms` nothing passes between the node and `others` (all other nodes where none are named)",
     "cut-out": "for `for_ms` nothing passes from the node to `others`; what they send arrives",
     "cut-in": "for `for_ms` nothing passes from `others` to the node; what it sends arrives",
-    "isolate": "for `for_ms` nothing passes between the node and anybody, clients too",
+    "isolate": "for `for_ms` nothing passes between the node and all others, clients too",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",

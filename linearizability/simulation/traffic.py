@@ -69,7 +69,7 @@ class Message:
 
 
 class Reader:
-    """Tells the kinds of what passes on one connection that a client, or a broker for one channel, has opened."""
+    """Classifies the messages on one connection that a client, or a broker for one channel, has opened."""
 
     def __init__(self, channel: str, asker: int, asked: int) -> None:
         self._channel = channel

@@ -377,7 +377,7 @@ class SimulatedTransactor(SimulatedClient):
                 self.recorder.fail(opened.operation, reason, self._mops(opened.parts, {}))
         self.world.counts["transactional sessions given up"] += 1
         if code is None and self._begun >= self.plan.transactions:
-            self.finish()  # Nobody comes back for it: the coordinator must end it by itself.
+            self.finish()  # The client does not come back: the coordinator must end it by itself.
             return
         self._step = self._init
         self._later()

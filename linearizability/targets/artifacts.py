@@ -5,7 +5,7 @@
     tlc_jar()
     java()                      # the java program to run them with
 
-`artifacts.lock.json` names, for each *set*, every jar with its sha256. A set lives in `.cache/artifacts/<set>/` of the
+`artifacts.lock.json` names, for each *set*, every jar with its sha256. A set is kept in `.cache/artifacts/<set>/` of the
 repository (or below TIDEGAUGE_CACHE), is complete or absent, and is verified once in each process that uses it. Several
 processes may ask for it at once: one fetches, the others wait.
 

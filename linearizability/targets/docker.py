@@ -81,13 +81,13 @@ class Container(Process):
     @property
     def container(self) -> str:
         """Another one for each run."""
-        return f"{self._host.container}-life-{self.starts}"
+        return f"{self._host.container}-start-{self.starts}"
 
     def start(self) -> None:
         plain = self.command
         image, host, user = self._host.image, self._host, f"{os.getuid()}:{os.getgid()}"
         network, home = f"container:{host.container}", self.folder.parent
-        name = f"{host.container}-life-{self.starts + 1}"
+        name = f"{host.container}-start-{self.starts + 1}"
         variables = [word for item in self.environment.items() for word in ("--env", "=".join(item))]
         self.command = [
             *run_words(), "--name", name, "--network", network, "--user", user, "--workdir", str(self.folder),

@@ -135,12 +135,12 @@ def _run(dependencies: Sequence[str], pattern: str, work: Path, *, use_descripti
 
 def _reason(output: str) -> str:
     """The lines of Ivy's output that say what went wrong."""
-    telling = [
+    reasons = [
         line.strip()
         for line in output.splitlines()
         if any(word in line for word in ("not found", "FAILED", "Exception", "unresolved", "refused", "timed out"))
     ]
-    return "; ".join(dict.fromkeys(telling[:6])) or output.strip()[-500:]
+    return "; ".join(dict.fromkeys(reasons[:6])) or output.strip()[-500:]
 
 
 def ivy_jar() -> Path:

@@ -55,7 +55,7 @@ class KafkaCluster(Cluster):
         self.jars: list[Path] = []
         self.quick = QuickStart(None, None)
         self.throwaway = False
-        """Whether this cluster only lives to leave its class archive and its checkpoint."""
+        """Whether this cluster only runs to write its class archive and its checkpoint."""
 
     def prepare(self) -> None:
         if self.throwaway:

@@ -3,7 +3,7 @@
 Two nets. A small *watchdog* process holds the end of a pipe into which we write the number of each process that we start;
 when we are gone, however that came, the pipe breaks and the watchdog kills all that is left. And each started process
 carries in its environment who owns it: `remove_leftovers`, called whenever a target is opened, kills processes whose owner
-no longer lives, should owner and watchdog have been killed together.
+no longer runs, should owner and watchdog have been killed together.
 
 Not the kernel's parent-death signal: it fires when the starting *thread* ends, and faults are started from threads.
 """
@@ -66,7 +66,7 @@ def let_go(pid: int) -> None:
 
 
 def remove_leftovers() -> list[int]:
-    """Kill processes that earlier runs left: those whose owner is named and no longer lives. Gives their pids."""
+    """Kill processes that earlier runs left: those whose owner is named and no longer runs. Gives their pids."""
     removed: list[int] = []
     here = _pid_namespace()
     if not here:

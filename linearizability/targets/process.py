@@ -17,7 +17,7 @@ GONE_WITHIN_S = 10.0
 
 
 class Process:
-    """A child that can be killed, frozen and started again; its log is appended to over all its lives."""
+    """A child that can be killed, frozen and started again; all its starts append to one log."""
 
     def __init__(
         self, name: str, command: Sequence[str | Path], log: Path, *, folder: Path, environment: Mapping[str, str] = {}

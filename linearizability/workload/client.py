@@ -24,8 +24,8 @@ from linearizability.workload.profile import PROCESSES_A_CLIENT, Consuming, Prod
 REPORT_EVERY_S = 1.0
 CANNOT_RECORD = os.EX_IOERR
 """The exit code of a client that could not write its history, or anything, any more: a disk is full."""
-COUNTED = ("ok", "fail", "info", "read", "commits", "committed", "aborted", "lives")
-"""Sends by outcome, records read, accepted commits of a group, transactions by their end, and lives."""
+COUNTED = ("ok", "fail", "info", "read", "commits", "committed", "aborted", "incarnations")
+"""Sends by outcome, records read, accepted commits of a group, transactions by their end, and incarnations."""
 
 
 class ClientTask(BaseModel):
@@ -50,7 +50,7 @@ class ClientTask(BaseModel):
 
 
 class ClientRun:
-    """What a client's lives share: the stop sign, counters, and a recorder for each incarnation."""
+    """What a client's incarnations share: the stop sign, counters, and a recorder for each of them."""
 
     def __init__(self, task: ClientTask) -> None:
         self.task = task
@@ -64,15 +64,15 @@ class ClientRun:
 
     def recorder(self) -> Recorder:
         """The history file of the next incarnation, under its own process number. Errors: RuntimeError after the last."""
-        client_run = self.counts["lives"]
-        if client_run >= PROCESSES_A_CLIENT:
-            raise RuntimeError(f"client {self.task.number} died {client_run} times")
-        self.counts["lives"] += 1
-        process = self.task.number * PROCESSES_A_CLIENT + client_run
+        incarnation = self.counts["incarnations"]
+        if incarnation >= PROCESSES_A_CLIENT:
+            raise RuntimeError(f"client {self.task.number} died {incarnation} times")
+        self.counts["incarnations"] += 1
+        process = self.task.number * PROCESSES_A_CLIENT + incarnation
         return Recorder.open(self.task.history, process=process, contract=self.task.contract, run=self.task.run)
 
     def count(self, what: str, how_many: int = 1) -> None:
-        """Lanes of one client count together."""
+        """Threads of one client count together."""
         with self._lock:
             self.counts[what] += how_many
 

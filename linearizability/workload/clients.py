@@ -57,7 +57,7 @@ class Clients:
             process.start()
 
     def counts(self) -> dict[str, int]:
-        """What all clients have reported until now: sends by outcome, records read, lives."""
+        """What all clients have reported until now: sends by outcome, records read, incarnations."""
         total: dict[str, int] = {}
         for process in self.processes:
             self._reports[process.name] = _last_report(process) or self._reports.get(process.name, {})

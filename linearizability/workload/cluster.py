@@ -163,7 +163,7 @@ def create_topic(
     """
     request = _creation(topic, partitions, replication_factor, configs, replicas)
     until = time.monotonic() + within_s
-    last = "nobody answered"
+    last = "no node answered"
     made = False
     while time.monotonic() < until:
         if not made:

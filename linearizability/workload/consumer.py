@@ -254,7 +254,7 @@ def generation_of(metadata: object) -> int:
 
 
 def read_record(message: Message) -> tuple[Value, ...]:
-    """Offset, value, and the leader epoch where the broker told it.
+    """Offset, value, and the leader epoch where the broker returned it.
 
     A value that none of ours has stays what it is, and is found to be a phantom.
     """

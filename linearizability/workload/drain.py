@@ -100,7 +100,7 @@ def _ends(consumer: Consumer, key: str, partition: TopicPartition) -> dict[Key, 
 def _bounds(
     measurer: Consumer, recorder: Recorder, key: str, partition: TopicPartition, until: float
 ) -> tuple[int, int] | None:
-    """Log start and high watermark. A consumer of committed records would be told the last stable offset instead."""
+    """Log start and high watermark. A consumer of committed records would get the last stable offset instead."""
     while time.monotonic() < until:
         operation = recorder.invoke("list_offsets", [list_offsets(key)])
         try:

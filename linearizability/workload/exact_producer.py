@@ -1,12 +1,12 @@
 """A producer on the raw wire that knows what it does not know.
 
 Client libraries try again by themselves and report only how the last attempt ended; when librdkafka gives a record up, its
-idempotent session ends too, unseen. This producer's outcomes are exact. Each partition is a *lane* of its own: a thread, a
+idempotent session ends too, unseen. This producer's outcomes are exact. Each partition has a *sender* of its own: a thread, a
 connection to the leader, one batch in flight.
 
 - Without idempotence a batch is sent once. What its answer, or the lack of it, proves is recorded.
 - With idempotence the same batch goes out under the same sequence numbers until its outcome is known. The session ends only
-  where the broker says that it has lost it; then the lane begins a new incarnation, under a new process number.
+  where the broker says that it has lost it; then the sender begins a new incarnation, under a new process number.
 """
 
 import threading
@@ -80,11 +80,11 @@ class Session:
 
 
 def run(client_run: ClientRun) -> None:
-    """Produce on all lanes until asked to stop."""
+    """Produce to all partitions until asked to stop."""
     senders = [
         PartitionSender(client_run, partition) for partition in range(min(client_run.task.partitions, MOST_SENDERS))
     ]
-    threads = [threading.Thread(target=sender.run, name=f"lane {sender.partition}") for sender in senders]
+    threads = [threading.Thread(target=sender.run, name=f"sender {sender.partition}") for sender in senders]
     for thread in threads:
         thread.start()
     at_work = True
@@ -118,10 +118,10 @@ class PartitionSender:
         self.broken: BaseException | None = None
         self.stop_by: float = 0
 
-    # ---- lives
+    # ---- incarnations
 
     def run(self) -> None:
-        """Live until asked to stop; what breaks the lane itself is left in `broken`."""
+        """Produce until asked to stop; an error of the sender itself is left in `broken`."""
         try:
             for number in range(INCARNATIONS_A_SENDER):
                 if self.client_run.stopping.is_set():

@@ -1,4 +1,4 @@
-"""A producer that records every send: pipelined, at a steady rate, through outages, in as many lives as it takes."""
+"""A producer that records every send: pipelined, at a steady rate, through outages, in as many incarnations as it takes."""
 
 import random
 import time

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from linearizability.history.contract import Acks, Contract
 
 PROCESSES_A_CLIENT = 1000
-"""Process numbers that a client has to spend: each of its lives (a fatal error ends one) is a process of its own."""
+"""Process numbers of one client: each of its incarnations (a fatal error ends one) is a process of its own."""
 
 
 class Producing(BaseModel):
@@ -32,7 +32,7 @@ class Producing(BaseModel):
     @model_validator(mode="after")
     def _is_placed_by_who_can(self) -> "Producing":
         if self.client == "exact" and self.partitioner != "given":
-            raise ValueError("the exact producer has a lane for each partition, and takes no partitioner")
+            raise ValueError("the exact producer has a sender for each partition, and takes no partitioner")
         return self
 
 

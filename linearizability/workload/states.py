@@ -2,7 +2,7 @@
 
 A node is asked by Metadata what it believes to lead, and in which epoch; then by ListOffsets for the log start, the last
 stable offset and the high watermark, in this order: what bounds another is asked for after it, and the epoch is named, so an
-answer proves that the node led in that epoch. A deposed leader that does not know it may well tell old numbers, but in its own
+answer proves that the node led in that epoch. A deposed leader that does not know it may report old offsets, but in its own
 epoch they never go back. Followers are not asked: consumers get no answer from them, and what they know of the high watermark
 may go back.
 

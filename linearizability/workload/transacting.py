@@ -50,7 +50,7 @@ class Incarnation:
         self.recorder = recorder
         self.id = f"{task.topic}-{task.client_id}"
         """The transactional id."""
-        self.epoch = client_run.counts["lives"]
+        self.epoch = client_run.counts["incarnations"]
         """The place of this incarnation among those of the id: what an incarnation has written never lies behind the next
         one's."""
         self.period_s = does.records / does.rate_per_s

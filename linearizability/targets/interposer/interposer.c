@@ -13,7 +13,7 @@
  *   - a folder's entries (files made, renamed, removed) are durable at once, as on a file system whose journal is
  *     written after every step. So a file that was renamed into place before its bytes were fsynced comes back empty.
  *
- * The state lives in one mapped file, so that it outlives the process: a header, and a table of files by inode.
+ * The state is in one mapped file, so that it outlasts the process: a header, and a table of files by inode.
  * TIDEGAUGE_INTERPOSER names it, TIDEGAUGE_DATA the data folder; copies go to a folder `copies` beside the mapped file.
  *
  * Calls go to the kernel directly: the C library's own would come back here.
@@ -52,7 +52,7 @@ struct state {
     int64_t clock_ns;
     int64_t error;  /* what writes end with: 0, ENOSPC, EIO */
     int64_t budget; /* bytes that may still be written before ENOSPC */
-    int64_t loads;  /* programs that have come so far; by it a fault knows that it can strike */
+    int64_t loads;  /* programs loaded so far; by it a fault knows that it can be injected */
     int64_t spare[4];
     struct file files[FILES];
 };

@@ -30,7 +30,7 @@ class Server(Target):
     version: ClassVar[str]
     most_nodes: ClassVar[int] = 1
     keeps_its_ports: ClassVar[bool] = True
-    """Whether it can be told on which ports to listen; if not, it is started again elsewhere, and `restart` is missing."""
+    """Whether its ports can be set; if not, a restarted broker has other ports, and the hook `restart` is missing."""
 
     def __init__(self, spec: str, *, nodes: int, folder: Path, config: Mapping[str, str] | None = None) -> None:
         if nodes > self.most_nodes:

@@ -115,7 +115,7 @@ class Chain:
 
 
 def default(batch_size_bytes: int, chance: random.Random) -> Chain:
-    """What a producer does that is told nothing: the record's partition, else its key's, else sticky."""
+    """A producer's default: the record's partition, else its key's, else sticky."""
     return Chain(given, by_key, Sticky(batch_size_bytes, chance))
 
 

@@ -480,7 +480,7 @@ class Broker:
         return [[brokers[0].node_id]] * partitions if brokers else None
 
     def unused_name(self, stem: str = "") -> str:
-        """A topic, group or transactional id that nobody has used."""
+        """A topic, group or transactional id that was never used."""
         return f"tg-{(stem or self.requirement.id).lower()}-{uuid.uuid4().hex[:10]}"
 
     def create_topic(

@@ -56,7 +56,7 @@ class Group:
     def await_coordinator(self, *, within_s: float = 0.0) -> None:
         """Find the coordinator, and wait until it has loaded the group (15 s unless said).
 
-        Asked with a LeaveGroup for nobody: a Heartbeat is no question for it, it is answered without an error meanwhile.
+        Asked with a LeaveGroup of an unknown member: a Heartbeat would be answered without an error while the group loads.
         """
 
         def answered() -> bool:
@@ -68,11 +68,11 @@ class Group:
         self.broker.eventually(answered, f"the coordinator of {self.name} answers for it", within_s=within_s)
 
     def call(self, request: Any, version: int | None = None) -> Any:
-        """Ask the coordinator what is answered at once."""
+        """Send the coordinator a request that is answered at once."""
         return self.broker.call(request, version, to=self.address)
 
     def member(self, **options: Any) -> Member:
-        """Somebody who may join; the options are those of `Member`."""
+        """A member that has not joined yet; the options are those of `Member`."""
         return Member(self, **options)
 
     def heartbeat(self, member_id: str, generation: int, *, instance_id: str | None = None) -> int:
@@ -139,7 +139,7 @@ class Group:
     def synchronise(self, members: Sequence[Member], assignments: Mapping[str, bytes] | None = None) -> None:
         """Every member synchronises, the leader last, and must be given what the leader sent for it.
 
-        Unless it is said otherwise everybody gets bytes of its own.
+        Without `assignments` every member gets bytes of its own.
         """
         given = assignments if assignments is not None else {one.id: share_of(one) for one in members}
         for member in reversed(self.leader_first(members)):
@@ -219,7 +219,7 @@ class Member:
         return self.answer is not None and self.answer.leader == self.id != NO_MEMBER
 
     def successor(self, version: int | None = None) -> Member:
-        """Whoever comes back with the same instance id and knows no member id (KIP-345)."""
+        """A restarted static member: the same instance id, and no member id (KIP-345)."""
         return self.group.member(instance_id=self.instance_id, protocols=self.protocols, version=version)
 
     # ---- joining

@@ -1,12 +1,11 @@
-"""The nodes of a target, to be looked at one by one and to be hurt; whole again at the end.
+"""The nodes of a target, observed and stopped one by one; all are restored at the end.
 
     with cluster(broker) as nodes:
         topic = nodes.topic(1, 2)                # a partition on nodes 1 and 2; node 1 leads
         nodes.kill(1)
         nodes.await_state(topic, lambda state: state.leader == 2, "node 2 leads")
 
-What is said of a partition is what Metadata says, asked of a node that lives. Whoever freezes or ends a node asks another
-one from then on.
+The state of a partition is what Metadata of a live node reports. After a node was frozen or stopped, requests go to another one.
 """
 
 from __future__ import annotations
@@ -126,10 +125,10 @@ class Cluster:
         """Whether the network is cut."""
 
     def cast(self) -> tuple[int, int, int]:
-        """Who plays which part: a leader and a follower to be hurt, and a third node, which is the active controller.
+        """Assign the roles: a leader and a follower for the faults, and a third node, which is the active controller.
 
-        Hurting a node that is not the active controller costs no election of another one. Where DescribeQuorum is not
-        served, nobody knows who that is.
+        A fault on a node that is not the active controller costs no election of another one. Where DescribeQuorum is not
+        served, the active controller is unknown.
         """
         ids = sorted(self.addresses)
         if len(ids) < 3:
@@ -161,7 +160,7 @@ class Cluster:
         """Freeze a follower, write a record with acks=1, and wait until the follower is out of the ISR.
 
         A follower lags behind only where there is something to fetch. It may have this record still: a fetch that waited at
-        the leader is answered by it, and heard when the follower goes on.
+        the leader is answered by it, and the follower receives the answer when it goes on.
         """
         self.pause(follower)
         self.broker.append(topic, batch(value), acks=1)
@@ -402,13 +401,13 @@ class Cluster:
         return only(found.partition_result, "partition in the answer").error_code
 
     def lead(self, topic: Topic, node: int) -> State:
-        """Let another replica lead, with nobody hurt, and wait until it serves."""
+        """Let another replica lead, without a fault, and wait until it serves."""
         before = self.state(topic)
         self.change_leader(topic, node)
         return self.await_leader(topic, node, above=before.epoch)
 
     def change_leader(self, topic: Topic, node: int) -> None:
-        """Let another replica lead, with nobody hurt: make it the preferred one, elect, and wait until it is known."""
+        """Let another replica lead, without a fault: make it the preferred one, elect, and wait until it is known."""
         before = self.state(topic)
         order = [node, *(other for other in before.replicas if other != node)]
         self.broker.expect_error(self.reassign(topic, *order).error_code, ErrorCode.NONE, what="another order")
@@ -416,7 +415,7 @@ class Cluster:
         self.await_state(topic, lambda one: one.leader == node and one.epoch > before.epoch, f"node {node} leads")
 
     def write(self, topic: Topic, writes: Writes) -> None:
-        """One record with acks=-1 to whoever leads; what comes of it is noted."""
+        """One record with acks=-1 to the present leader; the outcome is recorded in `writes`."""
         value = writes.value()
         try:
             leader = self.state(topic).leader

@@ -105,7 +105,7 @@ class Consumer:
         return self.broker.call(said, self.version, to=self.address)
 
     def beat(self, *, full: bool = False, **changed: Any) -> Any:
-        """A heartbeat that must be taken: what changed is said, and what is told is done."""
+        """A heartbeat that must succeed: it carries what changed, and the member adopts the assignment of the answer."""
         if self.epoch == JOINING or full:
             request = self.request(**changed)
         else:

@@ -1,7 +1,7 @@
 """The other promises beside the suite, each shown once by its own command and kept in the same report.
 
-A demonstration is a command of this project that ends with one JSON object and an exit code; what it says of itself is
-told, not judged again here.
+A demonstration is a command of this project that ends with one JSON object and an exit code. Its own verdict is reported; it is
+not judged again here.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Shown:
 
 ALL = (
     Shown("The specification: clean models hold, switches are caught", ("spec", "check", "--json")),
-    Shown("Simulated lives of the reference, in virtual time", ("fuzz", "--schedules", "100", "--json")),
+    Shown("Simulated runs of the reference, in virtual time", ("fuzz", "--schedules", "100", "--json")),
     Shown("A real process under kill -9", ("hunt", "--target", "reference:1", "--minutes", "1", "--json")),
 )
 

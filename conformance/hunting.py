@@ -32,14 +32,14 @@ PLANNED_FAULTS: tuple[tuple[str, Literal["leader", "follower", "controller", "an
     ("pause", "controller", 2.0),
     ("storm", "leader", 0.5),
 )
-"""What is done, to whom, for how many seconds; one after the other, each when the target is whole again. What the target has
-no hooks for is left out."""
+"""Fault, target and seconds; one after the other, each when the target has recovered. Faults without a hook of the target are
+left out."""
 QUIET_S = 4.0
-"""Peace between two blows: a broker that starts slowly shows something too."""
+"""The pause between two faults: a broker that starts slowly must have time to serve."""
 MINUTES = 2.0
-"""The blows that such a broker has not seen by then are left out."""
+"""The most time for all faults; faults that a slow broker has not seen by then are left out."""
 AT_WORK_WITHIN_S = 60.0
-"""The first blow waits for clients of every kind to have done their work once."""
+"""The first fault waits for clients of every kind to have done their work once."""
 RATE_PER_S = 200.0
 SEED = 12
 WITNESSES = 3

@@ -1,8 +1,8 @@
-"""What a broker owes: the level of a requirement follows from what happens to whom where it does not hold.
+"""How much a requirement matters: its level follows from the harm that is done where it does not hold.
 
-A requirement's record says it in one line, `notices`: a kind, a colon, and who notices what, with the evidence that
-there is (which client or tool, and what it does with the answer). The kind gives the level, so neither can be changed
-without the other. README.md, "Levels", has the method and says how a level is challenged.
+A requirement's record says it in one line, `notices`: a kind, a colon, and the affected client or tool, with the evidence
+(what it does with the answer). The kind gives the level, so neither can be changed without the other. LEVELS.md has the method
+and says how a level is challenged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Level(StrEnum):
     """How much a broker owes a requirement. A run fails by musts alone."""
 
     MUST = "must"
-    """Without it a correct client or tool loses, misreads or duplicates data, hangs, or lets somebody in."""
+    """Without it a correct client or tool loses, misreads or duplicates data, hangs, or gives access to another client."""
     SHOULD = "should"
     """Without it a known client or tool misbehaves or shows something wrong; data are safe."""
     MAY = "may"
@@ -40,9 +40,9 @@ class Kind(StrEnum):
     TOOL = "tool"
     """A tool shows something wrong, lacks something, or refuses what is allowed."""
     OPERATOR = "operator"
-    """Who runs the cluster is misinformed, or must act where Kafka would have acted."""
+    """An operator is misinformed, or must act where Kafka would have acted."""
     NONE_SEEN = "none seen"
-    """Nobody was seen to depend on it; the text says who was looked at."""
+    """No client or tool was seen to depend on it; the text says which were examined."""
 
 
 LEVEL_OF = {

@@ -60,7 +60,7 @@ AREAS = {
 """Area code -> what it is about, in the order of reports."""
 
 
-COPY_ELSEWHERE = "BAS-14"
+COPY_ON_ANOTHER_NODE = "BAS-14"
 """The requirement that a copy on another node is seen."""
 REPLICATED_AREAS = ("ACK", "EPO", "ELE", "REP", "RET")
 """Areas whose requirements with several nodes are about copies: none of them passes where no copy was seen."""
@@ -133,7 +133,7 @@ class Requirement(BaseModel):
     def prerequisites(self) -> tuple[str, ...]:
         """What must hold before it can be judged: what it declares, and what its area implies."""
         copied = self.needs.nodes > 1 and self.area in REPLICATED_AREAS
-        return (COPY_ELSEWHERE, *self.requires) if copied else self.requires
+        return (COPY_ON_ANOTHER_NODE, *self.requires) if copied else self.requires
 
     @property
     def builds_on(self) -> tuple[str, ...]:

@@ -180,7 +180,7 @@ class Connection:
     ) -> None:  # fmt: skip
         """Connect. `check` is given each request with its version before it is encoded; what it raises is passed on.
 
-        Errors: Unreachable when nobody takes the connection in time.
+        Errors: Unreachable when the connection is not accepted in time.
         """
         self.address = address
         self.recorder = recorder
@@ -238,7 +238,7 @@ class Connection:
             return frame(header + encode(request, version))
         except CodecError as error:
             if isinstance(error.__cause__, struct.error) or UNFIT.search(str(error)):
-                raise Failed(f"what the target told fits into no request: {error}") from error
+                raise Failed(f"a value that the target returned fits into no request: {error}") from error
             raise
 
     def send(self, request: Message, version: int, *, awaited: bool = True, note: str = "", **header: Any) -> Exchange:

@@ -1,4 +1,4 @@
-"""The text of TLA+ modules as the mutation tool needs it: definitions, tokens, items of junction lists, who uses whom.
+"""The text of TLA+ modules as the mutation tool needs it: definitions, tokens, junction lists, uses.
 
 It reads conservatively: the specification's own style, in which definitions begin in the first column. What it misreads
 becomes a mutant that SANY or TLC refuses, never a wrong verdict.

@@ -35,7 +35,7 @@ RUN_STYLE = {RunVerdict.PASS: "bold green", RunVerdict.FAIL: "bold red", RunVerd
 
 
 class Progress:
-    """Says on standard error what is going on: one line that is written over, or a line each where nobody watches."""
+    """Shows progress on standard error: one line that is written over on a terminal, else a line each."""
 
     def __init__(self, console: Console, total: int, stream: Callable[[Judgement], None] | None = None) -> None:
         self.console = console

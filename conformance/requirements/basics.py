@@ -11,7 +11,7 @@ from conformance.broker import EARLIEST, LATEST, READ_COMMITTED, Broker, Topic
 from conformance.classic_groups import Group
 from conformance.committed_offsets import commit_one, expect_offset
 from conformance.consumers import joined, unused_group
-from conformance.requirement import COPY_ELSEWHERE, requirement
+from conformance.requirement import COPY_ON_ANOTHER_NODE, requirement
 from conformance.transactions import TransactionalProducer
 from conformance.wire import NoAnswer
 from reference.protocol.errors import ErrorCode
@@ -231,7 +231,7 @@ def records_are_deleted(broker: Broker) -> None:
 
 
 @requirement(
-    COPY_ELSEWHERE,
+    COPY_ON_ANOTHER_NODE,
     notices="data: a record survives the loss of a node only as a copy on another one",
     source="KIP-392: a follower serves what it has below the high watermark",
     sentence="A record that was acknowledged with acks=-1 in a topic of two replicas is fetched from the follower.",

@@ -212,7 +212,7 @@ Driver = Callable[[float], tuple[int, list[int]]]
 
 
 def run(bootstrap: str, case: Case, seconds: float, warmup_s: float) -> dict[str, Any]:
-    """Warm up, inform the parent, wait for its signal, then measure for a time."""
+    """Warm up, notify the parent, wait for its signal, then measure for a time."""
     host, _, port = bootstrap.rpartition(":")
     connection = Connection(host, int(port))
     topic = f"bench-{os.getpid()}-{time.monotonic_ns()}"

@@ -218,7 +218,7 @@ def try_lie(lie: Lie, usage: dict[str, Usage], worker: Worker, behind: str, seed
 
 
 def baseline(behind: str) -> dict[str, Usage]:
-    """Run the whole suite through the proxy without a lie. Errors: RuntimeError where it reports nothing."""
+    """Run the whole suite through the proxy without a lie. Errors: RuntimeError where it leaves no report."""
     with tempfile.TemporaryDirectory() as folder:
         run_suite("honest", [], behind, Path(folder), WHOLE_RUN_TIMEOUT_S)
         reports = [*Path(folder).rglob("report.json")]

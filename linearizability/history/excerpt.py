@@ -107,7 +107,7 @@ class Window:
         )
 
     def _within(self, offset: Any) -> Any:
-        """An offset as a log would report it that begins and ends with the window."""
+        """An offset, limited to the window as if the log began and ended with it."""
         return min(max(offset, self.first), self.last + 1) if isinstance(offset, int) and offset >= 0 else offset
 
 

@@ -145,7 +145,7 @@ class EventStream:
 
     def _look_at_order(self, who: Any, time: int) -> None:
         if time < self._last_time_of.get(who, time):
-            raise BadEvent(f"the time of process {who} steps back, and nothing else reports the order of its events")
+            raise BadEvent(f"the time of process {who} steps back, and nothing else shows the order of its events")
         self._last_time_of[who] = time
 
     def _look_at_clock(self, time: Any, index: int, line: int) -> None:

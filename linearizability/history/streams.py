@@ -106,7 +106,7 @@ def history_of(identifier: str, streams: Iterable[Stream]) -> History:
 
 
 def finish(derivation: Derivation, begun: Mapping[int, int], complete: bool, summary: FileSummary) -> None:
-    """The file ends; `begun` reports the lines of the operations that are open. Adds to the summary what was derived."""
+    """The file ends; `begun` has the lines of the open operations. Adds the derived facts to the summary."""
     for number in list(derivation.open_operations()):
         try:
             derivation.never_answered(number)

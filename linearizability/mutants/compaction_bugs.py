@@ -69,7 +69,7 @@ def aborted_records_revived(original: Any, transactions: Any, batch: Any) -> boo
 @mutant(
     "producers-forgotten-by-compaction",
     "reference.storage.batch_filter:BatchFilter._outlives",
-    "A batch that is empty goes although it reports a producer's last sequence number: its retry is appended again.",
+    "An empty batch goes although it carries a producer's last sequence number: its retry is appended again.",
     caught_by=("CMP-09",),
     machine=LOGS,
 )

@@ -58,7 +58,7 @@ PROGRESS = Rule(
     definition="Sends that began later than the bound after the last fault had ended, or waited longer than the bound since, "
     "did not succeed.",
     promise="Violation of the declared bound (`bound_after_healing_ms`). Polls and commits are not judged: a consumer that was "
-    "fenced, or lost its partitions, fails rightly, and a history does not report why one failed.",
+    "fenced, or lost its partitions, fails rightly, and a history does not record why one failed.",
     source="requirement HIS-12",
     needs="marks of faults and healing; sends after the healing",
     cost="linear",

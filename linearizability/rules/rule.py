@@ -28,7 +28,7 @@ MAX_WITNESSES = 100
 
 
 UNPROVEN = "not known: "
-"""So begins the reason of anomalies of which the history does not report whether the contract permits them."""
+"""The reason of an anomaly begins so where the history does not show whether the contract permits it."""
 
 
 class Weight(Enum):
@@ -37,7 +37,7 @@ class Weight(Enum):
     VIOLATION = "violation"
     """A promise was broken: invalid."""
     UNPROVEN = "unproven"
-    """The history does not report whether a promise was broken: unknown."""
+    """The history does not show whether a promise was broken: unknown."""
     NOTE = "note"
     """Worth knowing, never invalid."""
 
@@ -68,7 +68,7 @@ class Found:
 
     @property
     def open(self) -> bool:
-        """Whether the history does not report if the contract permits them: the verdict becomes unknown."""
+        """Whether the history does not show if the contract permits them: the verdict becomes unknown."""
         return self.permitted.startswith(UNPROVEN)
 
 

@@ -66,7 +66,7 @@ RULE = Rule(
     id="zombie-producer",
     definition="A record with an older producer epoch lies behind one of the same producer with a newer epoch.",
     promise="Violation: once a new session of a transactional id has begun, the old one is fenced. After the last epoch of a "
-    "producer id the next one's begin again: unknown, unless the history reports the ids.",
+    "producer id the next one's begin again: unknown, unless the history has the ids.",
     source="KIP-98, producer fencing; KIP-360",
     needs="producer names and epochs of sends (fields `producer`, `epoch`, and `producer_id` where known)",
     cost="one sort by producer and offset",

@@ -51,8 +51,8 @@ class ReconcilingMember(SimulatedMember):
         """What we are to own once the rest is given up; None where we own what we are to."""
 
     def _next_step(self) -> Callable[[], None]:
-        """As a classic member, but one that owns less than it reported, reports it first; one that is to own less, reads on
-        only when it does."""
+        """As a classic member, but a revocation comes first: a member that owns less than it last reported sends that in a
+        heartbeat, and one that still has to revoke partitions reads on only afterwards."""
         step = super()._next_step()
         if self._wanted is not None and step in (self._read_on, self._idle):
             return self._give_up_the_rest

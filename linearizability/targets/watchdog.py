@@ -12,7 +12,7 @@ from contextlib import suppress
 
 
 def start_time(pid: int) -> str:
-    """A process's moment of birth, which reports it from a later one of the same number; empty where it cannot be known."""
+    """A process's start time, which distinguishes it from a later process with the same id; empty where it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()

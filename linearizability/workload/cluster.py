@@ -219,7 +219,7 @@ def _create(node: Node, request: CreateTopicsRequest) -> str:
 
 
 def elect_preferred(nodes: Sequence[Node], topic: str, partitions: int) -> None:
-    """Ask for the first of each partition's replicas to lead it; whether it does, `look` reports."""
+    """Ask for the first of each partition's replicas to lead it; `look` shows whether it does."""
     wanted = ElectLeadersRequest.TopicPartitions(topic=topic, partitions=[*range(partitions)])
     request = ElectLeadersRequest(election_type=PREFERRED, topic_partitions=[wanted], timeout_ms=5_000)
     for node in nodes:

@@ -1,6 +1,6 @@
 """Which errors prove that a send or a commit did not happen, and never will.
 
-librdkafka tries again by itself, and reports only the last error of a record's incarnation. So an error counts as proof only when
+librdkafka retries by itself, and reports only the last error of a record. So an error counts as proof only when
 every attempt must have ended in it: it depends on the record, not on the moment. NOT_ENOUGH_REPLICAS is no proof: an
 earlier attempt may have been appended and its answer lost. What is not listed is unknown (`info`).
 """

@@ -11,10 +11,10 @@ may go back.
 | 2.1 and later | log start, last stable offset, high watermark, leader epoch (ListOffsets 4, Metadata 7; KIP-320) |
 | 0.10.1 to 2.0 | log start |
 
-Where no epoch is reported, a node may have lost and regained the lead between two questions. It would be unknown whether a lower
-high watermark is a step back or a new leader epoch, nor hold a last stable offset against it; so neither is asked for. A node
-that was restarted may lead in its former epoch with an older high watermark. Its new incarnation is reported by a new connection
-alone; so what it says there in an epoch of which it spoke before is left out.
+Where no epoch is reported, a node may have lost and regained the lead between two requests. A lower high watermark could then be
+a step back or a new leader epoch; so neither it nor the last stable offset is asked for. A restarted node may lead in its former
+epoch with an older high watermark. Only a new connection shows the restart; so its answers there for an epoch that it reported
+before are left out.
 """
 
 import threading

@@ -42,7 +42,7 @@ CLUSTER_WIDE = _names(
     transaction.partition.verification.enable unclean.leader.election.enable
     """
 )
-"""What may be set for one broker or for all."""
+"""Settings that may be changed for one broker or for all."""
 
 PER_BROKER = _names(
     """
@@ -58,7 +58,7 @@ PER_BROKER = _names(
     ssl.truststore.certificates ssl.truststore.location ssl.truststore.password ssl.truststore.type
     """
 )
-"""What may be set for one broker only. Both sets are Apache Kafka 4.3.1's; a test compares them."""
+"""Settings that may be changed for one broker only. Both sets are Apache Kafka 4.3.1's; a test compares them."""
 
 DYNAMIC = CLUSTER_WIDE | PER_BROKER
 

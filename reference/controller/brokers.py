@@ -29,7 +29,7 @@ METADATA_FEATURE = "metadata.version"
 
 FENCE, UNFENCE = 1, -1
 IN_CONTROLLED_SHUTDOWN = 1
-"""What a change of a registration says (BrokerRegistrationFencingChange, BrokerRegistrationInControlledShutdownChange)."""
+"""The changed field of a registration (BrokerRegistrationFencingChange, BrokerRegistrationInControlledShutdownChange)."""
 
 
 def check_broker_epoch(image: MetadataImage, broker: NodeId, epoch: BrokerEpoch) -> BrokerImage:

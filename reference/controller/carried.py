@@ -1,8 +1,8 @@
-"""Metadata records that this node does not act upon, and keeps: ACLs, quotas, credentials, tokens, controllers.
+"""Metadata records that this node keeps and does not act upon: ACLs, quotas, credentials, tokens, controllers.
 
 Another node of the cluster may act upon them, and may learn them from a snapshot that this node wrote. So the newest record
-of each key stays in the image, and goes into its snapshots. What a newer Kafka writes in a type that is not known here stays
-as it is, in the order of the log.
+of each key stays in the image, and goes into its snapshots. Records of types that are not known here (from a newer Kafka) stay
+as they are, in the order of the log.
 Source: org.apache.kafka.image (AclsImage, ClientQuotasImage, ScramImage, DelegationTokenImage, ClusterImage).
 """
 

@@ -1,6 +1,6 @@
-"""Which brokers live: when each was in contact last, how far it has replayed, and what its heartbeat is answered.
+"""Broker sessions: the last heartbeat of each broker, how far it has replayed, and the answers to heartbeats.
 
-Nothing of it is metadata: a new controller begins with none of it, and gives every broker that is not fenced a session.
+None of this is metadata: a new controller begins without it, and gives every broker that is not fenced a session.
 Source: KIP-631; org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker and ReplicationControlManager.
 """
 

@@ -20,7 +20,7 @@ has an epoch of its own, larger than all before: any node that learns of a large
   requests to the same peer should not have to wait behind it.
 - Time: `tick(now)`, at the latest at `next_deadline()`.
 - The leader: `append(records, now)`, once it `is_ready`; `resign(now)` before a clean end.
-- What is true: `committed(start)` gives the metadata records from an offset up to `high_watermark`. When
+- The committed state: `committed(start)` gives the metadata records from an offset up to `high_watermark`. When
   `take_snapshot_notice()` is true (at the start, if there is a snapshot, and whenever the leader sent one), begin again with
   `snapshot_records()` and go on with `committed(latest_snapshot.end_offset)`. `write_snapshot` keeps the log short.
 
@@ -30,7 +30,7 @@ So a node's loop is, after every call: take sends and answers; then
     for offset, record in quorum.committed(applied): image.apply(record)
     applied = quorum.high_watermark
 
-A leader that decides on top of what is not committed yet reads that by `appended(start)`; when it is deposed (`epoch` or
+A leader whose decisions depend on uncommitted records reads them by `appended(start)`; when it is deposed (`epoch` or
 `is_leader` changes) it goes back to what is committed.
 
 # What is durable, and when
@@ -38,8 +38,8 @@ A leader that decides on top of what is not committed yet reads that by `appende
 Epoch, vote and leader are flushed (`quorum-state`) before the role changes, and so before any message leaves. A voter flushes
 what it fetched before it fetches on, for the offset of its next fetch says that it has it. The leader counts itself only
 with what it has flushed. When the disk refuses, the step has not happened: a handler answers KAFKA_STORAGE_ERROR, `append`
-raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses in the middle of a cut, the
-member `is_broken`: no node knows what the log is then, and only a new start finds out.
+raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses within a truncation, the member
+`is_broken`: the log's state is unknown then, and only a restart can recover it.
 
 # Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model
 
@@ -81,7 +81,7 @@ class Quorum(Electing, Following):
         self._drive(now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due: elections, resignation, requests, answers to fetches that have waited enough, cleaning."""
+        """Do what is due: elections, resignation, requests, responses to delayed fetches, cleaning."""
         for waiting in [waiting for waiting in self._waiting if waiting.deadline <= now]:
             self._waiting.remove(waiting)
             self._answers.append((waiting.token, self._read_for(waiting.partition, waiting.request)[0]))
@@ -161,7 +161,7 @@ class Quorum(Electing, Following):
     # ---- snapshots
 
     def write_snapshot(self, end_offset: Offset, records: Iterable[Message], now: TimestampMs) -> SnapshotId | None:
-        """Keep what the committed log below an offset amounts to, so that the log may be cut from its start.
+        """Write a snapshot of the committed log below an offset, so that the log's beginning may be deleted.
 
         `end_offset` is `high_watermark`, or an earlier one. None where a snapshot already reaches so far.
         Errors: ValueError for an offset that is not committed or inside of a batch; StorageError, and there is none.

@@ -20,7 +20,7 @@ from reference.storage.errors import StorageError
 
 
 class Electing(Leading):
-    """What a member does before there is a leader, or when the leader changes."""
+    """Elections: votes, candidacy, and changes of the leader."""
 
     def _become_prospective(self, now: TimestampMs) -> None:
         """Ask the others whether they would vote for this member; no node is disturbed by it."""
@@ -177,7 +177,7 @@ class Electing(Leading):
         return response
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
-        """A leader has resigned: its followers stand for election, the best soonest. Errors as for `handle_vote`."""
+        """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
         if request.cluster_id is not None and request.cluster_id != self.cluster_id:
             return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         reported = messages.of_metadata(request.topics)

@@ -18,7 +18,7 @@ from reference.storage.errors import CorruptFile, LogError, StorageError
 
 
 class Following(Member):
-    """What a member does to have what the leader has."""
+    """Replication from the leader, as a follower."""
 
     def _fetch_from_leader(self, state: Follower, now: TimestampMs) -> None:
         """Fetch; while the leader does not answer, ask another voter, which may know a newer leader."""
@@ -37,7 +37,7 @@ class Following(Member):
                 self._send(leader, request, now)
 
     def _fetch_from_any_voter(self, now: TimestampMs) -> None:
-        """Ask any voter: if it does not lead, its refusal says who does."""
+        """Ask any voter: if it does not lead, its error response names the leader."""
         if self._requests.any_open:
             return
         candidates = [voter for voter in self._others if self._requests.may_ask(voter)]
@@ -73,7 +73,7 @@ class Following(Member):
             self._requests.pause(peer, now)
 
     def apply_fetch(self, state: Follower, answer: FetchResponse.PartitionData, now: TimestampMs) -> bool:
-        """Do as the leader says: append its records, cut what it does not have, or fetch a snapshot; False if it cannot be.
+        """Apply a fetch response: append records, truncate, or begin to fetch a snapshot; False if it cannot be applied.
 
         Errors: StorageError.
         """

@@ -37,7 +37,7 @@ OBSERVER_SESSION_MS = 300_000
 
 
 class Leading(Member):
-    """What a member does as the leader, and when it resigns."""
+    """The leader's part: appending, committing, serving fetches, resigning."""
 
     def _become_leader(self, granting: set[NodeId], now: TimestampMs) -> None:
         """Lead the epoch: its first record makes all before it committable."""
@@ -79,7 +79,7 @@ class Leading(Member):
     def append(self, records: Sequence[Message], now: TimestampMs) -> Offset:
         """Append records of one decision, durably; gives the offset of the first.
 
-        They are committed when `high_watermark` is above the last; until then no node may learn that they are true.
+        They are committed when `high_watermark` is above the last; until then no response may depend on them.
         Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
         MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
         """
@@ -104,7 +104,7 @@ class Leading(Member):
         return first
 
     def _advance_high_watermark(self, state: Leader, now: TimestampMs) -> None:
-        """Commit what a majority has, once that reaches into this epoch."""
+        """Commit what a majority has, once that includes a record of this epoch."""
         ends = [self._log.durable_end, *(max(FIRST_OFFSET, progress.end) for progress in state.voters.values())]
         moved = next_commit(self._high_watermark, majority_end(ends), state.epoch_start)
         if moved != self._high_watermark:
@@ -117,8 +117,8 @@ class Leading(Member):
     def handle_fetch(self, request: FetchRequest, token: object, now: TimestampMs) -> None:
         """Serve a member's fetch, or a consumer's: records now, or when there are some, or nothing after max_wait_ms.
 
-        A member that has what the leader does not have learns where they part, one that has too little learns of a
-        snapshot. Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+        A member whose log diverges gets the diverging epoch, one whose end is below the leader's log start a snapshot id.
+        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
         NOT_LEADER_OR_FOLLOWER, each with the epoch and leader that this member knows; KAFKA_STORAGE_ERROR.
         """
         partition = messages.of_metadata_by_id(request.topics)
@@ -193,7 +193,7 @@ class Leading(Member):
                 state.observers.setdefault(replica, Progress()).fetched(end, self._log.end, now)
 
     def _note_following(self, state: Leader, voter: NodeId, now: TimestampMs) -> None:
-        """A voter is there: when a majority has been, the leader may go on to lead."""
+        """A voter has fetched: when a majority has, the check-quorum timer begins again."""
         if voter not in state.voters:
             return
         state.fetched.add(voter)
@@ -311,11 +311,11 @@ class Leading(Member):
         return messages.describe_response(partition)
 
     def handle_update_raft_voter(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
-        """A voter says where it is reached and which levels of kraft.version it has.
+        """UpdateRaftVoter: a voter reports its endpoints and its range of kraft.version.
 
-        The voters of this node are those of its configuration (kraft.version 0), so the leader checks what is said and keeps
-        nothing; Kafka's keeps it for the day on which kraft.version is raised. `listener` is the controllers'.
-        Of the leader itself it is refused; Kafka 4.3.1 and 4.4.0 end by it (findings/voter_update_of_the_leader).
+        The voters of this node are those of its configuration (kraft.version 0), so the leader checks the request and stores
+        nothing; Kafka's stores it until kraft.version is raised. `listener` is the controllers'.
+        An update that names the leader itself is refused; Kafka 4.3.1 and 4.4.0 exit (findings/voter_update_of_the_leader).
         Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         INVALID_REQUEST, REQUEST_TIMED_OUT before the epoch has a high watermark, VOTER_NOT_FOUND.
         Source: KIP-853; org.apache.kafka.raft.internals.UpdateVoterHandler.

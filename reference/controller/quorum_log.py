@@ -1,6 +1,6 @@
-"""The history that the quorum agrees on: a log, and snapshots that stand for its beginning.
+"""The metadata log of one member: a log, and snapshots that replace its beginning.
 
-Every record is known by its offset and epoch, and two histories that have one record in common are equal up to it. A
+A record is identified by its offset and epoch, and two histories that have one record in common are equal up to it. A
 history's *end* is its last record's epoch and the offset behind it; ends compare by epoch first. Each fetch carries the
 follower's end, and `compare` says what the leader has for it: records, the point where they diverge, or a snapshot.
 Source: KIP-595, KIP-630; org.apache.kafka.raft.ReplicatedLog, KafkaMetadataLog.
@@ -39,7 +39,7 @@ CLEANING_INTERVAL_MS = 60_000
 
 
 class Verdict(Enum):
-    """What a leader has for a follower's end."""
+    """What a leader answers a follower with this end: records, a diverging epoch, or a snapshot."""
 
     IN_LINE = "in line"
     DIVERGING = "diverging"
@@ -58,7 +58,7 @@ IN_LINE = Comparison(Verdict.IN_LINE)
 
 
 class QuorumLog:
-    """One member's copy of the history. What it has, it has durably, but for an observer's."""
+    """One member's copy of the history. All of it is durable, except an observer's."""
 
     def __init__(self, disk: Disk, log: Log, now: TimestampMs) -> None:
         """Make log and snapshots agree after whatever the last end left.
@@ -67,7 +67,7 @@ class QuorumLog:
         """
         self.log = log
         self.is_broken = False
-        """The disk has refused in the middle of a cut: only a new start finds out what the log is."""
+        """The disk has failed within a truncation: only a restart can recover the log."""
         self._records = MetadataLog(log)
         self.snapshots = Snapshots(disk, log.folder, log.log_start_offset)
         latest = self.snapshots.latest
@@ -95,7 +95,7 @@ class QuorumLog:
             raise CorruptFile(f"{self.log.folder}: the log begins at {self.start}, and no snapshot reaches there")
 
     def _start_is_sound(self) -> bool:
-        """Whether something stands for all before the log's start, and the epoch there is known."""
+        """Whether a snapshot covers all before the log's start, and the epoch there is known."""
         replaced = self.start == 0 or any(id.end_offset == self.start for id in self.snapshots.ids)
         return replaced and (self.start == self.end or self.log.epoch_at(self.start) >= 0)
 
@@ -125,7 +125,7 @@ class QuorumLog:
 
     @property
     def known_committed(self) -> Offset:
-        """What a start may take for committed: all that a snapshot stands for."""
+        """The high watermark after a start: the end of the newest snapshot."""
         latest = self.snapshots.latest
         return max(self.start, latest.end_offset if latest is not None else FIRST_OFFSET)
 
@@ -141,7 +141,7 @@ class QuorumLog:
         return found.leader_epoch, found.end_offset
 
     def compare(self, offset: Offset, epoch: LeaderEpoch) -> Comparison:
-        """What this history has for one that ends before `offset` with a record of `epoch`."""
+        """What to answer a history that ends before `offset` with a record of `epoch`."""
         latest, earliest = self.snapshots.latest, self.snapshots.earliest
         if latest is not None and offset == 0 and latest != BOOTSTRAP:
             return Comparison(Verdict.SNAPSHOT, *latest)
@@ -219,7 +219,7 @@ class QuorumLog:
         return truncation_offset(epoch, end_offset, own_epoch, own_end) if epoch > 0 else min(end_offset, self.end)
 
     def truncate(self, offset: Offset, now: TimestampMs) -> None:
-        """Drop what lies from an offset on, durably. Errors: StorageError."""
+        """Truncate the log to an offset, durably. Errors: StorageError."""
         with self._whole_or_broken():
             self.log.truncate_to(offset, now)
 
@@ -235,7 +235,7 @@ class QuorumLog:
     # ---- snapshots
 
     def write_snapshot(self, end_offset: Offset, records: Iterable[Message], now: TimestampMs) -> SnapshotId | None:
-        """Write a snapshot of what the log amounts to below an offset; None where there is one, or nothing to replace.
+        """Write a snapshot of the log below an offset; None where there is one, or nothing to replace.
 
         Errors: ValueError for an offset inside of a batch or behind the log's end; StorageError.
         """

@@ -1,7 +1,7 @@
-"""What every member of the quorum has and does, whatever its role: state, changes of role, hearing of leaders.
+"""The part of a quorum member that all roles share: state, changes of role, learning of leaders.
 
-The roles' own work is in `quorum_electing`, `quorum_leading` and `quorum_following`; `quorum` puts them together and reports
-how all of it works.
+The roles' own work is in `quorum_electing`, `quorum_leading` and `quorum_following`; `quorum` combines them and explains the
+whole.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Waiting:
 
 
 class Member(ABC):
-    """One voter or observer, without what its roles do."""
+    """One voter or observer, without the work of its roles."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Member(ABC):
         say: Logger = say_nothing,
         trace: Trace | None = None,
     ) -> None:
-        """Take up what the last end left; the only voter leads when this returns.
+        """Start from the stored state; the only voter of a quorum leads when this returns.
 
         `directory` is the id of the data folder, `log` that of `__cluster_metadata-0`, whose folder has `quorum-state`.
         Errors: StorageError; CorruptFile that names the file.
@@ -113,7 +113,7 @@ class Member(ABC):
 
     @abstractmethod
     def _begin(self, now: TimestampMs) -> None:
-        """Do what the first role wants."""
+        """Do the work of the first role."""
 
     def _read_state(self) -> QuorumState:
         """The stored state; the log's last epoch where that is newer, for no file was written then."""
@@ -123,7 +123,7 @@ class Member(ABC):
         return stored
 
     def _first_role(self, now: TimestampMs) -> RoleState:
-        """What a member is after its start: a former leader never leads its epoch again, for it may have lost its end."""
+        """The role after a start: a former leader never leads its epoch again, for it may have lost the end of its log."""
         stored = self._stored
         if not self._is_voter:
             return Unattached(NEVER)
@@ -149,7 +149,7 @@ class Member(ABC):
 
     @property
     def leader(self) -> NodeId:
-        """Who leads, as far as is known; -1 when no node is known to."""
+        """The known leader; -1 when there is none."""
         return NO_NODE if self.role is Role.RESIGNED else self._stored.leader
 
     @property
@@ -197,7 +197,7 @@ class Member(ABC):
         return self._log.records(start, self._high_watermark)
 
     def appended(self, start: Offset) -> Iterator[tuple[Offset, Message]]:
-        """As `committed`, with what is not committed yet."""
+        """As `committed`, and the uncommitted records, too."""
         return self._log.records(start, self._log.end)
 
     def snapshot_records(self) -> Iterator[Message]:
@@ -237,7 +237,7 @@ class Member(ABC):
     # ---- doing what is due
 
     def _drive(self, now: TimestampMs) -> None:
-        """Do what the role wants at this time, and what the next one wants if it changes."""
+        """Do the role's work that is due, and the next role's if the role changes."""
         if self._log.is_broken or (self._paused_until is not None and now < self._paused_until):
             return
         self._paused_until = None
@@ -250,7 +250,7 @@ class Member(ABC):
 
     @abstractmethod
     def _act(self, now: TimestampMs) -> None:
-        """Do what the role wants at this time."""
+        """Do the role's work that is due."""
 
     def _attempt(self, step: Callable[[], None], now: TimestampMs) -> None:
         try:
@@ -318,7 +318,7 @@ class Member(ABC):
         self._change(Resigned(self._election_deadline(now), successors, set(self._others)), self._stored)
 
     def _refuse_waiting(self) -> None:
-        """It leads no longer: who waits must look for the next leader."""
+        """It leads no longer: waiting fetches are refused, so that their senders look for the next leader."""
         for waiting in self._waiting:
             refusal = messages.fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, self._stored.leader)
             self._answers.append((waiting.token, refusal))
@@ -350,7 +350,7 @@ class Member(ABC):
         return True
 
     def _heeds(self, peer: NodeId, error: int, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> bool:
-        """Learn from what every answer says of epoch and leader; True when the rest of the answer counts too."""
+        """Learn epoch and leader from a response; True when the rest of the response is valid, too."""
         if epoch >= self.epoch and error != ErrorCode.UNKNOWN_LEADER_EPOCH:
             newer = epoch > self.epoch
             if self._adopt(epoch, leader, now, peer) and (newer or error != ErrorCode.NONE):
@@ -361,7 +361,7 @@ class Member(ABC):
         return False
 
     def _voter_error(self, sender: NodeId, epoch: LeaderEpoch) -> ErrorCode:
-        """What is wrong with a request that only another voter may send to a voter."""
+        """The error of a request that only another voter may send to a voter."""
         if self._log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if epoch < self.epoch:
@@ -373,7 +373,7 @@ class Member(ABC):
         return ErrorCode.NONE
 
     def _leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
-        """What is wrong with a request that is for the leader of an epoch."""
+        """The error of a request for the leader of an epoch."""
         if self._log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
         if epoch < self.epoch:

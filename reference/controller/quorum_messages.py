@@ -108,7 +108,7 @@ def begin_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> Begi
 def end_request(
     cluster_id: str, leader: NodeId, epoch: LeaderEpoch, successors: Sequence[NodeId]
 ) -> EndQuorumEpochRequest:
-    """Inform a voter that the leader has resigned, and who should follow it, the best first."""
+    """Informs a voter that the leader has resigned, with the preferred successors, the best first."""
     partition = EndQuorumEpochRequest.PartitionData(
         leader_id=leader, leader_epoch=epoch, preferred_successors=list(successors),
         preferred_candidates=[EndQuorumEpochRequest.ReplicaInfo(candidate_id=each) for each in successors],
@@ -136,7 +136,7 @@ def fetch_request(
     cluster_id: str, replica: NodeId, directory: UUID, epoch: LeaderEpoch, last: tuple[LeaderEpoch, Offset],
     high_watermark: Offset, *, max_wait_ms: int, max_bytes: int,
 ) -> FetchRequest:  # fmt: skip
-    """Ask for what follows a log's end; `high_watermark` is what the follower knows of it (KIP-1166)."""
+    """A fetch from a log's end; `high_watermark` is the follower's (KIP-1166)."""
     partition = FetchRequest.FetchPartition(
         partition=PARTITION, current_leader_epoch=epoch, fetch_offset=last[1], last_fetched_epoch=last[0],
         replica_directory_id=directory, high_watermark=high_watermark,
@@ -149,7 +149,7 @@ def fetch_request(
 
 
 def replica_of(request: FetchRequest) -> NodeId:
-    """Who fetches, by the field of either version; -1 for a consumer."""
+    """The replica id of a fetch, from the field of either version; -1 for a consumer."""
     return max(request.replica_id, request.replica_state.replica_id)
 
 
@@ -206,6 +206,6 @@ def fetch_snapshot_response(
 
 
 def describe_response(partition: DescribeQuorumResponse.PartitionData) -> DescribeQuorumResponse:
-    """What the leader says of the quorum; the nodes' addresses are for the caller to add."""
+    """The leader's view of the quorum; the caller adds the nodes' addresses."""
     topic = DescribeQuorumResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return DescribeQuorumResponse(topics=[topic])

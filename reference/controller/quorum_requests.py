@@ -1,4 +1,4 @@
-"""What was asked of other members and is not answered: one question a member at a time, and a pause after a failure.
+"""Open requests to other members: one at a time for each member, and a pause after a failure.
 
 Source: org.apache.kafka.raft.RequestManager.
 """
@@ -44,12 +44,12 @@ class OpenRequests:
         self._pauses[peer] = now + self._backoff_ms
 
     def reset(self) -> None:
-        """A new role: what was asked in the old one is of no interest."""
+        """A new role: answers to requests of the old one are ignored."""
         self._open.clear()
         self._pauses.clear()
 
     def tick(self, now: TimestampMs) -> None:
-        """Give up what has waited too long; end pauses."""
+        """Give up requests that timed out; end pauses."""
         for peer in [peer for peer, (_, deadline) in self._open.items() if deadline <= now]:
             del self._open[peer]
             self.pause(peer, now)

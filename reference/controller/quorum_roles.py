@@ -1,6 +1,6 @@
-"""What a member of the quorum may be, and what it remembers while it is that.
+"""The roles of a quorum member, and the state that each role keeps.
 
-Epoch, vote and leader are not here: they outlive a role and a crash (`quorum_state`). Source: KIP-595, KIP-996;
+Epoch, vote and leader are not here: they survive a change of role and a crash (`quorum_state`). Source: KIP-595, KIP-996;
 org.apache.kafka.raft.QuorumState.
 """
 
@@ -18,7 +18,7 @@ NEVER = TimestampMs(2**63 - 1)
 
 
 class Role(Enum):
-    """What a member is in its epoch."""
+    """A member's role in its epoch."""
 
     UNATTACHED = "unattached"
     """It knows of no leader, or cannot reach it, and waits for one."""
@@ -56,7 +56,7 @@ TRANSITIONS: dict[tuple[Role, Role], str] = {
 """The steps from role to role, and why they are taken; any other is a mistake of ours."""
 
 OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
-"""What a member without a vote may be."""
+"""The roles of a member without a vote."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class Nominee:
 
 @dataclass(slots=True)
 class Progress:
-    """What a leader knows of another member by its fetches."""
+    """Another member's progress, as the leader knows it from its fetches."""
 
     end: Offset = NO_OFFSET
     """Up to where its log is durable; -1 before its first fetch in this epoch."""

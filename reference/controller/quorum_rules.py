@@ -1,4 +1,4 @@
-"""The quorum's decisions as rules over plain numbers: who may have a vote, and how far the log is committed.
+"""The quorum's decisions as rules over plain numbers: granting votes, and how far the log is committed.
 
 Source: KIP-595, KIP-996; org.apache.kafka.raft.UnattachedState, LeaderState, KafkaRaftClient.
 """
@@ -67,9 +67,9 @@ def truncation_offset(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, o
 
 
 def successor_delay_ms(position: int, successors: int, max_ms: int) -> int:
-    """How long the voter at a position of the resigned leader's list waits before it stands: the first not at all.
+    """How long the voter at a position of the resigned leader's list waits before it is a candidate: the first not at all.
 
-    The others wait in steps that double, so that the best log stands first; who is not listed (-1) waits longest.
+    The others wait in steps that double, so that the best log is first; a voter that is not listed (-1) waits longest.
 
     pre: -1 <= position < successors and 0 <= successors <= 7 and 0 <= max_ms <= 1000
     post: 0 <= __return__ <= max_ms

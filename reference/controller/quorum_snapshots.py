@@ -1,6 +1,6 @@
 """Snapshots of the cluster's metadata: files `OFFSET-EPOCH.checkpoint` beside the log.
 
-A snapshot holds what the log below OFFSET amounts to; EPOCH is that of the last record in it. The file is a row of record
+A snapshot holds the state after the log below OFFSET; EPOCH is that of the last record in it. The file is a row of record
 batches: first a control batch with the header (the time of the last record in it), then metadata records, last a control
 batch with the footer. It is written under another name (`.checkpoint.part`), flushed and renamed, so that whatever bears
 the name is whole; it never changes after that.
@@ -58,7 +58,7 @@ class SnapshotId(NamedTuple):
 
 
 BOOTSTRAP = SnapshotId(FIRST_EPOCH, FIRST_OFFSET)
-"""What a node was formatted with. It is not sent to others: the first leader puts its records into the log."""
+"""The bootstrap snapshot of a formatted node. It is not sent: the first leader appends its records to the log."""
 
 
 class SnapshotReceipt:
@@ -88,12 +88,12 @@ class SnapshotReceipt:
             raise _storage_error(self._path, error) from error
 
     def check(self) -> None:
-        """Prove that what has come is a whole snapshot. Errors: CorruptFile that names the file."""
+        """Check that the received file is a whole snapshot. Errors: CorruptFile that names the file."""
         for _ in records_in(self._file, self._path):
             pass
 
     def abandon(self) -> None:
-        """Remove what has come; what the disk does not let go is rubbish that the next start removes."""
+        """Remove a partly received snapshot; a file that cannot be removed is left for the next start."""
         with suppress(OSError):
             self._disk.remove(self._path)
 

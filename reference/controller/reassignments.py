@@ -1,4 +1,4 @@
-"""Moving partitions to other brokers: ask for it, call it off, list what is under way.
+"""Reassignments: start one, cancel it, list those under way.
 
 A reassignment adds the new replicas first. The change of the ISR that has all of them in sync drops the old ones, in the
 same record (`partition_change`); nothing here waits for it.
@@ -77,7 +77,7 @@ def _alter(
 
 
 def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> None:
-    """Against the replicas that the partition has when what is under way is done."""
+    """The replication factor must stay that of the partition after a reassignment under way."""
     factor = len({*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas})
     if factor != len(replicas):
         raise KafkaError(
@@ -136,7 +136,7 @@ def _call_off_reassignment(
 def list_partition_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """What is under way, of all topics or of those that are named; topics and partitions without one are left out."""
+    """The reassignments under way, of all topics or of those named; topics and partitions without one are left out."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
         asked = [(topic, [*topic.partitions]) for topic in image.topics.values()]

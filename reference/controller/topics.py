@@ -62,7 +62,7 @@ def new_topic_id(chance: Chance) -> TopicId:
 
 @dataclass(slots=True)
 class Created:
-    """A topic about to be: its records, and what the response reports about it."""
+    """A planned topic: its records, and its part of the response."""
 
     name: TopicName
     id: TopicId
@@ -118,7 +118,7 @@ def create_topic(
 def partition_record(image: MetadataImage, topic: TopicId, index: int, replicas: list[NodeId]) -> PartitionRecord:
     """A new partition: its active replicas are in sync, the first of them leads.
 
-    At least one replica must be active; who chooses replicas sees to that.
+    At least one replica must be active; the caller that chooses replicas guarantees it.
     """
     isr = [replica for replica in replicas if image.is_active(replica)]
     return PartitionRecord(

@@ -139,7 +139,7 @@ def member_of(request: JoinGroupRequest, id: str, client: Client, token: Token) 
 
 
 def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue) -> Member:
-    """A member as the log reports it: of its protocols only the chosen one is known."""
+    """A member replayed from the log: of its protocols only the chosen one is known."""
     return Member(
         id=each.member_id,
         instance_id=each.group_instance_id,

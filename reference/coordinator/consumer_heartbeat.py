@@ -51,7 +51,7 @@ class Heartbeat:
     has_moved: bool = False
     """Whether the member came closer to its target."""
     steps: Steps | None = None
-    """The steps that a trace reports of it; None without a trace."""
+    """Its steps, for the trace; None without one."""
 
     def __post_init__(self) -> None:
         self.members = dict(self.group.members)

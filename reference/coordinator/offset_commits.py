@@ -255,9 +255,9 @@ def _any_exists(topics: Iterable[_Topic], existing: Iterable[range]) -> bool:
 
 
 def _expires_at(retention_time_ms: int, now: TimestampMs) -> TimestampMs:
-    """When an offset expires that is to be kept for so long, if the commit says; as far as a record can report a time.
+    """When an offset expires, if the commit has a retention time; at most the greatest time that a record can carry.
 
-    In Kafka 4.3.1 the sum of the largest number wraps around, and the offset is gone with the next check; here it stays.
+    In Kafka 4.3.1 the sum overflows for the largest retention time, and the next check removes the offset; here it stays.
     """
     return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, AT_ONCE), MAX_TIMESTAMP)
 

@@ -23,7 +23,7 @@ _Kind = str | None
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """One place in a pattern: `allows` reports what it consumes; it consumes nothing where that is None."""
+    """One state of a pattern: `allows` accepts the characters that it consumes; None where it consumes none."""
 
     next: list[int]
     allows: Allows | None = None

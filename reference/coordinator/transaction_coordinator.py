@@ -99,7 +99,7 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         trace: Trace | None = None,
     ) -> None:
-        """`epoch` is the coordinator's own, `version` reports the cluster's finalized transaction.version."""
+        """`epoch` is the coordinator's own, `version` gives the cluster's finalized transaction.version."""
         self.index = index
         self.epoch = epoch
         self.transactions: dict[TransactionalId, Transaction] = {}

@@ -276,8 +276,8 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
 
 
 def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.PartitionData) -> None:
-    """Keep what is being reported; an error or a divergence is reported again until it is gone. Partitions with records go last
-    (FSS-10)."""
+    """Remember what this response reports; an error or a divergence is reported again while it lasts. Partitions with records
+    are moved to the end (FSS-10)."""
     failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
     wanted.sent_high_watermark = NO_OFFSET if failed else result.high_watermark
     wanted.sent_log_start_offset = NO_OFFSET if failed else result.log_start_offset

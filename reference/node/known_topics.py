@@ -17,7 +17,7 @@ from reference.protocol.schema import Message
 
 
 class KnownTopics:
-    """What the node's image reports about topics now (`reference.coordinator.topics.Topics`)."""
+    """The topics of the node's metadata image (`reference.coordinator.topics.Topics`)."""
 
     def __init__(self, image: MetadataImage) -> None:
         self._image = image

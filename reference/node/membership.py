@@ -62,8 +62,8 @@ class Membership:
         log: Callable[[str, str], None],
         now: TimestampMs,
     ) -> None:
-        """`applied` reports up to where this node has replayed the metadata; `registration.previous_broker_epoch` is that
-        of the incarnation before if it ended cleanly, else -1 (KIP-966)."""
+        """`applied` gives the offset up to which this node has replayed the metadata; `registration.previous_broker_epoch` is
+        the former incarnation's if that ended cleanly, else -1 (KIP-966)."""
         self.state = State.STARTING
         self.broker_epoch = BrokerEpoch(-1)
         self.is_fenced = True

@@ -402,7 +402,7 @@ class Node:
         return Peer(epoch, found.fenced, found.in_controlled_shutdown)
 
     def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
-        """A replica leads or follows again: its fetcher, its coordinator and who waits for it are informed."""
+        """A replica leads or follows again: inform its fetcher, its coordinator and delayed operations on it."""
         self.replication.on_role(partition)
         if is_new_epoch and partition.topic == OFFSETS_TOPIC:
             self.groups.on_role(partition, now)
@@ -411,7 +411,7 @@ class Node:
         self.purgatories.wake(partition, now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica is no more: who waits for it is informed."""
+        """A replica was removed: inform its fetcher, its coordinator and delayed operations on it."""
         self.replication.on_given_up(partition)
         self.purgatories.wake(partition, now)
         if partition.topic == OFFSETS_TOPIC:
@@ -420,6 +420,6 @@ class Node:
             self.transactions.coordination.on_given_up(partition, now)
 
     def on_retention(self, partition: Partition) -> None:
-        """A replica's log begins later: its leader, or those that fetch from it, are reported."""
+        """A replica's log start offset moved: the fetcher reports it to the leader, and fetches from it see it."""
         self.replication.on_retention(partition)
         self.purgatories.news(partition.key)

@@ -48,7 +48,7 @@ def offset_fetch(groups: Groups, request: Request, body: OffsetFetchRequest, now
 def _fetch(
     groups: Groups, asked: AskedGroup, answer: GroupAnswer, version: int, require_stable: bool
 ) -> tuple[int, Callable[[ErrorCode], None]] | None:
-    """Fill a group's answer; gives the shard whose records it reports, and how it fails; None where it is refused."""
+    """Fill a group's answer; gives the index of its shard and a function that fails the answer; None where it is refused."""
     fail = partial(_fail, asked, answer, version)
     try:
         index, shard = groups.coordination.shard_of(asked.group_id)

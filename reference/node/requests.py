@@ -76,7 +76,7 @@ class Parked(Protocol):
     def connection(self) -> ConnectionId: ...
 
     def try_complete(self, now: TimestampMs, key: Key) -> bool:
-        """There is news of one partition: answer if it can be answered now; True when it was."""
+        """A partition has changed: respond if the operation is complete now; True when it was."""
         ...
 
     def expire(self, now: TimestampMs) -> None:
@@ -198,7 +198,7 @@ class Purgatories:
         self.produces.wake(partition.key, now)
 
     def wake_fetches(self, key: Key, now: TimestampMs) -> None:
-        """What a fetch of the partition would be answered has changed."""
+        """The response to a fetch of the partition would be another now."""
         self.news(key)
         self.fetches.wake(key, now)
 

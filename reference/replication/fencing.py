@@ -1,4 +1,4 @@
-"""Who speaks from which leader epoch: the check of leader epochs that guards every request to a partition (KIP-320)."""
+"""Fencing by leader epoch: the check that guards every request to a partition (KIP-320)."""
 
 from __future__ import annotations
 

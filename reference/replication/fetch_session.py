@@ -1,4 +1,4 @@
-"""The asking side of a fetch session: partitions are named once, and from then on only what changes (KIP-227).
+"""The client's side of a fetch session: partitions are named once, and from then on only changes (KIP-227).
 
 A session begins with a full request (epoch 0), to which the leader answers with a session id, or without one if it has no
 room; each request after that carries the next epoch, and leaves out what the leader remembers. An error, a lost answer, or
@@ -25,7 +25,7 @@ Key = tuple[TopicId, int]
 
 
 class Wanted(NamedTuple):
-    """What is asked of one partition."""
+    """The fetch of one partition."""
 
     fetch_offset: Offset
     leader_epoch: LeaderEpoch
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session with one leader, and what the leader knows of it."""
+    """One session with one leader, and the partitions that the leader remembers of it."""
 
     id: int = NO_SESSION
     epoch: int = FIRST_EPOCH
@@ -68,7 +68,7 @@ class FetchSession:
         )
 
     def answered(self, response: FetchResponse) -> str | None:
-        """Go on with the session; gives what is wrong with an answer that cannot be used."""
+        """Go on with the session; for an answer that cannot be used, gives the reason."""
         if response.error_code != ErrorCode.NONE:
             self.begin_again(forget_id=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return f"the fetch session was refused with error {response.error_code}"
@@ -101,7 +101,7 @@ class FetchSession:
 
 
 def _topics(wanted: Mapping[Key, Wanted], partition_max_bytes: int) -> list[FetchRequest.FetchTopic]:
-    """In the order of the partitions: a leader serves those first that stand first."""
+    """In the order of the partitions: a leader serves them in this order."""
     topics: list[FetchRequest.FetchTopic] = []
     for (topic_id, index), each in wanted.items():
         if not topics or topics[-1].topic_id != topic_id:

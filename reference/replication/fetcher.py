@@ -1,21 +1,22 @@
-"""A follower's questions to one leader: what to ask for next, and what to do with the answer.
+"""A follower's requests to one leader: which to send next, and how to apply the response.
 
 One fetcher for each broker that leads something this node follows. It has one request out at a time, and no clock and no
 connection of its own:
 - `follow(partition)` whenever a replica has become follower of this leader, or of this leader in a new leader epoch; `leave` when
-  the replica is given up (one whose leader epoch is over is passed over by itself);
+  the replica is removed (a replica whose leader epoch is over is skipped without it);
 - `next_request(now)`: a FetchRequest, now and then a ListOffsetsRequest, or None while one is out or nothing is to be
   asked before `next_deadline()`;
 - `answered(response, now)` or, without an answer, `failed(now)`; then at once `next_request` again.
 
-Each partition is at one stage. A fetch that was out of range leads through two questions (Kafka's `fetchOffsetAndTruncate`):
+Each partition is at one stage. A fetch that was out of range is followed by two ListOffsets (Kafka's `fetchOffsetAndTruncate`):
 
     FETCHING --OFFSET_OUT_OF_RANGE--> ASKING_END --ours is longer: cut--> FETCHING
                                       ASKING_END --> ASKING_START --ours ends before: start over--> FETCHING
     any stage --error--> the same question again after replica.fetch.backoff.ms (of an end or start: FETCHING again)
     any stage --FENCED_LEADER_EPOCH, the log refuses--> FAILED until the next leader epoch
 
-A disk that refuses is asked again after the same pause: it may have been full. (Kafka gives up the whole folder.)
+An append that the disk refused is tried again after the same pause: the disk may have been full. (Kafka gives up the whole
+folder.)
 
 Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-320, KIP-595, KIP-903.
 """
@@ -75,7 +76,7 @@ class FetchSettings(NamedTuple):
 
 
 class Stage(Enum):
-    """What a partition waits for; see the head of the module."""
+    """What a partition waits for; see the module's docstring."""
 
     FETCHING = auto()
     ASKING_END = auto()
@@ -97,7 +98,7 @@ class Followed:
     ready_at: TimestampMs = AT_ONCE
     """It is asked for again from then on."""
     asked: Wanted | None = None
-    """What was asked of it last, in the session or in the request that is out; None while the leader is not asked for it."""
+    """The last fetch of it, in the session or in the open request; None while it is not fetched."""
     waits: bool = False
     """Whether it is to be looked at at `ready_at`."""
     noted: str = ""
@@ -118,20 +119,20 @@ class Followed:
 
 
 class Note(NamedTuple):
-    """What is worth a line in the node's log, of a partition or (None) of the leader."""
+    """A line for the node's log, about a partition or (None) the leader."""
 
     partition: Partition | None
     text: str
     error: Exception | None = None
-    """What the own log, or the bytes of the answer, raised."""
+    """The error of the replica's own log, or of the records in the answer."""
 
 
 @dataclass(slots=True)
 class Fetched:
-    """What an answer brought about."""
+    """The effects of an answer."""
 
     moved: list[Partition] = field(default_factory=list[Partition])
-    """Their log end, high watermark or log start is another: who waits for them is to be woken."""
+    """Partitions whose log end, high watermark or log start moved: requests that wait for them are to be tried again."""
     notes: list[Note] = field(default_factory=list[Note])
 
 
@@ -314,7 +315,7 @@ class Fetcher:
         return fetched
 
     def failed(self, now: TimestampMs) -> Fetched:
-        """There will be no answer to what is out."""
+        """There will be no answer to the open request."""
         return self._fail("did not answer", now) if self._out is not None else Fetched()
 
     def _fail(self, text: str, now: TimestampMs) -> Fetched:
@@ -352,7 +353,7 @@ class Fetcher:
                     self._begins_again = True
 
     def _current(self, key: Key) -> Followed | None:
-        """The partition that an answer is about, if it is still what was asked about."""
+        """The partition of an answer, unless its leader or its log end offset has changed since the request."""
         followed = self._followed.get(key)
         if followed is None or followed.asked is None or not followed.is_followed_from(self.leader):
             return None

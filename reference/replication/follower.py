@@ -1,4 +1,4 @@
-"""A follower's steps: to take what its leader sends, and to cut its own log where it left the leader's.
+"""A follower's steps: append the leader's records, and truncate a log that diverges from the leader's.
 
 In: a new leader epoch (`become_follower`) and what came back from the leader: records (`append_fetched`), a diverging epoch
 (`truncate`), or the leader's bounds, where a fetch was out of range (`truncate_to_leader_end`, `start_over_at`). Offsets and
@@ -70,8 +70,8 @@ class Following(Replica):
     ) -> bool:
         """Append the records of an answer, and take over high watermark and log start; True when one of them moved.
 
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of a replica who does not lead here; LogError for one to a
-        question that was asked from another offset; RecordsError for corrupt bytes; StorageError.
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of a node that does not lead here; LogError for one to a fetch
+        from another offset; RecordsError for corrupt bytes; StorageError.
         """
         self._require_following(leader)
         if fetch_offset != self.log.log_end_offset:
@@ -123,7 +123,7 @@ class Following(Replica):
     # ---- where the logs part
 
     def truncate(self, leader: NodeId, diverging_epoch: LeaderEpoch, end: Offset) -> Offset:
-        """Cut the log as far as the leader's answer reports: its largest epoch up to ours, and where that ended.
+        """Truncate by the leader's answer: its largest epoch up to ours, and the offset where that epoch ended.
 
         Gives the new end. The next fetch shows whether the logs now agree, or the leader names an epoch before.
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.
@@ -143,7 +143,7 @@ class Following(Replica):
         return log.log_end_offset
 
     def truncate_to_leader_end(self, leader: NodeId, end: Offset) -> bool:
-        """A fetch from beyond the leader's log was out of range: what it does not have goes. False if there is nothing.
+        """A fetch from beyond the leader's log was out of range: truncate to the leader's end. False if nothing was cut.
 
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.
         """

@@ -22,7 +22,7 @@ def next_high_watermark(current: Offset, leader_end: Offset, follower_ends: Iter
 
 
 def follower_high_watermark(leader_high_watermark: Offset, log_end: Offset) -> Offset:
-    """A follower's high watermark: what its leader said, as far as it has the records.
+    """A follower's high watermark: the leader's, at most its own log end offset.
 
     post: __return__ <= log_end
     """

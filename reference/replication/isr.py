@@ -1,4 +1,4 @@
-"""Who is in sync, and who may become so: the rules of the ISR over plain numbers.
+"""Which replicas are in sync, and which may join the ISR: rules over plain numbers.
 
 Source: Kafka's `Partition` and `Replica` (maybeExpandIsr, getOutOfSyncReplicas, updateFetchStateOrThrow); KIP-497, KIP-841
 (fenced brokers and brokers in shutdown stay out) and KIP-903 (so do brokers of another incarnation).
@@ -58,10 +58,10 @@ def caught_up_at(
     previous_fetch: TimestampMs,
     last_caught_up: TimestampMs,
 ) -> TimestampMs:
-    """When a follower that fetches now from this offset last had all that the leader had.
+    """When a follower that fetches now from this offset last had the leader's whole log.
 
-    A follower that always is a little behind a busy leader counts as caught up with the time of its fetch before, if it
-    now asks for what came after the leader's end of that time (`previous_leader_end`).
+    A follower that always is a little behind a busy leader counts as caught up at the time of its previous fetch, if it now
+    fetches from the leader's log end offset of that time (`previous_leader_end`) or above.
 
     pre: last_caught_up <= now and previous_fetch <= now
     post: last_caught_up <= _ <= now

@@ -83,9 +83,9 @@ class Leading(Readable):
     def commit_isr(
         self, state: PartitionState, now: TimestampMs, removed_pending_replay: frozenset[NodeId] = frozenset()
     ) -> bool:
-        """Take over what the controller wrote in this leader epoch; it settles what was pending. False for nothing newer.
+        """Adopt a newer record of this leader epoch; it settles a pending proposal. False where it is not newer.
 
-        `removed_pending_replay` are who left and counts yet: no replica, where the record itself was replayed.
+        `removed_pending_replay`: replicas that left the ISR and still count; empty where the record itself was replayed.
         """
         if not self.is_leader or state.leader_epoch != self.state.leader_epoch:
             return False
@@ -107,7 +107,7 @@ class Leading(Readable):
         return True
 
     def assign(self, state: PartitionState) -> None:
-        """Follow the assignment: progress is kept of those who stay, and begins for those who are new."""
+        """Follow the assignment: the progress of replicas that stay is kept, that of new ones begins."""
         self.state = state
         self.followers = {
             follower: self.followers.get(follower) or Progress() for follower in state.replicas if follower != self.node
@@ -129,8 +129,8 @@ class Leading(Readable):
     ) -> Read:
         """Serve a follower's fetch up to the log's end, and learn from it how far the follower is.
 
-        A fetch that waited and is read again is not news: `read_as_follower` is for that. What is answered is the high
-        watermark before this fetch, as Kafka answers it: the next response reports the follower what it brought about.
+        A delayed fetch is read again by `read_as_follower`, which learns nothing. The response carries the high watermark
+        from before this fetch, as Kafka's does: the next response carries the one that this fetch has advanced.
         Errors: KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (also for a fetch of an
         earlier incarnation), OFFSET_OUT_OF_RANGE; StorageError.
         """
@@ -162,7 +162,7 @@ class Leading(Readable):
         max_bytes: int,
         minimum_one: bool,
     ) -> Read:
-        """What a follower's fetch gives: records up to the log's end, or where the logs part. Errors: as `answer_fetch`."""
+        """A follower's fetch: records up to the log's end, or where the logs diverge. Errors: as `answer_fetch`."""
         self.require_leader(asked_epoch)
         if follower not in self.followers:
             # A reassignment may have added it in metadata that this leader has not replayed: it is to try again.
@@ -204,7 +204,7 @@ class Leading(Readable):
         return len(self.state.isr) < self.effective_min_isr
 
     def learn_min_isr(self, min_isr: int) -> None:
-        """The topic's min.insync.replicas is replayed; to who leads it makes a difference at once."""
+        """The topic's min.insync.replicas is replayed; for a leader it takes effect at once."""
         if min_isr == self.min_isr:
             return
         self.min_isr = min_isr
@@ -216,7 +216,7 @@ class Leading(Readable):
         return broker in self.state.isr or (self.pending is not None and broker in self.pending.isr)
 
     def advance_high_watermark(self, now: TimestampMs) -> bool:
-        """Commit what every replica that counts has; True when the high watermark moved."""
+        """Advance the high watermark to the least log end offset of the replicas that count; True when it moved."""
         if self.is_under_min_isr:
             return False
         moved = next_high_watermark(self.high_watermark, self.log.log_end_offset, self._counted_ends(now))
@@ -345,9 +345,9 @@ class Leading(Readable):
         partition_epoch: PartitionEpoch = NO_PARTITION_EPOCH,
         isr: tuple[NodeId, ...] = (),
     ) -> ProposalOutcome | None:
-        """What became of a proposal: the partition's error in the answer, or the whole answer's, and what it says now.
+        """Settle a proposal: `error` is the partition's in the response, or the whole response's.
 
-        Where there was no answer, `error` is NETWORK_EXCEPTION or the like: the proposal can be taken again, unchanged.
+        Without a response it is NETWORK_EXCEPTION or the like: the proposal can be taken again, unchanged.
         None for a proposal that is no longer the pending one.
         """
         if self.pending is not proposal:
@@ -375,7 +375,7 @@ class Leading(Readable):
         )
 
     def _removed_pending_replay_after(self, isr: tuple[NodeId, ...]) -> frozenset[NodeId]:
-        """Who counts yet when an answer has reported an ISR: all who have left since the last record that was replayed."""
+        """The replicas that still count after a response with an ISR: all that left since the last replayed record."""
         return self.removed_pending_replay | {*self.state.isr} - {*isr}
 
     def roll_back_isr(self, now: TimestampMs) -> None:

@@ -1,16 +1,16 @@
-"""One partition's replica, put together: who leads is reported to it, and what clients want of it.
+"""One partition's replica: it follows the metadata, and serves producers, consumers and other replicas.
 
-A replica leads in an epoch or it does not. `leader` and `follower` hold the steps of the two roles under the names that
-they have in the specification, `reading` what clients may see, and this module what concerns all of them: following the
-metadata, producing, deleting records, and the end and beginning of an incarnation. Everything is a plain call that changes this
-object and its log, at a time that the caller gives; what must wait, waits at the caller's.
+In each leader epoch a replica leads or follows. `leader` and `follower` hold the steps of the two roles under the names that
+they have in the specification, `reading` what clients may see, and this module the rest: following the metadata, producing,
+deleting records, and the end and beginning of an incarnation. Each method is a plain call that changes this object and its log,
+at a time that the caller gives; nothing here waits, delayed operations are the caller's.
 
 A node drives it so:
-- it makes a replica on its log, and calls `restart` with the checkpointed high watermark if there was an incarnation before;
+- it creates a replica on its log, and calls `restart` with the checkpointed high watermark if there was an earlier incarnation;
 - for every record of the partition in the metadata: `take_up(state, now)`; `brokers`, `min_isr`, `lag_max_ms` are kept
   current by the node;
-- after each call that may have moved something: `take_proposal()` for the controller, `answer_to_produce(end)` for who
-  waits;
+- after each call that may have moved something: `take_proposal()` for the controller, `answer_to_produce(end)` for delayed
+  produce requests;
 - at `shrink_deadline()`: `shrink_isr(now)`.
 
 Source: requirements ACK-*, FET-*, EPO-*, LOF-*, REP-*; Kafka's documentation, "Replication".
@@ -87,7 +87,7 @@ class Partition(Leading, Following):
     # ---- following the metadata
 
     def take_up(self, state: PartitionState, now: TimestampMs) -> bool:
-        """Act by a record of the metadata, whichever it is; True when role, ISR or assignment changed, or who counts.
+        """Act by the partition's newest metadata; True when role, ISR, assignment or counted replicas changed.
 
         Errors: StorageError; the replica then acts as before.
         """
@@ -101,7 +101,7 @@ class Partition(Leading, Following):
         return self.replay_record(state, now) or takes_assignment
 
     def _take_assignment(self, state: PartitionState) -> bool:
-        """The record of an ISR that this leader knows already from its answer, but not who the replicas are now."""
+        """The record of an ISR that this leader knows already from the response; its replicas may be new."""
         if state.partition_epoch < self.state.partition_epoch or state == self.state:
             return False
         if self.is_leader:
@@ -111,7 +111,7 @@ class Partition(Leading, Following):
         return True
 
     def give_up_replica(self) -> None:
-        """The partition's replicas are others now: this one's log goes, and it has no role any more."""
+        """The partition was moved to other brokers: the log is deleted, and the replica has no role any more."""
         self._forget_role()
         if self.trace is not None:
             gone = {"node": self.node, "partition": self.name, "action": "GiveUpReplica", "args": {"broker": self.node}}

@@ -1,4 +1,4 @@
-"""What the metadata say of a partition and of the brokers, as far as a replica acts by it."""
+"""The part of the metadata, about a partition and the brokers, that a replica acts by."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ NO_BROKER = NO_NODE
 """The leader of a partition that has none."""
 
 TruncationRule: TypeAlias = Literal["leader-epoch", "high-watermark"]
-"""How a follower's log is brought in line: by KIP-101 and what came after it, or as before, to the high watermark."""
+"""How a follower truncates a diverging log: by leader epochs (KIP-101 and later), or to its high watermark, as before."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a partition, as the controller's records say."""
+    """A partition's leader, epochs, ISR and assignment, from the controller's records."""
 
     leader: NodeId
     leader_epoch: LeaderEpoch
@@ -33,7 +33,7 @@ class PartitionState:
 NO_PARTITION_EPOCH = PartitionEpoch(-1)
 
 NO_STATE = PartitionState(NO_BROKER, NO_EPOCH, NO_PARTITION_EPOCH, (), ())
-"""What a replica acts by that has replayed nothing yet."""
+"""The state of a replica that has replayed nothing yet."""
 
 
 class Peer(NamedTuple):

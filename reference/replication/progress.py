@@ -1,4 +1,4 @@
-"""What a leader knows of one follower: how far it was when it last fetched, when, and in which incarnation."""
+"""A follower's progress as its leader knows it: log end offset, time and incarnation of its last fetch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Progress:
     """A follower in its leader's eyes; a new leader epoch begins with none (Kafka's `ReplicaState`)."""
 
     end: Offset = UNKNOWN
-    """Its log end offset: what it asked for last; -1 while unknown."""
+    """Its log end offset: the offset of its last fetch; -1 while unknown."""
     log_start: Offset = UNKNOWN
     broker_epoch: BrokerEpoch = NEVER_FETCHED
     last_fetch: TimestampMs = AT_ONCE

@@ -1,9 +1,9 @@
-"""An ISR that a leader proposes to the controller, and what each answer to it means (KIP-497).
+"""An ISR that a leader proposes to the controller (AlterPartition), and what each error code means for it (KIP-497).
 
-A proposal is *pending* from the moment it is made until its outcome is known. While it is, its members count for the high
-watermark beside the committed ones: it may have been accepted without the leader knowing. So it may be undone only where
-the controller says that it did not take it and never will, and not where an answer merely says "stale": an earlier copy
-of the same request, whose answer was lost, may have made it stale.
+A proposal is *pending* from the moment it is made until its outcome is known. While it is, its members count toward the high
+watermark beside the committed ones: it may have been accepted without the leader knowing. So it may be rolled back only for an
+error which says that it was not accepted and never will be. "Stale" does not say so: an earlier copy of the same request,
+whose response was lost, may have been accepted and made this one stale.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, Part
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What AlterPartition is to say of one partition."""
+    """The content of an AlterPartition request for one partition."""
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -29,7 +29,7 @@ class Proposal:
 
 
 class ProposalOutcome(Enum):
-    """What becomes of a pending proposal."""
+    """The outcome of a pending proposal."""
 
     COMMITTED = auto()
     ROLLED_BACK = auto()

@@ -1,7 +1,7 @@
-"""What clients may see of a replica: records below the high watermark, or below the last stable offset.
+"""Reads by clients: records below the high watermark, or below the last stable offset.
 
-Only the leader serves clients, but for fetches that say in which rack the client stands (Fetch v11 and later): those any
-replica serves, up to its own high watermark (KIP-392). Source: requirements FET-*, EPO-*, LOF-*, TXV-06.
+Only the leader serves clients, except that a fetch which carries the client's rack (Fetch v11 and later) is served by any
+replica, up to its own high watermark (KIP-392). Source: requirements FET-*, EPO-*, LOF-*, TXV-06.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """What ListOffsets answers: -1 where nothing was found."""
+    """A ListOffsets result: -1 where nothing was found."""
 
     offset: Offset
     timestamp: TimestampMs
@@ -32,7 +32,7 @@ NOT_FOUND = FoundOffset(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
 
 @dataclass(slots=True)
 class Read:
-    """What a fetch sees of a partition. `records` pins its file until it is released."""
+    """A fetch's view of a partition. `records` pins its file until it is released."""
 
     high_watermark: Offset
     last_stable_offset: Offset
@@ -65,7 +65,7 @@ class Readable(Replica):
         last_epoch: LeaderEpoch,
         from_any_replica: bool = False,
     ) -> Read:
-        """Serve a consumer's fetch: records from an offset up to what it may see.
+        """Serve a consumer's fetch: records from an offset up to the high watermark or the last stable offset.
 
         `committed` asks for read_committed; `last_epoch` is the epoch of the record before the offset, -1 where the
         client does not say; `from_any_replica` lets a follower serve it. An offset between the high watermark and the
@@ -91,7 +91,7 @@ class Readable(Replica):
             self.require_leader(asked_epoch)
 
     def look_at(self, offset: Offset, last_epoch: LeaderEpoch) -> Read:
-        """Where a fetch from this offset stands; of the records, none yet. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
+        """The bounds for a fetch from this offset, without records yet. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
         log = self.log
         found = Read(self.high_watermark, self.last_stable_offset(), log.log_start_offset)
         if last_epoch >= 0:
@@ -116,7 +116,7 @@ class Readable(Replica):
     def list_offset(
         self, timestamp: TimestampMs, committed: bool, asked_epoch: LeaderEpoch, *, for_replica: bool = False
     ) -> FoundOffset:
-        """The offset for a time or a place (LOF-01 to LOF-12); a replica sees all, a client what is committed.
+        """ListOffsets (LOF-01 to LOF-12) for a timestamp or a special one; replicas see the whole log, clients what is committed.
 
         Errors: as for `require_leader`; KafkaError OFFSET_NOT_AVAILABLE while a new leader does not know yet how far
         its predecessor had committed (KIP-207; clients before ListOffsets v5 receive LEADER_NOT_AVAILABLE).

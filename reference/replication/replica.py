@@ -36,7 +36,7 @@ Trace = Callable[[str, Mapping[str, Any]], None]
 
 
 class Role(Enum):
-    """What a replica is in its leader epoch; NONE until it has replayed who leads."""
+    """A replica's role in its leader epoch; NONE until it has replayed the partition's record."""
 
     NONE = auto()
     LEADER = auto()
@@ -53,7 +53,7 @@ class Replica:
     log: Log
     node: NodeId
     state: PartitionState = NO_STATE
-    """What it acts by; while it has no role, nothing."""
+    """The metadata that it acts by; meaningless while it has no role."""
     high_watermark: Offset = FIRST_OFFSET
     trace: Trace | None = None
     """Called for every step that the specification knows, by the step's name there."""
@@ -70,7 +70,7 @@ class Replica:
     """As a leader: the proposal whose outcome is not known."""
     pending_is_sent: bool = False
     removed_pending_replay: frozenset[NodeId] = frozenset()
-    """As a leader: who left the ISR by the answer to a proposal whose record is not replayed yet; they count until then."""
+    """As a leader: replicas that an AlterPartition response removed from the ISR; they count until the record is replayed."""
     epoch_start: Offset = NO_OFFSET
     """As a leader: where its leader epoch began."""
 

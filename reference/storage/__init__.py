@@ -32,7 +32,7 @@
 How a log is compacted (cleanup.policy=compact): the cleaner takes the log with the greatest part of dirty bytes, reads the
 keys of its dirty section into a map, and writes all segments up to the map's end again, neighbours together: a record stays
 if it is its key's last, a tombstone or a marker for delete.retention.ms from the first compaction that meets it on, and of a
-batch without records the header stays while it reports a producer's last sequence number. Offsets never change. All of it runs
+batch without records the header stays while it carries a producer's last sequence number. Offsets never change. All of it runs
 in the node's ticks, MAX_BYTES_PER_TICK in each, and stops when the log is cut. A segment that is written ends in `.cleaned`,
 one that is whole and durable in `.swap`: from then on the swap counts, and whatever comes in between, the next upkeep or the
 next start completes it. Nothing is compacted from the last stable offset, the recovery point or the active segment on; the

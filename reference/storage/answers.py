@@ -90,8 +90,8 @@ class ActiveProducer(NamedTuple):
 
 
 class LastWritten(NamedTuple):
-    """What a producer wrote last, by which its state is known again after a restart."""
+    """A producer's last batch, from which its state is restored after a restart."""
 
     data_offset: Offset | None
-    """Last offset of its last data batch; None when only a marker reports its epoch."""
+    """Last offset of its last data batch; None when only a marker shows its epoch."""
     epoch: ProducerEpoch

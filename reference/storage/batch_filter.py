@@ -2,8 +2,8 @@
 
 A record stays if it is its key's last; one without a value (a tombstone) only until the delete horizon that the first
 compaction to meet it has written into its batch (KIP-534). Records of aborted transactions go, and markers go, after a
-horizon too, once nothing is left of their transactions. A batch that is empty then goes as well, unless it reports the last
-sequence number of a producer, or how far the compaction came: of these the header stays.
+horizon too, once nothing is left of their transactions. A batch that is empty then goes as well, unless it carries the last
+sequence number of a producer, or the last offset of the compaction: of these the header stays.
 
 Offsets never change: a batch keeps its base offset and its last offset whatever becomes of its records.
 Source: org.apache.kafka.storage.internals.log.Cleaner, MemoryRecords.filterTo; requirements CMP-01, -04, -08 to -10.

@@ -129,7 +129,7 @@ class LogDirectory:
         self._checksums: dict[TopicPartition, LogChecksums] = {}
         self._checksums_are_written = False
         self._has_stale_lines = False
-        """Whether a checkpoint on the disk reports a log that is no more: one of its name must not be opened before."""
+        """Whether a checkpoint still names a deleted log: no log of that name may be opened before it is rewritten."""
         self.offline: dict[TopicPartition, str] = {}
         """Logs that could not be opened, and why."""
         self._is_ours = True

@@ -306,7 +306,7 @@ class ProducerState:
     def load(self, log_start: Offset, log_end: Offset) -> None:
         """Fall back to the newest whole snapshot within the log; from `end_offset` on the log must be applied.
 
-        No snapshot reports which markers the high watermark had not passed: of those that stay in the log this is kept.
+        Snapshots do not contain which markers the high watermark had not passed: for markers still in the log that is kept.
         """
         undecided = list(self._undecided)
         self.clear(log_start)

@@ -210,7 +210,7 @@ def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
 def remove_rubbish(disk: Disk, folder: Path) -> None:
     """Remove what was being written or deleted when the last run ended: indexes without a log first, then the rest.
 
-    A log file that is being deleted reports the next start why its indexes are alone.
+    A log file with the suffix of deletion shows the next start why its indexes have no log.
     """
     names = disk.list_folder(folder)
     for name in names:
@@ -222,7 +222,7 @@ def remove_rubbish(disk: Disk, folder: Path) -> None:
 
 
 def _is_sound(segment: Segment) -> bool:
-    """Whether the indexes' last entries report batches that are there, and those from there to the end are whole."""
+    """Whether the indexes' last entries point to existing batches, and the batches from there to the end are whole."""
     try:
         return _offset_index_fits(segment) and _time_index_fits(segment)
     except RecordsError:
@@ -392,7 +392,7 @@ class _Recovery:
     # ---- producers
 
     def remove_stray_snapshots(self, segments: list[Segment], log_end: Offset) -> None:
-        """Those behind the log's end report what is lost; of the others those at segments' starts, and the newest, stay."""
+        """Remove snapshots behind the log's end; of the others those at segments' starts, and the newest, stay."""
         kept = {segment.base_offset for segment in segments} | {log_end}
         offsets = self.producers.snapshot_offsets()
         for offset in offsets:

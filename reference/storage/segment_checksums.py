@@ -1,8 +1,8 @@
-"""What flushed segments were: `segment-checksums`, a file of the data folder that Apache Kafka does not have.
+"""Checksums of flushed segments: `segment-checksums`, a file of the data folder that Apache Kafka does not have.
 
-Kafka's layout does not report that a `.log` file was deleted, cut or exchanged, nor that a `.txnindex` was: a start would serve
-less and not know it. So each checkpoint writes down the closed segments below the recovery point, and a clean end all
-segments: length, and checksums of what is short or stands at both ends. What lies between has the batches' own checksums.
+Kafka's layout cannot show that a `.log` or `.txnindex` file was deleted, truncated or replaced: a start would serve less without
+noticing. So each checkpoint lists the closed segments below the recovery point, and a clean end all segments, each with its
+length and checksums of both its ends (of a short one, of all). The bytes between have the batches' own checksums.
 
     version 0, number of lines, then `topic partition topic_id base_offset log_bytes head tail transactions`, and a last
     line `checksum crc` over the lines before

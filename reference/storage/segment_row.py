@@ -187,7 +187,7 @@ class SegmentRow:
             raise storage_error(self.folder, error) from error
 
     def flushed(self, flush: PendingFlush, end: Offset, error: OSError | None) -> None:
-        """What a pending flush reports: everything below `end` is durable, or the disk failed."""
+        """The result of a pending flush: everything below `end` is durable, or the disk failed."""
         if self._pending_flush is flush:
             self._pending_flush = None
             if error is None:

@@ -70,7 +70,7 @@ BASIC: dict[str, tuple[str, ...]] = {
 
 
 class Liar:
-    """The tamper that reports one lie."""
+    """The tamper that plants one lie."""
 
     def __init__(self, lie: Lie) -> None:
         self.lie = lie

@@ -1,4 +1,4 @@
-"""poll-skip and int-poll-skip: a consumer was led over a record that is known to be in the log."""
+"""poll-skip and int-poll-skip: a consumer's polls passed over a record that is known to be in the log."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def check(rule: str, across: bool, partition: Partition, context: Context) -> It
 
 ACROSS = Rule(
     id="poll-skip",
-    definition="Between a consumer's two successive polls of one session lies a record that neither returned.",
-    promise="Violation, unless compaction removed the record, or an unrecorded rebalance may lie between. Retention removes what "
-    "lies below the log start: whether it had, is unknown where no later answer reported the log start. Gaps of control "
-    "records and aborted transactions are no records.",
+    definition="Between the offsets of a consumer's two successive polls of one session is a record that neither returned.",
+    promise="Violation, unless compaction removed the record, or an unrecorded rebalance may have happened between. Records "
+    "below the log start may have expired; this is unknown where no later answer reported the log start. Offsets of control "
+    "records and of aborted transactions do not count.",
     source="Kafka documentation, consumer position; requirement HIS-05",
     needs="polls with offsets; assignments, seeks and rebalances",
     cost="linear",
@@ -73,7 +73,7 @@ ACROSS = Rule(
 
 WITHIN = Rule(
     id="int-poll-skip",
-    definition="Within one operation a consumer was led over a record that is known to be in the log.",
+    definition="One operation returned records on both sides of a record that is known to be in the log, and not that record.",
     promise="As poll-skip.",
     source="Kafka documentation, ordering guarantees; requirement HIS-05",
     needs="polls with offsets",

@@ -1,8 +1,8 @@
-"""What a rule is, what it finds, and how a finding is said.
+"""Rules over histories, and their findings.
 
-A rule is a record (`Rule`) in a module of its own: what it condemns, where that is promised, what it needs to see, what it
-costs, a small history that shows it, and its check. A check is a pure function from one partition's facts (or one run's
-transactions) to findings. It runs unchanged in this process and inside Spark's workers.
+A rule is a record (`Rule`) in a module of its own: the definition of the anomaly, the promise that it breaks and its source, the
+facts that it needs, its cost, a small history that shows it, and its check. A check is a pure function from one partition's facts
+(or one run's transactions) to findings. It runs unchanged in this process and inside Spark's workers.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Weight(Enum):
 
 @dataclass(frozen=True)
 class Anomaly:
-    """One thing that a rule found, with the operations that show it (the fewest that do)."""
+    """One finding of a rule, with the smallest set of operations that shows it."""
 
     rule: str
     topic: str
@@ -54,7 +54,7 @@ class Anomaly:
     operations: tuple[int, ...]
     text: str
     permitted: str = ""
-    """Why the contract permits it; empty where it does not. One that begins with UNPROVEN leaves it open."""
+    """Why the contract permits it; empty where it does not. Where it begins with UNPROVEN, that is not decided."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Context:
-    """What a check may know besides the facts."""
+    """The inputs of a check besides the facts."""
 
     contract: Contract = field(default_factory=Contract)
     proven: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
@@ -84,7 +84,7 @@ class Context:
     ends_at: int = -1
     """When the last operation began or was answered; -1 where that is not known."""
     excuses: tuple[Excuse, ...] = ()
-    """What may explain losses that the contract does not permit."""
+    """Faults that excuse losses which the contract does not permit."""
 
 
 Check = Callable[["Partition", Context], Iterator[Found]]
@@ -96,7 +96,7 @@ class Rule:
 
     id: str
     definition: str
-    """One sentence: what is an anomaly."""
+    """The anomaly, in one sentence."""
     promise: str
     """When it is a violation, and when the contract permits it."""
     source: str
@@ -107,9 +107,9 @@ class Rule:
     check: Check
     weight: Weight = Weight.VIOLATION
     rests_on_absence: bool = False
-    """Facts that are missing from the history could explain the anomaly away."""
+    """An incomplete history may show this anomaly without a violation."""
     rests_on_time: bool = False
-    """Clocks that were not monotonic could explain it away."""
+    """Clocks that step back may show this anomaly without a violation."""
     optional: bool = False
     """Only judged where the contract or the caller asks for it."""
     cut: Cut | None = None

@@ -1,7 +1,7 @@
-"""What a decision of the active controller is made of.
+"""A decision of the active controller: records and a response.
 
-Decisions are made one at a time, each on the image to which all earlier ones are applied: a leader's second proposal must be
-judged by what its first has made of the partition.
+Decisions are made one at a time, each on the image to which all earlier ones are applied: a leader's second proposal is judged
+against the partition that its first one has changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True)
 class Decision(Generic[Answer]):
-    """The records that make it true, to be appended as one batch, and the answer to give once they are committed."""
+    """The records, to be appended as one batch, and the response to send once they are committed."""
 
     records: list[Message]
     response: Answer

@@ -24,7 +24,7 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.primitives import NodeId
 
 ANY_BROKER_EPOCH = -1
-"""The broker epoch of a member whose incarnation the leader does not know: it is not checked."""
+"""The broker epoch in a proposal for a member that has not fetched in this leader epoch: it is not checked."""
 
 Proposal = AlterPartitionRequest.PartitionData
 Member = AlterPartitionRequest.BrokerState
@@ -34,11 +34,11 @@ Answer = AlterPartitionResponse.PartitionData
 def alter_partition(
     image: MetadataImage, configuration: Configuration, request: AlterPartitionRequest
 ) -> Decision[AlterPartitionResponse]:
-    """Write the ISRs that a leader proposes, each or its refusal.
+    """Decide on the ISRs that a leader proposes: a record for each accepted ISR, an error for each refused one.
 
     Errors: KafkaError STALE_BROKER_EPOCH where the leader is not registered in this incarnation. Per partition:
-    UNKNOWN_TOPIC_ID, and those of `_judge`; NEW_LEADER_ELECTED where the proposal ended a reassignment that moved the
-    leadership: the one case in which a refusal goes along with a record.
+    UNKNOWN_TOPIC_ID, and those of `_judge`; NEW_LEADER_ELECTED where the ISR completes a reassignment that moves the
+    leadership: the record is written although the response has an error.
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     decision: Decision[AlterPartitionResponse] = Decision([], AlterPartitionResponse())
@@ -79,16 +79,17 @@ def _alter(
 
 
 def members(proposal: Proposal) -> list[Member]:
-    """The proposed ISR; before version 3 of the request without its broker epochs."""
+    """The proposed ISR; before version 3 of the request it has no broker epochs."""
     return proposal.new_isr_with_epochs or [Member(broker_id=each) for each in proposal.new_isr]
 
 
 def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
-    """The refusals, in the order of their precedence.
+    """Check a proposal; the first error counts.
 
-    Errors: KafkaError NOT_CONTROLLER for epochs that this controller does not know yet: another one made them;
-    FENCED_LEADER_EPOCH, INVALID_REQUEST from who does not lead, INVALID_UPDATE_VERSION; INVALID_REQUEST for an ISR that
-    cannot be; INELIGIBLE_REPLICA for a member that is fenced, shuts down, or is in another incarnation.
+    Errors, in this order: KafkaError NOT_CONTROLLER for epochs above those of this controller's image (a newer controller
+    wrote them); FENCED_LEADER_EPOCH; INVALID_REQUEST from a broker that does not lead; INVALID_UPDATE_VERSION for an older
+    partition epoch; INVALID_REQUEST for an ISR that is empty, repeats a broker, or lacks the leader; INELIGIBLE_REPLICA for a
+    member that is fenced, shuts down, or has another broker epoch.
     """
     _judge_epochs(leader, partition, proposal)
     isr = [each.broker_id for each in members(proposal)]

@@ -49,9 +49,9 @@ class Leading(Readable):
     # ---- leader epochs
 
     def become_leader(self, state: PartitionState, now: TimestampMs) -> bool:
-        """A new leader epoch of this replica begins at the end of its log; False, and nothing, for one that is not newer.
+        """Begin a newer leader epoch at the log's end. False, without effect, for an epoch that is not newer.
 
-        Errors: StorageError when the disk does not take the epoch's start; nothing has then changed.
+        Errors: StorageError when the epoch's start cannot be stored; nothing has then changed.
         """
         if not self.is_newer(state):
             return False
@@ -59,8 +59,8 @@ class Leading(Readable):
         self.role, self.state = Role.LEADER, state
         self.epoch_start = self.log.log_end_offset
         self.pending, self.pending_is_sent, self.removed_pending_replay = None, False, frozenset()
-        # Kafka keeps what it knew of its followers when the same broker is elected again; to forget it is the
-        # specification's rule, and costs one fetch.
+        # Kafka keeps followers' progress when the same broker is elected again. The specification resets it, at the cost of
+        # one fetch.
         self.followers = {
             follower: Progress(last_caught_up=now if follower in state.isr else AT_ONCE)
             for follower in state.replicas
@@ -77,7 +77,7 @@ class Leading(Readable):
         return True
 
     def is_newer(self, state: PartitionState) -> bool:
-        """Whether a leader epoch is to be taken up: any by a replica without a role, else one with a newer leader epoch."""
+        """Whether a state begins a leader epoch here: any state for a replica without a role, else a newer leader epoch."""
         return self.role is Role.NONE or state.leader_epoch > self.state.leader_epoch
 
     def commit_isr(
@@ -257,14 +257,14 @@ class Leading(Readable):
         return ErrorCode.NONE if len(members) >= self.effective_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def acknowledge(self, end: Offset) -> None:
-        """Acks=all is answered for the records below an offset: a step, if a tracer wants to know."""
+        """Trace that acks=all was answered for the records below an offset."""
         if self.trace is not None:
             self.trace_step("Acknowledge", leader=self.node, end=end)
 
     # ---- the ISR
 
     def expand_isr(self, follower: NodeId) -> bool:
-        """Propose a follower that has caught up; from now on it counts. False where it may not join, or something is pending."""
+        """Propose to add a caught-up follower; it counts from now on. False where it may not join, or a proposal is pending."""
         progress = self.followers.get(follower)
         if progress is None or self.pending is not None or follower in self.state.isr:
             return False
@@ -276,10 +276,10 @@ class Leading(Readable):
         return True
 
     def shrink_isr(self, now: TimestampMs) -> bool:
-        """Propose to go on without the first member that lags; it counts until the controller has agreed.
+        """Propose to remove the first member that lags; it counts until the controller has accepted.
 
-        One member at a time, as the specification has it (Kafka takes all laggards out at once): the next one is due as
-        soon as the first is out, see `shrink_deadline`.
+        One member at a time, as in the specification (Kafka removes all lagging members at once): the next one is due as soon
+        as the first has left, see `shrink_deadline`.
         """
         if not self.is_leader or self.pending is not None:
             return False
@@ -320,7 +320,7 @@ class Leading(Readable):
         self.pending_is_sent = False
 
     def _broker_epoch_of(self, member: NodeId) -> BrokerEpoch:
-        """A member that has not fetched yet needs no proof: if it went away, the partition epoch will have moved."""
+        """UNSAID for a member that has not fetched yet: if it restarted, its removal has raised the partition epoch."""
         if member == self.node:
             peer = self.brokers(member)
             return peer.broker_epoch if peer is not None else UNSAID
@@ -328,8 +328,7 @@ class Leading(Readable):
         return max(progress.broker_epoch, UNSAID) if progress is not None else UNSAID
 
     def take_proposal(self) -> Proposal | None:
-        """The proposal that is to be sent to the controller, once; its sender brings an answer or a failure
-        back."""
+        """The proposal to send to the controller, given out once; the caller passes the response or failure back."""
         if self.pending is None or self.pending_is_sent:
             return None
         self.pending_is_sent = True
@@ -364,7 +363,7 @@ class Leading(Readable):
     def _take_accepted(
         self, leader_epoch: LeaderEpoch, partition_epoch: PartitionEpoch, isr: tuple[NodeId, ...], now: TimestampMs
     ) -> None:
-        """An answer from another leader epoch or the past settles nothing: metadata will."""
+        """A response of another leader epoch or an older partition epoch settles nothing: replayed metadata will."""
         if leader_epoch != self.state.leader_epoch or partition_epoch < self.state.partition_epoch:
             return
         if partition_epoch == self.state.partition_epoch:
@@ -379,7 +378,7 @@ class Leading(Readable):
         return self.removed_pending_replay | {*self.state.isr} - {*isr}
 
     def roll_back_isr(self, now: TimestampMs) -> None:
-        """The controller refused the proposal for good: the committed ISR is the ISR."""
+        """The controller refused the proposal for good: only the committed ISR counts again."""
         self.pending, self.pending_is_sent = None, False
         if self.trace is not None:
             self.trace_step("RollBackIsr", leader=self.node)

@@ -13,10 +13,10 @@ MemberEpoch: TypeAlias = int
 TopicIdPartition: TypeAlias = tuple[TopicId, int]
 
 Assignment: TypeAlias = frozenset[TopicIdPartition]
-"""What a member shall own."""
+"""A member's target assignment."""
 
 Owned: TypeAlias = Mapping[TopicIdPartition, MemberEpoch]
-"""What a member owns, each partition with the member's epoch when it was given (commits are fenced by it: KIP-1251)."""
+"""The partitions that a member owns, each with the member's epoch when it was assigned (commits are fenced by it: KIP-1251)."""
 
 NOTHING: Assignment = frozenset()
 

@@ -1,4 +1,4 @@
-"""A classic group: who its members are, which generation they form, and what its leader assigned.
+"""A classic group: its members, its generation, and the leader's assignment.
 
 The broker keeps the *generation*: a set of members that all answered one call to join, and one assignment for them. What
 the log has of it (`record`, `replay`) is the last generation whose assignment was written; who is joining and waiting now
@@ -25,7 +25,7 @@ FIRST_GENERATION, LAST_GENERATION = 1, 2**31 - 1
 
 
 class ClassicGroup:
-    """One group. Of what members are, `members`, `static_members` and the count of those that know a protocol agree."""
+    """One group. `members`, `static_members` and the counts of protocols are kept consistent."""
 
     type = "Classic"
 

@@ -1,4 +1,4 @@
-"""What members of classic groups ask: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+"""The requests of classic members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
 Joins and syncs are answered when their generation, or its assignment, is there: they come with a token and are answered
 through `say`. Heartbeats and leaves are answered at once. Source: requirements GRP-01 to GRP-24; KIP-345, KIP-394, KIP-814;
@@ -90,7 +90,7 @@ class ClassicGroups:
             self._join_again(group, member, request, token, now)
 
     def _group_to_join(self, request: JoinGroupRequest, now: TimestampMs) -> ClassicGroup:
-        """The group, which comes to be for its first member, also in the place of an empty consumer group (KIP-848).
+        """The group; it is created for its first member, and may replace an empty consumer group (KIP-848).
 
         Errors: KafkaError UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, and why the new group could not be written.
         """
@@ -150,7 +150,7 @@ class ClassicGroups:
     def _join_again(
         self, group: ClassicGroup, member: Member, request: JoinGroupRequest, token: Token, now: TimestampMs
     ) -> None:
-        """A member joins again (GRP-16): one that changed nothing gets the generation that stands, unless it is the leader,
+        """A member joins again (GRP-16): one that changed nothing gets the present generation, unless it is the leader,
         who joins again to have the group rebalanced."""
         stands = group.state is State.COMPLETING_REBALANCE or (
             group.state is State.STABLE and member.id != group.leader
@@ -314,14 +314,14 @@ def check_group_id(id: GroupId) -> None:
 
 
 def check_join(request: JoinGroupRequest, settings: GroupSettings) -> None:
-    """What no group accepts (GRP-01, GRP-02). Errors: KafkaError INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT."""
+    """Check a JoinGroup by itself (GRP-01, GRP-02). Errors: KafkaError INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT."""
     check_group_id(request.group_id)
     if not settings.min_session_timeout_ms <= request.session_timeout_ms <= settings.max_session_timeout_ms:
         raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
 
 def check_sync(request: SyncGroupRequest, version: int) -> None:
-    """What no group accepts (GRP-01, GRP-13); it is looked at before the group is.
+    """Check a SyncGroup by itself, before its group is looked up (GRP-01, GRP-13).
 
     Errors: KafkaError INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID.
     """

@@ -21,7 +21,7 @@ Protocols = list[tuple[str, bytes]]
 
 @dataclass(slots=True)
 class Client:
-    """Who sent a request."""
+    """The client that sent a request."""
 
     id: str
     host: str
@@ -29,7 +29,7 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a member says of itself each time it joins."""
+    """The fields of a JoinGroup that describe the member."""
 
     protocols: Protocols
     session_timeout_ms: int

@@ -34,7 +34,7 @@ FIRST_LEAVE_OF_SEVERAL = 3
 
 
 class ClassicMembers:
-    """What members of the classic protocol ask of a shard's consumer groups."""
+    """Members of the classic protocol in consumer groups: their requests."""
 
     def __init__(self, consumer: ConsumerGroups, say: Say) -> None:
         self._consumer = consumer
@@ -94,7 +94,7 @@ class ClassicMembers:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _subscription(self, protocols: Sequence[tuple[str, bytes]]) -> Subscription:
-        """What the member says with the protocol that it wants most. Errors: KafkaError UNKNOWN_SERVER_ERROR."""
+        """The subscription in the member's most preferred protocol. Errors: KafkaError UNKNOWN_SERVER_ERROR."""
         try:
             return subscription_of(protocols[0][1], self._consumer.topics)
         except CodecError as error:
@@ -112,7 +112,7 @@ class ClassicMembers:
     # ---- syncing and living
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest, token: Token, now: TimestampMs) -> None:
-        """SyncGroup: what the member owns now."""
+        """SyncGroup: answered with the member's present assignment."""
         try:
             self._say(token, self._sync(group, request, now))
         except KafkaError as error:

@@ -35,7 +35,7 @@ RETRY_MS = 1_000
 
 
 class Timer(Enum):
-    """What a group waits for, or a member of it."""
+    """The timers of a group and of its members."""
 
     MEMBER = auto()
     """A sign of incarnation."""
@@ -86,7 +86,7 @@ class Rebalances:
         self.rebalance(group, now)
 
     def expect(self, group: ClassicGroup, member_id: str, session_timeout_ms: int, now: TimestampMs) -> None:
-        """An id was given out: any member that got it is to join with it (KIP-394)."""
+        """An id was given out: the member has to join with it in time (KIP-394)."""
         group.pending_members.add(member_id)
         self._timers.schedule((group.id, Timer.MEMBER, member_id), now + session_timeout_ms)
 
@@ -95,7 +95,7 @@ class Rebalances:
         self._timers.schedule((group.id, Timer.MEMBER, member.id), now + member.session_timeout_ms)
 
     def remove(self, group: ClassicGroup, member_id: str) -> None:
-        """A member is part of the group no more; what it waits for will not come. `go_on` is to follow."""
+        """Remove a member and fail its waiting requests. The caller calls `go_on` afterwards."""
         self._timers.cancel((group.id, Timer.MEMBER, member_id))
         member = group.remove(member_id)
         if member is not None:
@@ -137,7 +137,7 @@ class Rebalances:
     # ---- the call to join
 
     def rebalance(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Something changed that takes a new generation: call the members, or see whether all have joined who were called."""
+        """A change requires a new generation: begin a rebalance, or complete the present one if all have joined."""
         if group.state is State.PREPARING_REBALANCE:
             self.try_complete_join(group, now)
         else:
@@ -149,7 +149,7 @@ class Rebalances:
             self.rebalance(group, now)
 
     def prepare(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Call all members to join; who waits for an assignment learns that it will not come (GRP-15)."""
+        """Begin a rebalance: all members have to join; waiting SyncGroups fail (GRP-15)."""
         if group.state is State.COMPLETING_REBALANCE:
             self._withdraw_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS, now)
         group.pending_syncs.clear()
@@ -291,7 +291,7 @@ def join_refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 
 
 def synced(group: ClassicGroup, member: Member) -> SyncGroupResponse:
-    """The member's part of the assignment: what the leader sent for it, byte for byte (GRP-10, GRP-23)."""
+    """The member's part of the leader's assignment, byte for byte (GRP-10, GRP-23)."""
     return SyncGroupResponse(
         protocol_type=group.protocol_type, protocol_name=group.protocol, assignment=member.assignment
     )

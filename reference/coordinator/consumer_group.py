@@ -1,4 +1,4 @@
-"""A consumer group (KIP-848): members, what each shall own, and what each owns.
+"""A consumer group (KIP-848): its members, their target assignments, and their present ones.
 
 Three epochs order its incarnation. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
 epoch* is the group epoch for which the targets were made. A *member epoch* is the assignment epoch to which a member has
@@ -41,7 +41,7 @@ FIRST_COMMIT_VERSION = 9
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """One group; `holders` says which member holds a partition, whether it shall or is to give it up."""
+    """One group; `holders` has the member of each partition that is owned or being revoked."""
 
     id: GroupId
     epoch: int = FIRST_EPOCH
@@ -99,7 +99,7 @@ class ConsumerGroup:
         return self.members[id]
 
     def topics_of(self, member: ConsumerMember) -> frozenset[TopicName]:
-        """What a member subscribes to, by name and by what its pattern matched."""
+        """A member's topics: those it names and those that its pattern matched."""
         resolved = self.patterns.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved is not None else member.topics
 
@@ -107,7 +107,7 @@ class ConsumerGroup:
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str | None:
-        """What most of the members that name one name."""
+        """The assignor that most members name, of those that name one."""
         votes: dict[str, int] = {}
         for member in members:
             if member.assignor is not None:
@@ -115,7 +115,7 @@ class ConsumerGroup:
         return max(votes, key=lambda name: votes[name], default=None)
 
     def tombstones(self) -> list[KeyValue]:
-        """What removes the group."""
+        """The records that remove the group."""
         gone = [record for id in self.members for record in records.member_tombstones(self.id, id)]
         gone += [records.pattern_tombstone(self.id, pattern) for pattern in self.patterns]
         return gone + records.group_tombstones(self.id)
@@ -169,7 +169,7 @@ class ConsumerGroup:
     # ---- changing, by replayed records only
 
     def take(self, member: ConsumerMember) -> None:
-        """A member is new, or is now this value: what it held before and does not hold any more is free."""
+        """Add or replace a member: partitions that it no longer holds become free."""
         self._let_go(member.id)
         self.members[member.id] = member
         if member.regex:

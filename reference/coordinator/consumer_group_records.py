@@ -75,7 +75,7 @@ _TargetTopic = ConsumerGroupTargetAssignmentMemberValue.TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPattern:
-    """What a pattern matched, in which version of the metadata, and when."""
+    """The topics that a pattern matched, the metadata version, and the time."""
 
     topics: frozenset[TopicName]
     version: int
@@ -173,7 +173,7 @@ def member_tombstones(group: GroupId, member_id: str) -> list[KeyValue]:
 
 
 def group_tombstones(group: GroupId) -> list[KeyValue]:
-    """What is kept of a group without members."""
+    """The tombstones of a group without members."""
     return [
         _record(ConsumerGroupTargetAssignmentMetadataKey(group_id=group), None),
         partition_metadata_tombstone(group),

@@ -1,4 +1,4 @@
-"""What each record of `__consumer_offsets` makes of a consumer group (KIP-848).
+"""Replays the records of `__consumer_offsets` into consumer groups (KIP-848).
 
 Records may come in an order that no coordinator wrote: compaction keeps the newest of each key. So a member may come to be
 with any of its records, and is gone with the last of its tombstones.
@@ -165,4 +165,4 @@ _REPLAY = cast(
         ConsumerGroupRegularExpressionKey: _pattern,
     },
 )
-"""What each record changes."""
+"""The handler of each record type."""

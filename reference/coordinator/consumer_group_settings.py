@@ -41,4 +41,4 @@ class ConsumerGroupSettings:
 
 
 SettingsOf: TypeAlias = "Callable[[GroupId], ConsumerGroupSettings]"
-"""What holds for a group: the broker's settings, or where it has its own, those."""
+"""A group's effective settings: its own, else the broker's."""

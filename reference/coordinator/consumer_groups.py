@@ -1,4 +1,4 @@
-"""The consumer groups (KIP-848) among the groups of one shard: heartbeats, what time brings, and what the log reports.
+"""The consumer groups (KIP-848) among the groups of one shard: heartbeats, timeouts, and replayed records.
 
 A decision is records, by one write; the groups change when these are replayed. Beside the records there are only waits
 (`consumer_timers`): any member that lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them again.
@@ -38,7 +38,7 @@ from reference.replication.replica import Trace
 
 
 class Conversions(Protocol):
-    """What becomes of a classic group's waiting members, and of its timers, when groups change their type."""
+    """What happens to a classic group's waiting members and timers when a group changes its type."""
 
     def upgraded(self, group: ClassicGroup) -> None:
         """The group is about to become a consumer group."""
@@ -174,7 +174,7 @@ class ConsumerGroups:
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: TimestampMs) -> None:
-        """Members are gone: what they owned is free, and the others get new targets with their next heartbeats.
+        """Members have left: their partitions are free, and the others get new targets with their next heartbeats.
 
         Are all others of the classic protocol, the group becomes a classic one. Errors: KafkaError.
         """

@@ -189,7 +189,7 @@ class Heartbeat:
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """What a member says it owns; None where it does not say."""
+    """The owned partitions of a request; None where it does not carry them."""
     if request.topic_partitions is None:
         return None
     return frozenset((topic.topic_id, each) for topic in request.topic_partitions for each in topic.partitions)
@@ -224,7 +224,7 @@ def response_to(
     after: ConsumerMember,
     heartbeat_interval_ms: int,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The answer; what the member owns is reported only where it changed, or where the request is a full one (CGH-06)."""
+    """The response; it carries the assignment only where that changed, or where the request is a full one (CGH-06)."""
     is_full = (
         request.rebalance_timeout_ms != NO_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat must be to be looked at, and what its epochs must be to count.
+"""Validation of a ConsumerGroupHeartbeat: its fields, and its epochs.
 
 Source: GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager (CGH-01 to CGH-04,
 CGH-08, CGH-12). The messages are reported to the client.
@@ -17,7 +17,7 @@ NO_TIMEOUT = -1
 """A rebalance timeout that is as it was."""
 
 BLANKS = "".join(map(chr, range(ord(" ") + 1)))
-"""Of nothing else an empty name consists: what Java trims."""
+"""The characters that Java's trim removes: a name of nothing else is empty."""
 
 FIRST_VERSION_WITH_OWN_IDS = 1
 """From here on a member brings its own id."""
@@ -76,7 +76,7 @@ def check_epoch(member: ConsumerMember, received: MemberEpoch, owned: Assignment
 
 
 def is_fenced_epoch(received: MemberEpoch, known: MemberEpoch, repeats_previous: bool) -> bool:
-    """Whether a member is to begin again; who `repeats_previous` has lost an answer, and no partition by it.
+    """Whether a member is fenced; one that `repeats_previous` has lost a response, and no partition with it.
 
     post: _ or received <= known
     post: _ or received == known or repeats_previous

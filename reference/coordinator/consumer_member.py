@@ -1,4 +1,4 @@
-"""One member of a consumer group (KIP-848), as a value: what it said of itself, and what it owns.
+"""One member of a consumer group (KIP-848), as a value: its subscription, and its partitions.
 
 A member that changes is another value; the group takes it up when the change's record is replayed.
 Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember.
@@ -33,7 +33,7 @@ class MemberState(IntEnum):
     UNRELEASED_PARTITIONS = 2
     """It shall own partitions that others have not given up."""
     UNKNOWN = 127
-    """What a later version of the software wrote: the member must begin again."""
+    """Written by a later version of the software: the member must begin again."""
 
     @classmethod
     def of(cls, number: int) -> MemberState:
@@ -43,7 +43,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What is kept of a member that speaks the classic protocol: its session, and the assignors that it knows."""
+    """The classic part of a member that uses the classic protocol: its session, and its assignors."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -71,7 +71,7 @@ class ConsumerMember:
     """The server-side assignor that it wants."""
     assigned: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
     pending_revocation: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
-    """What it was asked to give up and may still consume from."""
+    """Partitions that it was asked to revoke and may still consume."""
     classic: ClassicMember | None = None
     """Set for a member that speaks the classic protocol."""
 

@@ -46,10 +46,10 @@ class ConsumerTimers:
         self._session_timeout_ms = session_timeout_ms
         self._timers: Timers[Due] = Timers()
         self._revoking: dict[tuple[GroupId, str], int] = {}
-        """The epoch in which a member is to give up partitions."""
+        """The epoch in which a member has to revoke partitions."""
 
     def received(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A sign of incarnation."""
+        """A request of the member: its session begins again."""
         classic = member.classic
         timeout_ms = self._session_timeout_ms(group) if classic is None else classic.session_timeout_ms
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
@@ -71,16 +71,16 @@ class ConsumerTimers:
             self._timers.schedule(due, now + member.rebalance_timeout_ms)
 
     def joined(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A classic member has joined: it is to ask for what it owns."""
+        """A classic member has joined: it has to send SyncGroup in time."""
         self._timers.cancel(Due(Wait.JOIN, group, member.id))
         self._timers.schedule(Due(Wait.SYNC, group, member.id), now + member.rebalance_timeout_ms)
 
     def synced(self, group: GroupId, member: ConsumerMember) -> None:
-        """A classic member has asked for what it owns."""
+        """A classic member has sent SyncGroup."""
         self._timers.cancel(Due(Wait.SYNC, group, member.id))
 
     def match_patterns(self, group: GroupId, now: TimestampMs) -> None:
-        """The group's patterns are to be matched."""
+        """The group's patterns have to be matched against the topics."""
         self._timers.schedule(Due(Wait.PATTERNS, group, ""), now)
 
     def are_patterns_due(self, group: GroupId) -> bool:
@@ -93,7 +93,7 @@ class ConsumerTimers:
         self._revoking.pop((group, member), None)
 
     def again(self, due: Due, now: TimestampMs) -> None:
-        """What it brought could not be written."""
+        """Try again: the result could not be written."""
         self._timers.schedule(due, now + RETRY_MS)
 
     def is_over(self, due: Due, member: ConsumerMember) -> bool:

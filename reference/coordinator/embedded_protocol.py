@@ -21,7 +21,7 @@ _NEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a member wants, and what it says it owns."""
+    """A member's subscription, and the partitions that it claims to own."""
 
     topics: frozenset[TopicName]
     owned: Assignment
@@ -40,7 +40,7 @@ def subscription_of(metadata: bytes, topics: Topics) -> Subscription:
 
 
 def assignment_of(data: bytes, topics: Topics) -> Assignment:
-    """What a leader gave a member; of topics that are gone nothing. Errors: CodecError, also for what an assignor added."""
+    """The leader's assignment for a member, without deleted topics. Errors: CodecError, also for an assignor's extra bytes."""
     if not data:
         return frozenset()
     given, _ = decode_from(ConsumerProtocolAssignment, version_of(data), memoryview(data), _VERSION_SIZE)

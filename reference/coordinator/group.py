@@ -1,4 +1,4 @@
-"""What every group answers, of whichever type it is.
+"""The interface of groups of all types.
 
 A group id belongs to one group, a classic one or a consumer group of KIP-848. Offsets, lists and deletions ask it only what
 stands here. Source: org.apache.kafka.coordinator.group.Group.
@@ -21,7 +21,7 @@ Write = Callable[[Sequence[KeyValue], TimestampMs], None]
 """Appends records as one batch and has them replayed. Errors: KafkaError; nothing is then changed."""
 
 Token = object
-"""What the caller needs to answer a request; nothing here looks into it."""
+"""The caller's handle of a request; it is passed back unread."""
 
 Say = Callable[[Token, Message], None]
 """Takes an answer, which goes out when everything that was written so far is committed; one that is an error, at once."""
@@ -54,7 +54,7 @@ class Group(Protocol):
 
     @property
     def protocol_type(self) -> str | None:
-        """What its members are: "consumer", "connect", ...; None where no member ever joined."""
+        """The protocol type: "consumer", "connect", ...; None where no member ever joined."""
         ...
 
     @property

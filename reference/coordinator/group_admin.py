@@ -1,4 +1,4 @@
-"""What administrators ask about a shard's groups: to list, describe and delete them.
+"""Administration of a shard's groups: list, describe and delete.
 
 Source: requirements GAD-01 to GAD-07; KIP-518, KIP-848, KIP-1043; org.apache.kafka.coordinator.group.GroupMetadataManager.
 """

@@ -1,4 +1,4 @@
-"""What a shard removes of its own accord: offsets whose time is over, groups of which nothing is left, offsets of topics
+"""What a shard removes by itself: expired offsets, groups with neither members nor offsets, offsets of topics
 that were deleted. All of it is decided by records, as everything else is.
 
 Source: requirements OFF-15, OFF-16; KIP-211; org.apache.kafka.coordinator.group.GroupCoordinatorShard.cleanupGroupMetadata.

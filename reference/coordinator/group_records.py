@@ -1,4 +1,4 @@
-"""What a group coordinator writes to `__consumer_offsets`, in Kafka's record formats.
+"""The records of a group coordinator in `__consumer_offsets`, in Kafka's formats.
 
 A key is a 16-bit record type and the key's fields; a value is a 16-bit version and the value's fields; a null value
 removes the key. Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde and GroupCoordinatorRecordHelpers.
@@ -57,7 +57,7 @@ def offset_key(group: GroupId, place: Place) -> bytes:
 
 @lru_cache(maxsize=REMEMBERED_OFFSET_KEYS)
 def read_offset_key(key: bytes) -> tuple[GroupId, Place]:
-    """Whose offset a key means, and in which partition. Errors: CodecError."""
+    """Group, topic and partition of an offset's key. Errors: CodecError."""
     found = decode_key(OffsetCommitKey, key)
     return found.group, (found.topic, found.partition)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What the settings of these names say."""
+    """The group coordinator's settings, by Kafka's names."""
 
     min_session_timeout_ms: int = 6_000
     """group.min.session.timeout.ms"""

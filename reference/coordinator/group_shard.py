@@ -58,7 +58,7 @@ MAX_TOMBSTONES = 1_000
 
 
 class GroupShard:
-    """One partition's groups. `write` and `say` are its way to the log and to those who asked."""
+    """One partition's groups. `write` appends records, and `say` sends responses."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class GroupShard:
         return group if isinstance(group, ConsumerGroup) and not group.is_empty else None
 
     def upgraded(self, group: ClassicGroup) -> None:
-        """A classic group becomes a consumer group: any member that waits is to join again (CGH-17)."""
+        """A classic group becomes a consumer group: waiting members have to join again (CGH-17)."""
         for member in group.members.values():
             self.classic.rebalances.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
 
@@ -224,7 +224,7 @@ class GroupShard:
         self._remove(group_expiry.of_deleted_topics(self.offsets, topics), now)
 
     def _remove(self, tombstones: list[tuple[bytes, bytes | None]], now: TimestampMs) -> None:
-        """Write tombstones, some at a time; what cannot be written now is found again the next time."""
+        """Write tombstones, some at a time; those that cannot be written now are found again the next time."""
         try:
             for at in range(0, len(tombstones), MAX_TOMBSTONES):
                 self._write(tombstones[at : at + MAX_TOMBSTONES], now)

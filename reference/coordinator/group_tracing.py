@@ -35,13 +35,13 @@ class GroupTracing:
         self._trace(action, {"group": group, "args": arguments})
 
     def trace_steps(self, group: ConsumerGroup, steps: Steps) -> None:
-        """What a heartbeat came to, in its order."""
+        """The steps of a heartbeat, in order."""
         for action, arguments in steps:
             self.trace_step(action, group.id, **arguments)
 
 
 def heartbeat_arguments(member: ConsumerMember, received: MemberEpoch, owned: Assignment | None) -> dict[str, Any]:
-    """What a member said, and what it was left with."""
+    """A heartbeat's request, and the member's state after it."""
     return {
         "member": member.id,
         "received": received,

@@ -1,4 +1,4 @@
-"""What groups do with their offsets: commit them, within a transaction or not, and delete them.
+"""Committing offsets, within a transaction or not, and deleting them.
 
 Partitions that do not exist are refused one by one, as are metadata that are too long; the group refuses as a whole, which
 is what all others receive then. Where no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17;
@@ -108,7 +108,7 @@ class OffsetCommits:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, version: int, now: TimestampMs
     ) -> Decided[TxnOffsetCommitResponse]:
-        """TxnOffsetCommit; the records are to be written with the producer's id and epoch.
+        """TxnOffsetCommit; the caller writes the records with the producer's id and epoch.
 
         Errors: KafkaError that refuses it as a whole (OFF-17).
         """

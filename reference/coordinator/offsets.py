@@ -59,7 +59,7 @@ class Offsets:
         self._committed: dict[GroupId, dict[Place, CommittedOffset]] = {}
         self._pending: dict[ProducerId, dict[tuple[GroupId, Place], CommittedOffset]] = {}
         self._producers: dict[GroupId, dict[Place, set[ProducerId]]] = {}
-        """Whose transactions hold a partition's next offset."""
+        """The producers whose open transactions have an offset for a partition."""
         self._replayed = 0
 
     # ---- the records
@@ -105,7 +105,7 @@ class Offsets:
             del self._producers[group]
 
     def end_transaction(self, producer_id: ProducerId, committed: bool) -> None:
-        """A marker: what the producer has pending counts now, unless a later commit stands, or never (TXV-08)."""
+        """A marker: the producer's pending offsets take effect, unless a later commit exists, or are dropped (TXV-08)."""
         for (group, place), pending in self._pending.pop(producer_id, {}).items():
             self._release(group, place, producer_id)
             if committed:
@@ -117,7 +117,7 @@ class Offsets:
     # ---- questions
 
     def of(self, group: GroupId) -> dict[Place, CommittedOffset]:
-        """What a group has committed; nothing for one that is not known (OFF-02)."""
+        """A group's committed offsets; none for an unknown group (OFF-02)."""
         return self._committed.get(group, {})
 
     def is_unstable(self, group: GroupId, place: Place) -> bool:
@@ -143,7 +143,7 @@ class Offsets:
         return self.of(group)[place].is_expired(now, since, retention_ms) and not self.is_unstable(group, place)
 
     def of_topics(self, topics: Mapping[TopicId, TopicName]) -> Iterator[tuple[GroupId, Place]]:
-        """Where offsets stand that were committed for topics that are gone, pending ones too (OFF-16)."""
+        """The groups and partitions with offsets of deleted topics, pending ones too (OFF-16)."""
         gone = {name: id for id, name in topics.items()}
         for group, offsets in self._committed.items():
             for place, offset in offsets.items():

@@ -26,7 +26,7 @@ LEAST_REFRESH_INTERVAL_MS = 10_000
 
 @dataclass(slots=True)
 class PatternChange:
-    """What a heartbeat did to its member's pattern."""
+    """A heartbeat's change of its member's pattern."""
 
     is_changed: bool = False
     is_resolved: bool = False
@@ -65,7 +65,7 @@ def must_resolve(
     interval_ms: int,
     now: TimestampMs,
 ) -> bool:
-    """Whether the patterns of the group are to be matched, its members being these."""
+    """Whether the group's patterns have to be matched, with these members."""
     if not group.pattern_users and not change.is_changed:
         return False
     patterns = patterns_of(members)

@@ -52,7 +52,7 @@ def ids_of(topics: Topics, names: Iterable[TopicName]) -> frozenset[TopicId]:
 def target_records(
     group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now: TimestampMs
 ) -> list[KeyValue]:
-    """What writes new targets down: those that differ, and for which epoch they are."""
+    """The records of new targets: those that differ, and their epoch."""
     changed = [
         records.target_record(group.id, id, target) for id, target in targets.items() if group.targets.get(id) != target
     ]

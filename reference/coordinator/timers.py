@@ -17,7 +17,7 @@ class Timers(Generic[K]):
     def __init__(self) -> None:
         self._deadlines: dict[K, TimestampMs] = {}
         self._sorted: dict[K, TimestampMs] = {}
-        """The time under which a key stands in the heap: never later than its deadline."""
+        """The time of a key in the heap: never later than its deadline."""
         self._heap: list[tuple[TimestampMs, int, K]] = []
         self._numbers = count()
 
@@ -52,7 +52,7 @@ class Timers(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def _settle(self) -> None:
-        """Make the top of the heap a deadline that stands."""
+        """Drop outdated entries, so that the top of the heap is a valid deadline."""
         while self._heap:
             at, _, key = self._heap[0]
             deadline = self._deadlines.get(key)

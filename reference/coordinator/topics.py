@@ -1,4 +1,4 @@
-"""What a group coordinator must know of the cluster's topics."""
+"""The cluster's topics, as far as a group coordinator needs them."""
 
 from __future__ import annotations
 

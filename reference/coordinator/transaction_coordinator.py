@@ -1,4 +1,4 @@
-"""The transaction coordinator of one partition of `__transaction_state`: what becomes of its transactional ids.
+"""The transaction coordinator of one partition of `__transaction_state`.
 
 A decision looks at the state and gives the records that make the next one. They are appended to the partition, and replayed
 here: only then do they count, and responses wait until they are committed. Once a transaction's outcome is committed
@@ -73,7 +73,7 @@ class TransactionSettings:
 
 
 class Decided(NamedTuple):
-    """What is to be appended, and the state that it makes."""
+    """Records to append, and the state after them."""
 
     records: list[KeyValue]
     transaction: Transaction
@@ -113,7 +113,7 @@ class TransactionCoordinator:
     # ---- what clients ask
 
     def new_session(self, id: TransactionalId, timeout_ms: int, expected: Identity | None, now: TimestampMs) -> Decided:
-        """InitProducerId. A decision for PrepareAbort aborts what is open: the client is to come again (TXN-05).
+        """InitProducerId. A decision for PrepareAbort aborts the open transaction: the client has to retry (TXN-05).
 
         Errors: KafkaError PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; as `new_producer_id`.
         """
@@ -172,7 +172,7 @@ class TransactionCoordinator:
     def end_transaction(
         self, id: TransactionalId, identity: Identity, committed: bool, version: int, now: TimestampMs
     ) -> tuple[Decided | None, Identity]:
-        """EndTxn in a client's transaction version: what is to be written, and who the producer is from then on.
+        """EndTxn in a client's transaction version: the records, and the producer's id and epoch from then on.
 
         Errors: KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE; as
         `new_producer_id`.
@@ -226,7 +226,7 @@ class TransactionCoordinator:
         return self._decide(decided, lambda: self.trace_step("TimeOut", id))
 
     def expire(self, now: TimestampMs) -> list[KeyValue]:
-        """What forgets the ids that were not used for transactional.id.expiration.ms."""
+        """The tombstones of ids that were not used for transactional.id.expiration.ms."""
         due = [id for id, each in self.transactions.items() if each.is_expired(now, self._settings.expiration_ms)]
         return [transaction_tombstone(self.transactions[id].to(State.DEAD).id) for id in due]
 
@@ -256,7 +256,7 @@ class TransactionCoordinator:
         """Nothing in this log is written within a transaction."""
 
     def loaded(self, now: TimestampMs) -> None:
-        """What was prepared is found by `take_prepared`: all of it is carried out again."""
+        """The caller gets prepared transactions from `take_prepared`, and has their markers written again."""
         if self._trace is not None:
             for id in self.transactions:
                 self.trace_step("TakeOver", id)

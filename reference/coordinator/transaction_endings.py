@@ -28,10 +28,10 @@ from reference.protocol.errors import ErrorCode, KafkaError
 
 
 class Ending(Enum):
-    """What an EndTxn amounts to."""
+    """The effect of an EndTxn."""
 
     PREPARE = auto()
-    """The outcome is to be written."""
+    """The outcome has to be written."""
     DONE = auto()
     """It was done before: nothing is written, and the answer is the same."""
 
@@ -61,7 +61,7 @@ _OUTCOMES_OF_A_NEW_TRANSACTION: dict[tuple[State, bool], Ending | ErrorCode] = _
     (State.COMPLETE_COMMIT, False): Ending.PREPARE,
     (State.COMPLETE_ABORT, False): Ending.PREPARE,
 }
-"""The same since KIP-890 for who has the present epoch: a transaction without partitions can be aborted."""
+"""The same since KIP-890, for a producer with the present epoch: a transaction without partitions can be aborted."""
 
 
 def ending_before_kip_890(transaction: Transaction, identity: Identity, committed: bool) -> Ending:

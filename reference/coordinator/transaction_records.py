@@ -1,4 +1,4 @@
-"""What a transaction coordinator writes to `__transaction_state`, in Kafka's record formats.
+"""The records of a transaction coordinator in `__transaction_state`, in Kafka's formats.
 
 A key is the 16-bit record type 0 and the transactional id; a value is a 16-bit version (1 since transaction.version 1) and
 the whole state of the id; a null value forgets the id. Source: org.apache.kafka.coordinator.transaction.TransactionLog.

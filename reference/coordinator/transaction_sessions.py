@@ -1,4 +1,4 @@
-"""InitProducerId of a transactional id: who may begin a session, and what becomes of the one before.
+"""InitProducerId of a transactional id: begins a session, and ends the one before.
 
 A new session gets the next epoch of the id's producer, which fences any producer that had the one before. A transaction that is
 open is aborted first, under an epoch that no producer ever gets; the client comes again meanwhile. A producer that says who it is
@@ -27,7 +27,7 @@ NewProducerId = Callable[[TimestampMs], ProducerId]
 
 
 class Identity(NamedTuple):
-    """Who a producer says it is."""
+    """The producer id and epoch of a request."""
 
     producer_id: ProducerId
     epoch: ProducerEpoch

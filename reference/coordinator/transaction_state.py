@@ -112,7 +112,7 @@ class TopicPartition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What the coordinator knows of a transactional id."""
+    """The coordinator's state of a transactional id."""
 
     id: TransactionalId
     producer_id: ProducerId
@@ -124,7 +124,7 @@ class Transaction:
     started_at: TimestampMs = NO_TIMESTAMP
     updated_at: TimestampMs = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER_ID
-    """The producer id before the last change: who was the last to have it may ask again (TXN-15)."""
+    """The producer id before the last change: its last owner may repeat the request (TXN-15)."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id that follows when this transaction is complete, for the present one has no epochs left."""
     last_epoch: ProducerEpoch = NO_PRODUCER_EPOCH

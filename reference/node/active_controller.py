@@ -58,7 +58,7 @@ FIRST_FEATURES = {
     "group.version": 1,
     "transaction.version": 2,
 }
-"""What a new cluster finalizes: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as Apache Kafka 4.3.1 does by default."""
+"""The finalized features of a new cluster: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as in Apache Kafka 4.3.1."""
 
 FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
 FIRST_DESCRIBE_WITH_NODES = 2
@@ -71,7 +71,7 @@ Abandon = Callable[[TimestampMs], None]
 
 
 class Progress(Protocol):
-    """What decisions need to know of the metadata quorum."""
+    """The part of the metadata quorum that decisions depend on."""
 
     @property
     def epoch(self) -> LeaderEpoch: ...
@@ -155,7 +155,7 @@ Decide = Callable[["ActiveController", int, Any, TimestampMs], Message]
 
 
 class ActiveController:
-    """What this node does as the active controller, and whether it is."""
+    """The active controller's part of a node; idle while another node is the active controller."""
 
     def __init__(
         self,
@@ -390,7 +390,7 @@ class ActiveController:
 def _describe_quorum(
     response: DescribeQuorumResponse, version: int, voters: Voters, listener: str
 ) -> DescribeQuorumResponse:
-    """What the leader knows of each member, as a version reports it: directories and voters' addresses from version 2 on."""
+    """The leader's view of each member; directories and voters' addresses from version 2 on."""
     if version < FIRST_DESCRIBE_WITH_NODES:
         for member in _members(response):
             member.replica_directory_id = NO_UUID

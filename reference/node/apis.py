@@ -79,7 +79,7 @@ DECIDED_HANDLERS: dict[int, Decide] = {
     ASSIGN_REPLICAS_TO_DIRS: ActiveController.assign_replicas_to_dirs,
     CONTROLLER_REGISTRATION: ActiveController.register_controller,
 }
-"""What only the active controller answers: brokers carry it there (KIP-590)."""
+"""APIs of the active controller; brokers forward them (KIP-590)."""
 
 QUIET = frozenset({PRODUCE, FETCH, OFFSET_COMMIT, HEARTBEAT})
 """What comes to brokers with every record. Such a handler reaches nothing but logs, waiting requests, groups, and the parts
@@ -121,7 +121,7 @@ class Parts(Protocol):
 
 
 def broker_handlers(parts: Parts) -> dict[int, Handler]:
-    """What a broker answers itself."""
+    """APIs that a broker answers itself."""
     context, replicas, image = parts.context, parts.context.replicas, parts.context.image
     return {
         PRODUCE: partial(produce.produce, context, parts.verification),
@@ -162,7 +162,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
 
 
 def controller_handlers(parts: Parts) -> dict[int, Handler]:
-    """What a voter answers itself, on the controllers' listeners."""
+    """APIs that a voter answers itself, on the controllers' listeners."""
     quorum = parts.quorum
     return {
         FETCH: lambda request, body, now: quorum.handle_fetch(body, request, now),
@@ -178,7 +178,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
 
 
 def apis_of(listener: str, parts: Parts) -> dict[int, Api]:
-    """What a kind of listener serves, by API key."""
+    """The APIs of a kind of listener, by key."""
     handlers = broker_handlers(parts) if listener is BROKER else controller_handlers(parts)
     found: dict[int, Api] = {}
     handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context.image, found)

@@ -231,7 +231,7 @@ def _alter(
     controller: ActiveController, resources: list[R], plan: Callable[[R], list[ConfigRecord]], validate_only: bool,
     answer: Callable[..., A], now: TimestampMs,
 ) -> list[A]:  # fmt: skip
-    """Each resource by itself; one that stands there twice is refused in both places (CFG-08)."""
+    """Each resource by itself; a resource that is named twice is refused in both places (CFG-08)."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers: list[A] = []
     for resource in resources:
@@ -259,7 +259,7 @@ def _alter(
 
 
 def _after(image: MetadataImage, group: GroupId, records: list[ConfigRecord]) -> dict[str, str]:
-    """What a group has configured once these records count."""
+    """A group's settings after these records."""
     values = dict(image.configs.get((GROUP_RESOURCE, group), {}))
     for record in records:
         values.pop(record.name, None)

@@ -1,4 +1,4 @@
-"""What the parts and handlers of a broker share: who it is, what it knows, and how it answers and waits."""
+"""The context that a broker's parts and handlers share: identity, metadata, responses, delayed operations."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ Outcome = Callable[[ErrorCode, TimestampMs], None]
 
 
 class AwaitingCommit:
-    """One step, and the end of the records behind which it stands."""
+    """One step, and the end offset of its records."""
 
     __slots__ = ("_connection", "_context", "_end", "_leader_epoch", "_outcome", "_partition")
 
@@ -98,20 +98,20 @@ KeyValue = tuple[bytes, bytes | None]
 """One record of the log; a null value is a tombstone."""
 
 Producer = tuple[ProducerId, ProducerEpoch]
-"""Who wrote a record within a transaction."""
+"""The producer of a record within a transaction."""
 
 NO_PRODUCER: Producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
 
 
 class Shard(Protocol):
-    """What a coordinator keeps of one partition, all of it a function of the partition's records."""
+    """A coordinator's state of one partition, all of it a function of the partition's records."""
 
     def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Producer | None) -> None:
         """Take up one record. Errors: CodecError when the bytes are none of this coordinator's."""
         ...
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """Take up a transaction's end: what the producer wrote within it counts now, or never."""
+        """Apply a transaction's end: the producer's records within it take effect, or are dropped."""
         ...
 
     def loaded(self, now: TimestampMs) -> None:
@@ -353,7 +353,7 @@ class Coordination(Generic[S]):
         return offset
 
     def _replay_one(self, held: _Held[S], record: Record, now: TimestampMs, producer: Producer | None) -> None:
-        """What cannot be read is left out: it must not keep the rest of the partition from being served."""
+        """Skip records that cannot be read: they must not keep the rest of the partition from being served."""
         assert record.key is not None
         try:
             held.shard.replay(record.key, record.value, now, producer)

@@ -97,6 +97,6 @@ class DirectoryAssignments:
         return holder.id if holder is not None and key in replicas.partitions else None
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:
-        """What was granted is in the metadata now or soon; what was not is asked for again after a while."""
+        """Accepted assignments are in the metadata now or soon; others are sent again after a while."""
         self._is_asking = False
         self._retry_at = now + RETRY_MS

@@ -1,4 +1,4 @@
-"""What a node wants done: the only way in which it acts on the world outside of its disk."""
+"""Effects: a node's only way to act on the world outside of its disk."""
 
 from __future__ import annotations
 

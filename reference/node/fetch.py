@@ -30,7 +30,7 @@ PartitionData = FetchResponse.PartitionData
 
 @dataclass(frozen=True, slots=True)
 class Fetching:
-    """What fetches are served with."""
+    """The parts of the node that fetches need."""
 
     context: Context
     sessions: FetchSessions
@@ -76,7 +76,7 @@ def _follower(request: Request, body: FetchRequest) -> tuple[NodeId, BrokerEpoch
 
 
 def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
-    """What Kafka answers to an isolation level that is none: it has no error of its own for that (FET-19)."""
+    """The error for an unknown isolation level: Kafka has none of its own for that (FET-19)."""
     code = ErrorCode.UNKNOWN_SERVER_ERROR
     response = FetchResponse(error_code=code)
     for topic in body.topics if version < FIRST_VERSION_WITH_TOPIC_IDS else ():
@@ -86,7 +86,7 @@ def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
 
 
 class _Look(NamedTuple):
-    """What the last read of one partition says about answering."""
+    """The result of the last read of one partition, for deciding whether to respond."""
 
     size: int
     is_urgent: bool

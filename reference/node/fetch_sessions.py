@@ -49,7 +49,7 @@ PartitionKey = tuple[TopicName, TopicId, int]
 
 @dataclass(slots=True, eq=False)
 class Wanted:
-    """What a client asks of one partition, and what it received last."""
+    """A client's fetch of one partition, and the last response to it."""
 
     topic: TopicName
     topic_id: TopicId

@@ -1,4 +1,4 @@
-"""OffsetCommit, TxnOffsetCommit and OffsetDelete: what groups do with their offsets, on this node. (OFF-*)"""
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete on this node. (OFF-*)"""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ _AS_COORDINATORS_SAY = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
-"""What a group's client knows how to come again after."""
+"""Errors of the append, as codes after which a group's client retries."""
 
 
 def _verify(

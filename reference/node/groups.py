@@ -1,4 +1,4 @@
-"""Groups on this node: what their members ask, and how it comes to the shard that keeps the group. (COO-*, GRP-*)
+"""Groups on this node: requests of members, passed to the shard of the group. (COO-*, GRP-*)
 
 A shard for each partition of `__consumer_offsets` that the node leads decides; this module brings it the requests, and
 sends its answers when what it wrote before them is committed.
@@ -282,7 +282,7 @@ def consumer_settings_of(configuration: Configuration) -> ConsumerGroupSettings:
 
 
 def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """What a client learns about a write that was not committed in time: it may ask again."""
+    """The error for a write that was not committed in time: the client may retry."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if code is ErrorCode.REQUEST_TIMED_OUT else code
 
 

@@ -1,4 +1,4 @@
-"""Who a node is, and what it says of itself when it registers as a broker."""
+"""A node's identity, and its registration as a broker."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reference.protocol.primitives import BrokerEpoch, NodeId
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node is and where its clients find it."""
+    """A node's id, cluster, incarnation and endpoints."""
 
     node: NodeId
     cluster_id: str

@@ -19,7 +19,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 
 _SETTINGS = {OFFSETS_TOPIC: "offsets.topic", TRANSACTIONS_TOPIC: "transaction.state.log"}
-"""What the broker's settings for a topic begin with."""
+"""The prefix of the broker's settings for a topic."""
 
 
 def java_hash(text: str) -> int:
@@ -109,7 +109,7 @@ _SENTENCES = {
 def find_coordinator(
     image: MetadataImage, creation: AutoTopicCreation, request: Request, body: FindCoordinatorRequest, now: TimestampMs
 ) -> FindCoordinatorResponse:
-    """Who coordinates each key; the internal topic comes to be on the first question."""
+    """FindCoordinator for each key; the first request creates the internal topic."""
     if request.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
         found = [_find_coordinator(image, creation, request, key, body.key_type, now) for key in body.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)

@@ -1,4 +1,4 @@
-"""The cluster's topics as coordinators see them: what they are, and what a piece of the metadata log has changed."""
+"""The cluster's topics as coordinators see them: their state, and the topics that a piece of the metadata log has changed."""
 
 from __future__ import annotations
 

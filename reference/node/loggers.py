@@ -11,7 +11,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 ROOT, OWN = "root", "tidegauge.broker"
 LEVELS = ("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL")
 _LEVEL_OF = {"debug": "DEBUG", "info": "INFO", "warning": "WARN", "error": "ERROR"}
-"""What the node's own words for levels are called here."""
+"""The node's own names of log levels, in Kafka's."""
 
 
 class Loggers:
@@ -21,7 +21,7 @@ class Loggers:
         self._levels: dict[str, str | None] = {ROOT: "INFO", OWN: None}
 
     def admits(self, level: str) -> bool:
-        """Whether a sentence of this level (info, warning, error) is to be logged."""
+        """Whether a message of this level (info, warning, error) is logged."""
         return LEVELS.index(_LEVEL_OF[level]) >= LEVELS.index(self.effective()[OWN])
 
     def effective(self) -> dict[str, str]:

@@ -78,7 +78,7 @@ class Markers:
         self._asked: set[NodeId] = set()
         """Brokers that owe an answer."""
         self._again: list[tuple[TimestampMs, int, _Part]] = []
-        """What is to be put in line, and when."""
+        """Markers to queue, each with the time for it."""
         self._numbers = count()
 
     def add(self, index: int, coordinator: TransactionCoordinator, id: TransactionalId, now: TimestampMs) -> None:
@@ -89,7 +89,7 @@ class Markers:
             heapq.heappush(self._again, (now, next(self._numbers), part))
 
     def send(self, now: TimestampMs) -> None:
-        """Send what stands in line."""
+        """Send the queued markers."""
         while self._again and self._again[0][0] <= now:
             self._enqueue(heapq.heappop(self._again)[2], now)
         while (ready := next((broker for broker in self._lines if broker not in self._asked), None)) is not None:

@@ -34,7 +34,7 @@ NO_CONTROLLER_MS = 5_000
 
 
 class State(Enum):
-    """Where a broker's incarnation in the cluster stands."""
+    """The state of a broker's incarnation in the cluster."""
 
     STARTING = auto()
     RECOVERING = auto()

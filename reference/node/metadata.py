@@ -1,4 +1,4 @@
-"""What a client asks first: which APIs there are, which brokers, which topics. (API-*, MET-*)"""
+"""ApiVersions and Metadata: a client's first requests. (API-*, MET-*)"""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from reference.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from reference.protocol.primitives import NO_NODE, NO_UUID, NodeId, TimestampMs
 
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""What a client may call itself and its version (KIP-511)."""
+"""The characters allowed in a client's software name and version (KIP-511)."""
 
 BROKER_ENDPOINT = 1
 """DescribeCluster's endpoint types: 1 brokers, 2 controllers."""
@@ -36,7 +36,7 @@ TopicResponse = MetadataResponse.MetadataResponseTopic
 
 
 class Api(Protocol):
-    """What ApiVersions lists of an API."""
+    """An API's entry in ApiVersions."""
 
     @property
     def advertised_from(self) -> int: ...

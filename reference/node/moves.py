@@ -49,11 +49,11 @@ class Moves:
         self._next = now
 
     def lose_directory(self, directory: LogDirectory) -> None:
-        """A log directory has failed: what moves into it stays where it is."""
+        """A log directory has failed: replicas that were moving into it stay where they are."""
         self.caught_up = {key: each for key, each in self.caught_up.items() if each is not directory}
 
     def tick(self, now: TimestampMs) -> None:
-        """Copy what is to be copied, and replace what can be replaced."""
+        """Copy records of moving replicas, and replace those whose copies have caught up."""
         if self._next is not None and now < self._next:
             return
         moving = [(key, each) for each in self.logs.live for key in each.futures]

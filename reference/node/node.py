@@ -262,7 +262,7 @@ class Node:
         self._effects.append(effect)
 
     def take_effects(self) -> list[Effect]:
-        """What is to be done since the last call, in order."""
+        """The effects since the last call, in order."""
         effects, self._effects = self._effects, []
         return effects
 

@@ -1,4 +1,4 @@
-"""OffsetFetch: what groups have committed, of one group or (version 8) of several. (OFF-01, OFF-02, OFF-10, OFF-11)
+"""OffsetFetch: committed offsets of one group or (version 8) of several. (OFF-01, OFF-02, OFF-10, OFF-11)
 
 What is read may still be lost while it is not committed: the answer waits until it is. Each group may be another shard's,
 and fails by itself; how, its version says.
@@ -32,7 +32,7 @@ PartitionAnswer = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 def offset_fetch(groups: Groups, request: Request, body: OffsetFetchRequest, now: TimestampMs) -> Message | None:
-    """Each group's offsets; those that a transaction may yet change are refused to who wants stable ones (KIP-447)."""
+    """Each group's offsets; with require_stable, offsets that an open transaction may change are refused (KIP-447)."""
     if request.version >= FIRST_FETCH_OF_SEVERAL_GROUPS:
         answers = [GroupAnswer(group_id=group.group_id) for group in body.groups]
         response = OffsetFetchResponse(groups=answers)
@@ -97,7 +97,7 @@ class _Reading:
         return [topic for topic in found if not self.uses_ids or topic.topic_id != NO_UUID]
 
     def of(self, topics: Iterable[AskedTopic]) -> list[TopicAnswer]:
-        """What was asked for; a topic that is not known by its id is refused."""
+        """The requested partitions; a topic with an unknown id is refused."""
         if not self.uses_ids:
             return [self._topic(topic.name, NO_UUID, NO_UUID, topic.partition_indexes) for topic in topics]
         return [self._topic_by_id(topic) for topic in topics]

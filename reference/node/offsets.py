@@ -18,7 +18,7 @@ from reference.replication import partition as places
 from reference.storage.errors import LogError
 
 FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE = 5
-"""KIP-207; who asks in an earlier version receives LEADER_NOT_AVAILABLE."""
+"""KIP-207; in an earlier version clients receive LEADER_NOT_AVAILABLE."""
 
 FIRST_VERSION = {
     places.LATEST: 1,
@@ -36,7 +36,7 @@ PartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
 def list_offsets(
     replicas: Replicas, request: Request, body: ListOffsetsRequest, now: TimestampMs
 ) -> ListOffsetsResponse:
-    """Offsets by time or place; a partition that stands there twice is refused (LOF-07)."""
+    """ListOffsets; a partition that is named twice is refused (LOF-07)."""
     times = Counter((topic.name, each.partition_index) for topic in body.topics for each in topic.partitions)
     response = ListOffsetsResponse()
     for topic in body.topics:

@@ -20,7 +20,7 @@ from reference.protocol.schema import Message
 
 
 class ProducerIds:
-    """What is left of the node's block."""
+    """The unused rest of the node's block of producer ids."""
 
     def __init__(
         self, node: NodeId, image: MetadataImage, broker_epoch: Callable[[], BrokerEpoch], ask: AskController

@@ -1,4 +1,4 @@
-"""What a node reads of its file's properties by itself: its role, its listeners, the voters of the metadata quorum."""
+"""The static properties of a node: its role, its listeners, the voters of the metadata quorum."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ defaults of Apache Kafka: they change nothing in what other APIs mean.
 
 
 def versions_of(key: int) -> tuple[int, int]:
-    """The lowest and the highest version of an API; what Kafka calls unstable is left out."""
+    """The lowest and the highest version of an API; versions that Kafka calls unstable are left out."""
     lowest, highest, unstable, _ = APIS[key].releases[RELEASE]
     return lowest, highest - 1 if unstable else highest
 

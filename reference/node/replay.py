@@ -1,4 +1,4 @@
-"""Replaying the metadata log: what is committed becomes the image, and what this node has and does, what the image says.
+"""Replaying the metadata log: committed records become the image, and the node's replicas and parts follow the image.
 
 An error in here leaves an image, or replicas, of which a part is missing. The node must end then: otherwise it would stay
 registered and unfenced, and serve less than the cluster expects of it.

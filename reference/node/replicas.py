@@ -32,7 +32,7 @@ TAKE_UPS_A_STEP = 50
 
 
 class Listener(Protocol):
-    """Who learns of what became of replicas."""
+    """The listener for changes of replicas."""
 
     def on_role(self, partition: Partition, is_new_epoch: bool, now: TimestampMs) -> None:
         """Its role or its leader epoch is another, or only its ISR and assignment."""
@@ -304,7 +304,7 @@ class Replicas:
                 self._log("error", f"{name}-{index}: {error}")
 
     def _checkpoint(self) -> None:
-        """Write the high watermarks down, where any moved; before the first replica is taken up, the old ones stand."""
+        """Write the checkpoint of high watermarks, if any moved; before the first replica is taken up the old one stays."""
         reached = self.high_watermarks()
         if reached and reached != self._checkpointed:
             try:

@@ -1,4 +1,4 @@
-"""What goes on between this node's replicas and those of other nodes.
+"""Replication between this node and others: fetchers, and AlterPartition.
 
 As a follower: one fetcher for each broker that leads something this node follows, one request out at a time. As a leader:
 the ISRs that it proposes, carried to the active controller in one AlterPartition at a time, and the look every half of
@@ -46,7 +46,7 @@ class Replication:
         self._settings = settings
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._proposed: list[tuple[Partition, Proposal]] = []
-        """What the AlterPartition that is out says."""
+        """The proposals of the open AlterPartition."""
         self._proposing: dict[Key, Partition] = {}
         """Partitions that may have a proposal to send."""
         self._propose_at: TimestampMs | None = None

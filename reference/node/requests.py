@@ -28,7 +28,7 @@ class Client:
 
 @dataclass(slots=True)
 class Request:
-    """Who asks what; the answer goes back under the same correlation id."""
+    """A request with its connection and correlation id."""
 
     client: Client
     key: int
@@ -84,7 +84,7 @@ class Parked(Protocol):
         ...
 
     def abandon(self) -> None:
-        """Its connection is gone: let go of what it holds."""
+        """Its connection is closed: release what it holds."""
         ...
 
 
@@ -99,7 +99,7 @@ class _Waiting(Generic[P]):
     number: int
     done: bool = False
     is_looking: bool = False
-    """Whether it is being tried: what it does when it completes may wake it once more."""
+    """Whether it is being tried: its completion may wake it once more."""
 
 
 class Purgatory(Generic[P]):

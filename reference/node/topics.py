@@ -30,7 +30,7 @@ DeleteResultOfRecords = DeleteRecordsResponse.DeleteRecordsPartitionResult
 def create_topics(
     controller: ActiveController, version: int, body: CreateTopicsRequest, now: TimestampMs
 ) -> CreateTopicsResponse:
-    """Each topic has its own result; a name that stands there twice is refused in all its places (TOP-10, TOP-12)."""
+    """Each topic has its own result; a name that occurs twice is refused in all its places (TOP-10, TOP-12)."""
     times = Counter(topic.name for topic in body.topics)
     results: dict[str, TopicResult] = {}
     partitions = sum(max(1, topic.num_partitions, len(topic.assignments)) for topic in body.topics)

@@ -132,7 +132,7 @@ def _is_answered(
     refuse: Callable[[ErrorCode], None],
     now: TimestampMs,
 ) -> bool:
-    """Decide, write, and answer when it is committed; True where the response is to be sent at once: it is a refusal."""
+    """Decide, write, and answer when it is committed; True where the response is sent at once, because it is an error."""
     try:
         if not id:
             raise KafkaError(ErrorCode.INVALID_REQUEST)

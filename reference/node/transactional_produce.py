@@ -27,7 +27,7 @@ ATTRIBUTES_AT = 22
 """The byte of a batch that holds the transactional flag."""
 
 Verdict = Guard | KafkaError | LogError | None
-"""What a batch's append must show, or why it must not be appended."""
+"""The guard for a batch's append, or the error for it."""
 Verdicts = Mapping[TopicPartition, Verdict]
 Verified = Callable[[Verdicts, TimestampMs], None]
 
@@ -39,7 +39,7 @@ _UNVERIFIED = frozenset(
         ErrorCode.NOT_COORDINATOR,
     }
 )
-"""What old clients would not try again; they receive NOT_ENOUGH_REPLICAS, which they do (TXN-17)."""
+"""Errors that old clients would not retry; they receive NOT_ENOUGH_REPLICAS, which they retry (TXN-17)."""
 
 
 def has_transactional_batches(body: ProduceRequest) -> bool:
@@ -62,7 +62,7 @@ def verify(
     now: TimestampMs,
     verified: Verified,
 ) -> None:
-    """Find out what each batch's append must show; `verified` is reported, perhaps before this returns.
+    """Get the guard for each batch; `verified` is called with the result, perhaps before this returns.
 
     Errors: KafkaError INVALID_PRODUCER_ID_MAPPING when the batches are of several producers.
     """
@@ -94,7 +94,7 @@ def verify(
 
 
 def operation_of(version: int, first_with_abortable: int, first_that_adds: int) -> Operation:
-    """What a request's version lets a leader do."""
+    """How far a request's version allows verification."""
     if version >= first_that_adds:
         return Operation.ADD
     return Operation.VERIFY if version >= first_with_abortable else Operation.VERIFY_OLD
@@ -103,7 +103,7 @@ def operation_of(version: int, first_with_abortable: int, first_that_adds: int) 
 def _transactional(
     image: MetadataImage, version: int, body: ProduceRequest
 ) -> Iterator[tuple[TopicPartition, BatchHeader]]:
-    """The transactional batches of a producer; what cannot be read, or has no topic, is refused when it is to be appended."""
+    """A producer's transactional batches; unreadable ones, and those of unknown topics, are refused by the append."""
     for topic in body.topic_data:
         name = image.topic_name(topic.topic_id) if version >= 13 else topic.name
         for each in topic.partition_data:

@@ -28,7 +28,7 @@ Answered = Callable[[Verdicts, TimestampMs], None]
 
 
 class Transactions:
-    """What this node coordinates of transactions."""
+    """The transactions that this node coordinates."""
 
     def __init__(
         self, context: Context, brokers: Brokers, next_producer_id: Callable[[TimestampMs], ProducerId],
@@ -207,5 +207,5 @@ class Transactions:
 
 
 def after_append(error: ErrorCode) -> ErrorCode:
-    """What clients receive when a decision was written and is not committed: they come again."""
+    """The error when a decision was written and is not committed in time: clients retry."""
     return ErrorCode.COORDINATOR_NOT_AVAILABLE if error is ErrorCode.REQUEST_TIMED_OUT else error

@@ -32,7 +32,7 @@ AskedTopic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
 
 
 class Operation(Enum):
-    """What a client's request version lets the leader do."""
+    """How far a client's request version allows verification."""
 
     VERIFY_OLD = "INVALID_TXN_STATE says that the partition is not in the transaction"
     VERIFY = "TRANSACTION_ABORTABLE says it"
@@ -54,7 +54,7 @@ class _Question:
 
 
 class Verification:
-    """What this node's partitions ask of transaction coordinators."""
+    """Requests of this node's partitions to transaction coordinators."""
 
     def __init__(self, context: Context, brokers: Brokers, transactions: Transactions) -> None:
         self._context = context
@@ -138,7 +138,7 @@ class Verification:
         self._brokers.ask(broker, PURPOSE, body, self._timeout_ms, answered, now)
 
     def _take(self, question: _Question, verdicts: Verdicts, now: TimestampMs) -> None:
-        """An answer, or one that is to be waited out."""
+        """Pass the results on, or ask again after a pause while the coordinator answers CONCURRENT_TRANSACTIONS."""
         waits = question.operation is Operation.ADD and now < question.patience_ends
         if waits and ErrorCode.CONCURRENT_TRANSACTIONS in verdicts.values():
             heapq.heappush(self._again, (now + self._retry_ms, next(self._numbers), question))

@@ -1,4 +1,4 @@
-"""What an assignor learns about a group."""
+"""An assignor's input: the members of a group, their subscriptions, and the partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from reference.protocol.primitives import TopicId
 
 @dataclass(frozen=True, slots=True)
 class MemberSpec:
-    """One member: what it subscribes to (topics that exist) and what it was to own so far."""
+    """One member: its subscription (existing topics) and its former target assignment."""
 
     subscribed: frozenset[TopicId]
     assigned: Assignment = NOTHING

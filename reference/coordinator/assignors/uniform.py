@@ -37,7 +37,7 @@ def _assign_equals(spec: GroupSpec) -> dict[str, Assignment]:
 
 
 def _fill(targets: dict[str, set[TopicIdPartition]], room: dict[str, int], free: Iterable[TopicIdPartition]) -> None:
-    """Give what no member holds to who has room, member by member."""
+    """Assign the partitions that no member holds to members with room, one member after the other."""
     left = iter(in_order(free))
     for id, target in targets.items():
         target.update(partition for _, partition in zip(range(room[id]), left, strict=False))

@@ -50,7 +50,7 @@ class _Builder:
         return {id: frozenset(target) for id, target in targets.items()}
 
     def _urgency(self, topic: TopicId) -> tuple[float, int, int]:
-        """Where a topic stands: many partitions for each subscriber first, then few subscribers."""
+        """The sort key of a topic: many partitions per subscriber first, then few subscribers."""
         subscribers = len(self._subscribers[topic])
         return (-self._counts[topic] / subscribers, subscribers, topic.int)
 
@@ -66,7 +66,7 @@ class _Builder:
         return (self._loads[id], self._position[id])
 
     def _give_out(self, topic: TopicId) -> None:
-        """What no member owns of a topic goes to its least loaded subscribers."""
+        """Assign a topic's partitions without an owner to its least loaded subscribers."""
         free = [partition for partition in range(self._counts[topic]) if partition not in self._owners[topic]]
         if not free:
             return
@@ -113,7 +113,7 @@ class _Builder:
 
 
 def is_worth_moving(most: int, least: int) -> bool:
-    """Whether a partition's move from who owns `most` to who owns `least` makes the two more even.
+    """Whether moving a partition from a member with `most` to one with `least` makes the two more even.
 
     pre: most >= least >= 0
     post: _ == (max(most - 1, least + 1) < most)

@@ -1,4 +1,4 @@
-"""What is configured where: defaults, the broker's own file, dynamic settings, a topic's own; and how they are changed.
+"""Settings by source (defaults, the broker's own file, dynamic settings, a topic's own), and their changes.
 
 A value is the strongest of, in this order: set for the topic, set for this broker, set for all brokers, in the broker's
 file, Kafka's default. The numbers of the sources are the wire's (DescribeConfigsResponse.ConfigSource).
@@ -80,7 +80,7 @@ class Configuration:
         return value
 
     def broker_setting(self, name: str) -> Setting:
-        """A broker's setting. Its synonyms begin with its own name: what is given under a stronger one is not this setting."""
+        """A broker's setting. Its synonyms begin with its own name; a value under a stronger synonym is not this setting's."""
         definition = definition_of(name)
         values = (*self.dynamic_broker_values(), self.static)
         sources = (DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER)
@@ -103,7 +103,7 @@ class Configuration:
         return [self.broker_setting(name) for name in (*known, *sorted(given.difference(BROKER)))]
 
     def default_broker_settings(self) -> list[Setting]:
-        """What was set for all brokers while they ran, by itself."""
+        """The dynamic settings for all brokers, alone."""
         values = self.dynamic_broker_values()[1]
         found: list[Setting] = []
         for name, text in values.items():
@@ -153,7 +153,7 @@ class Configuration:
         return [self.topic_setting(own, name) for name, each in TOPIC.items() if not each.internal or name in own]
 
     def dynamic_broker_values(self) -> tuple[Mapping[str, str], Mapping[str, str]]:
-        """What was set for this broker while it ran, and for all brokers. They change as the image is replayed."""
+        """The dynamic settings for this broker, and for all brokers. They change as the image is replayed."""
         configs = self.image.configs
         return configs.get((BROKER_RESOURCE, str(self.node)), {}), configs.get((BROKER_RESOURCE, ""), {})
 

@@ -1,4 +1,4 @@
-"""What the active controller reports about its decisions, by the names that they have in the specification.
+"""Traces of the active controller's decisions, by the names that they have in the specification.
 
 A decision is its records, so the trace is derived from them when they are appended, before anything else can happen.
 A step that concerns a broker is one row, with every partition that it changes; one that concerns a partition is a row of
@@ -40,7 +40,7 @@ Row = dict[str, Any]
 
 
 class DecisionTracing:
-    """Reports one controller's decisions; `image` is the metadata without the decision that is reported."""
+    """Traces one controller's decisions; `image` is the metadata before the traced decision."""
 
     def __init__(self, node: NodeId, image: MetadataImage, configuration: Configuration, trace: Trace) -> None:
         self._node = node

@@ -25,7 +25,7 @@ UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 """Upgrade types; a downgrade is unsafe if it may lose metadata."""
 
 Levels = Mapping[str, tuple[int, int]]
-"""Feature -> the lowest and the highest level that a node supports; what is not there it supports as switched off."""
+"""Feature -> the lowest and the highest level that a node supports; a missing one it supports as switched off."""
 
 SWITCHED_OFF = (0, 0)
 

@@ -1,4 +1,4 @@
-"""What a consumer group may have configured for itself (KIP-848): where it has nothing, the broker's setting counts.
+"""A consumer group's own settings (KIP-848); where it has none, the broker's setting counts.
 
 Groups need not exist to be configured. Of the names that Apache Kafka 4.3.1 knows, those of share groups and Streams are
 not among these. Source: org.apache.kafka.coordinator.group.GroupConfig.

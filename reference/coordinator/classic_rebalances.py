@@ -38,7 +38,7 @@ class Timer(Enum):
     """The timers of a group and of its members."""
 
     MEMBER = auto()
-    """A sign of incarnation."""
+    """A member's session: the time until its next request."""
     DELAY = auto()
     """More members, before the first generation."""
     JOIN = auto()

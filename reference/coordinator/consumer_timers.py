@@ -2,7 +2,7 @@
 
 | wait | how long | else |
 | --- | --- | --- |
-| SESSION | session timeout, from each sign of incarnation | the member is fenced |
+| SESSION | session timeout, from each request of the member | the member is fenced |
 | REVOCATION | rebalance timeout, from being asked to give up partitions | the member is fenced, if it is still in that epoch |
 | JOIN | rebalance timeout, from asking a classic member to join again | the member is fenced |
 | SYNC | rebalance timeout, from a classic member's join | the member is fenced |

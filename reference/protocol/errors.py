@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a response says went wrong; a code that is not listed here stays a plain integer."""
+    """The error codes of responses; a code that is not listed here stays a plain integer."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0

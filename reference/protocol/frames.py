@@ -21,7 +21,7 @@ _CORRELATION_BYTES = 4
 
 
 class UnknownApi(CodecError):
-    """A request whose API key stands in no table."""
+    """A request with an unknown API key."""
 
 
 class UnknownVersion(CodecError):

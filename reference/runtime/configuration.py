@@ -92,7 +92,7 @@ Voters = Annotated[list[Voter], BeforeValidator(_voters)]
 
 
 class ServerConfiguration(BaseModel):
-    """What the shell itself needs of the file; the node reads the rest, `properties`, by name."""
+    """The settings that the shell itself needs; the node reads the rest, `properties`, by name."""
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore", arbitrary_types_allowed=True)
 

@@ -48,7 +48,7 @@ OutPart = bytes | bytearray | memoryview | SendableSlice
 
 
 class Loop(Protocol):
-    """What a connection needs of asyncio's event loop."""
+    """The part of asyncio's event loop that a connection needs."""
 
     def add_reader(self, fd: int, callback: Callable[[], None], /) -> None: ...
     def remove_reader(self, fd: int, /) -> bool: ...

@@ -64,7 +64,7 @@ class Page(NamedTuple):
 
 
 def page(head: bytes, registry: CollectorRegistry) -> Page:
-    """What a request, of which this is the head, is answered."""
+    """The response to an HTTP request with this head."""
     if head.startswith(b"GET /metrics "):
         return Page("200 OK", CONTENT_TYPE_PLAIN_0_0_4, generate_latest(registry))
     return Page("404 Not Found", "text/plain", b"GET /metrics\n")

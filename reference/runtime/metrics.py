@@ -1,4 +1,4 @@
-"""What the shell counts."""
+"""The shell's counters."""
 
 from __future__ import annotations
 

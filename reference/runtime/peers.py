@@ -23,7 +23,7 @@ Channel = tuple[NodeId, str]
 
 
 class Listener(Protocol):
-    """Who learns of answers and failures."""
+    """The listener for answers and failures."""
 
     def on_answer(self, channel: Channel, frame: bytes) -> None:
         """An answer has wholly come."""

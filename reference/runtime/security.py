@@ -1,4 +1,4 @@
-"""What this broker cannot protect, and how it says so.
+"""Security settings that this broker cannot honour, and their refusal.
 
 It speaks in clear, to everyone. A file that asks for authentication, encryption, an authorizer or a policy is refused by the
 line that asks: to serve it without would be insecure by silence. So is a file that spares log directories.

@@ -257,7 +257,7 @@ class Server:
     # ---- effects and time
 
     def _carry_out(self) -> None:
-        """Do what the node wants done; what that leads to is done in the same loop, never in a nested one."""
+        """Carry out the node's effects; further effects that they cause run in the same loop, never in a nested one."""
         if self._carrying_out:
             return
         self._carrying_out = True

@@ -1,4 +1,4 @@
-"""What a log answers: appends, reads, offsets by time and by epoch, its producers."""
+"""Results of a log's operations: appends, reads, offsets by time and by epoch, producers."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from reference.storage.disk import File
 
 
 class AppendInfo(NamedTuple):
-    """What an append did; for a duplicate, what the first append of the same batch did."""
+    """The result of an append; for a duplicate, that of the first append of the same batch."""
 
     first_offset: Offset
     last_offset: Offset
@@ -20,7 +20,7 @@ class AppendInfo(NamedTuple):
 
 
 class LogSlice:
-    """Batches in one segment's file: what a fetch answers with; the last one may be cut off.
+    """A slice of batches in one segment's file, for a fetch response; the last one may be cut off.
 
     It stays readable after its segment was deleted: it pins the file until it is released or dropped.
     """
@@ -54,7 +54,7 @@ class LogSlice:
 
 
 class ReadResult(NamedTuple):
-    """What a read found: no bytes where there is nothing below the bound."""
+    """The result of a read: no bytes where there is nothing below the bound."""
 
     records: LogSlice | bytes
 

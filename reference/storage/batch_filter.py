@@ -41,7 +41,7 @@ _CRC = struct.Struct(">I")
 
 
 class BatchFilter:
-    """What one compaction keeps."""
+    """Decides what one compaction keeps."""
 
     def __init__(
         self, keys: OffsetMap, transactions: CleanedTransactions, producers: Mapping[ProducerId, LastWritten],
@@ -54,7 +54,7 @@ class BatchFilter:
         self._delete_retention_ms = delete_retention_ms
 
     def kept(self, batch: StoredBatch) -> tuple[BatchHeader, memoryview | bytes] | None:
-        """What stays of a batch: as it is, with fewer records, or none; None when it goes.
+        """The filtered batch: as it is, with fewer records, or without records; None when it is removed.
 
         Batches are asked for in the order of the log. Errors: OSError, RecordsError.
         """

@@ -113,7 +113,7 @@ def uuid_of_text(text: str) -> UUID:
 
 
 class MetaProperties(NamedTuple):
-    """What says whose a data folder is."""
+    """The file that names the cluster and node of a data folder."""
 
     cluster_id: str
     node_id: NodeId
@@ -121,7 +121,7 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(disk: Disk, folder: Path) -> MetaProperties | None:
-    """Whose a data folder is; None when it was never formatted. Errors: CorruptFile."""
+    """Cluster and node of a data folder; None when it was never formatted. Errors: CorruptFile."""
     try:
         fields = _properties(disk.read_file(folder / META_PROPERTIES), "=")
         directory = uuid_of_text(fields["directory.id"]) if "directory.id" in fields else UUID(int=0)
@@ -156,7 +156,7 @@ def write_clean_shutdown(disk: Disk, folder: Path, broker_epoch: BrokerEpoch) ->
 
 
 def was_shut_down_clean(disk: Disk, folder: Path) -> bool:
-    """Whether the note of a clean end is there."""
+    """Whether the clean-shutdown file exists."""
     return disk.exists(folder / CLEAN_SHUTDOWN)
 
 

@@ -22,7 +22,7 @@ from reference.storage.segment import Segment
 
 
 class Cleanable(NamedTuple):
-    """What of a log may be compacted now."""
+    """The section of a log that may be compacted now."""
 
     start: Offset
     """First dirty offset."""
@@ -35,7 +35,7 @@ class Cleanable(NamedTuple):
 
     @property
     def dirty_ratio(self) -> float:
-        """The dirty part of what is clean or may be cleaned."""
+        """The dirty ratio: dirty bytes of all clean and cleanable bytes."""
         total = self.clean_bytes + self.dirty_bytes
         return self.dirty_bytes / total if total else 0.0
 
@@ -48,7 +48,7 @@ def cleanable(
     closed: Sequence[Segment], config: LogConfig, active_base: Offset, log_start: Offset, checkpoint: Offset,
     stable_end: Offset, now: TimestampMs,
 ) -> Cleanable:  # fmt: skip
-    """What may be compacted of a log with these closed segments, up to `checkpoint` compacted before.
+    """The cleanable section of a log with these closed segments, compacted up to `checkpoint` before.
 
     A checkpoint that lies outside of the log speaks of another one: everything is dirty then. `stable_end` is the last
     stable offset or the recovery point, whichever is lower.

@@ -1,4 +1,4 @@
-"""What a pass over a log knows of its transactions: which were aborted, and whose marker is needed no more.
+"""The transactions of a log during a compaction: which were aborted, and whose marker is needed no more.
 
 The pass reads batches in their order and asks of each whether compaction may drop it. Records of an aborted transaction
 may go at once. A marker may go when the pass has met none of its transaction's batches, so only in a later pass than they.

@@ -74,7 +74,7 @@ class Cleaner:
     # ---- upkeep
 
     def tick(self, now: TimestampMs) -> None:
-        """Look for a log that is due, or go on with the one at hand. What fails is reported, not raised."""
+        """Look for a log that is due, or go on with the one at hand. Errors are logged, not raised."""
         if not self.settings.enable or now < self._next:
             return
         try:

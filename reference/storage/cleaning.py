@@ -27,7 +27,7 @@ WRITE_BYTES = 256 * 1024
 
 
 class Done(NamedTuple):
-    """What a compaction came to."""
+    """The result of a compaction."""
 
     end: Offset
     """Up to here the log is clean."""

@@ -76,12 +76,12 @@ class LogConfig:
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """After which age of its records a segment is closed: what must be compacted soon must be closed sooner."""
+        """The age of its records at which a segment is closed: at most max.compaction.lag.ms for compacted topics."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
 
     @cached_property
     def produce_rules(self) -> ProduceRules:
-        """What the topic demands of a producer's batch."""
+        """The topic's rules for a producer's batch."""
         return ProduceRules(
             max_message_bytes=self.max_message_bytes,
             compacted=self.compacts,

@@ -1,4 +1,4 @@
-"""What storage asks of a disk, on POSIX and in the simulation.
+"""The interface of a disk, for POSIX and for the simulation.
 
 Storage calls a disk directly and without waiting for anything but the disk. Two guarantees carry all recovery:
 
@@ -118,16 +118,16 @@ class Disk(Protocol):
         ...
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and those above it; nothing if it is there."""
+        """Make a folder and its parents, if it does not exist."""
 
     def rename(self, path: Path, to: Path) -> None:
         """Rename a file or folder inside of its folder, replacing a file of the new name."""
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it is there; who has it open keeps it."""
+        """Remove a file, if it exists; open handles stay usable."""
 
     def remove_folder(self, path: Path) -> None:
-        """Remove a folder and the files in it, if it is there."""
+        """Remove a folder and the files in it, if it exists."""
 
     def sync_folder(self, path: Path) -> None:
         """Make a folder's entries durable."""
@@ -145,7 +145,7 @@ TEMPORARY = ".tmp"
 
 
 class _Failing:
-    """What has failed first, of all that is done on one disk."""
+    """The first failure of all operations on one disk."""
 
     def __init__(self) -> None:
         self.failure: OSError | None = None

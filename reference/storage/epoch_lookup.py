@@ -1,4 +1,4 @@
-"""What the end of a leader epoch is: the rule behind OffsetForLeaderEpoch (KIP-101, KIP-279; requirements EPO-04 to -06)."""
+"""The end offset of a leader epoch: the rule behind OffsetForLeaderEpoch (KIP-101, KIP-279; requirements EPO-04 to -06)."""
 
 from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 

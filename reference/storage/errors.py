@@ -1,4 +1,4 @@
-"""What storage can raise besides `RecordsError`: each with the error code that a response carries."""
+"""The errors of storage besides `RecordsError`, each with the error code for a response."""
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import Offset

@@ -20,7 +20,7 @@ class Flushed(Protocol):
 
 
 class PendingFlush:
-    """Closed segments that are to be made durable: `run` may take long and may run in another thread, `finish` may not."""
+    """Closed segments to make durable: `run` may take long and may run in another thread, `finish` may not."""
 
     def __init__(self, log: Flushed, segments: Sequence[Segment], end: Offset) -> None:
         self._log = log

@@ -115,7 +115,7 @@ class Log(Shortening):
 
     @property
     def last_written(self) -> dict[ProducerId, LastWritten]:
-        """What each producer that the log knows wrote last."""
+        """The last batch of each producer that the log knows."""
         return {
             producer_id: LastWritten(producer.batches[-1].last_offset if producer.batches else None, producer.epoch)
             for producer_id, producer in self._producers.producers.items()

@@ -95,7 +95,7 @@ def can_move(key: TopicPartition) -> bool:
 
 
 class LogDirectory:
-    """The logs of one log directory, on a disk of its own: what fails there fails nowhere else."""
+    """The logs of one log directory, on a disk of its own: its failure does not affect others."""
 
     def __init__(self, disk: Disk, folder: Path, log: Logger = _say_nothing, id: UUID = UUID(int=0)) -> None:
         """`id` is `directory.id` of its `meta.properties` (KIP-858)."""
@@ -118,11 +118,11 @@ class LogDirectory:
         self.last_broker_epoch: BrokerEpoch | None = None
         """The broker's epoch at its last, clean end; None after a crash."""
         self.run_flush: Callable[[PendingFlush], None] = run_now
-        """Who waits for the disk when closed segments are flushed; see `PendingFlush`."""
+        """Runs the flush of closed segments; see `PendingFlush`."""
         self._say = log
         self._clean = False
         self._found: frozenset[str] = frozenset()
-        """What was in the folder when it was loaded."""
+        """The folder's logs when it was loaded."""
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_starts: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
@@ -175,7 +175,7 @@ class LogDirectory:
                     self.futures[key] = name
 
     def _path(self, key: TopicPartition) -> Path:
-        """Where a log is, or is to be."""
+        """The folder of a log."""
         return self.folder / self.futures.get(key, folder_name(*key))
 
     def _read(self, name: str) -> dict[TopicPartition, Offset]:

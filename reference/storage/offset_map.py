@@ -1,4 +1,4 @@
-"""Where each key was written last in the section of a log that is to be compacted.
+"""The last offset of each key in the section of a log that is to be compacted.
 
 The map has a limit of memory: where the section holds more keys than fit, the map ends before the section does, and
 records behind its end are left as they are. Kafka's map holds hashes of the keys; this one holds the keys themselves.

@@ -1,4 +1,4 @@
-"""What a partition remembers of its idempotent and transactional producers (KIP-98), and the `.snapshot` files of it.
+"""The state of a partition's idempotent and transactional producers (KIP-98), and its `.snapshot` files.
 
 Of each producer: its epoch, its last five batches (to know a repeated one again), and where its open transaction began.
 The state is a function of the log. A snapshot, written at each roll and at a clean end, saves reading all of it again: it

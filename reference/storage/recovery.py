@@ -1,4 +1,4 @@
-"""Opening a partition's folder: what a start makes of the files that the last end left.
+"""Opening a partition's folder at a start, after a clean shutdown or a crash.
 
 After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each segment. After a crash, the
 segments from the recovery point on are read: their indexes are built again from their batches, and the log is cut at the
@@ -65,7 +65,7 @@ class Loaded(NamedTuple):
     lost_bytes: int
     """How much was cut off."""
     repairs: list[str]
-    """What else was damaged, and was made again."""
+    """Damaged files that were rebuilt."""
 
 
 def load(
@@ -125,7 +125,7 @@ def check(
 
 
 def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChecksum], clean: bool) -> None:
-    """Look whether every log file is there that was, and is what was flushed.
+    """Check that every flushed log file exists, with the flushed contents.
 
     A file that was being deleted when the last run ended has lost its name before its indexes theirs, and after a crash the
     oldest segments may be gone: retention has done that. Errors: OSError; CorruptFile, which names the file.
@@ -286,7 +286,7 @@ class _Recovery:
         self.repairs: list[str] = []
 
     def open_segments(self, bases: list[Offset]) -> list[Segment]:
-        """The segments of a folder up to the first damage or gap; what lies behind it is removed.
+        """The segments of a folder up to the first damage or gap; later ones are removed.
 
         Errors: CorruptFile where what would be removed was flushed.
         """

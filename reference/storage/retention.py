@@ -8,7 +8,7 @@ from reference.storage.config import LogConfig
 
 
 class AgingSegment(Protocol):
-    """What retention asks of a segment."""
+    """The part of a segment that retention needs."""
 
     @property
     def base_offset(self) -> Offset:

@@ -61,7 +61,7 @@ def _say_nothing(_: str) -> None:
 
 
 class Position(NamedTuple):
-    """Where a batch stands in its segment's file."""
+    """A batch's position in its segment's file."""
 
     position: int
     size: int
@@ -76,7 +76,7 @@ class StoredBatch(NamedTuple):
 
 
 class Segment:
-    """A segment's files. Opening reads no records: who opens one says whether its indexes can be trusted."""
+    """A segment's files. Opening reads no records: the caller says whether its indexes can be trusted."""
 
     def __init__(self, disk: Disk, folder: Path, base_offset: Offset, now: TimestampMs, ending: str = "") -> None:
         """Open a segment, making what files are missing. Errors: OSError, CorruptFile (transaction index).
@@ -198,7 +198,7 @@ class Segment:
 
     @property
     def checksum(self) -> SegmentChecksum:
-        """What to write down of the segment, which is closed and flushed. Errors: OSError."""
+        """The entry of a closed and flushed segment for `segment-checksums`. Errors: OSError."""
         if self._checksum is None:
             self._checksum = checksum_of(self.file, self.transaction_index.data)
         return self._checksum
@@ -426,7 +426,7 @@ class Segment:
         self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
 
     def remove_deleted(self) -> None:
-        """Remove the renamed files; who reads one keeps it. Errors: OSError."""
+        """Remove the renamed files; open readers keep theirs. Errors: OSError."""
         for suffix in SUFFIXES:
             self._disk.remove(self.path(suffix))
 

@@ -63,7 +63,7 @@ NO_CHECKSUMS: Mapping[Offset, SegmentChecksum] = {}
 
 
 def read_checksums(disk: Disk, folder: Path) -> dict[TopicPartition, LogChecksums] | None:
-    """What was written down, by partition; None where there is no such file. Errors: OSError, CorruptFile."""
+    """The stored entries by partition; None where there is no such file. Errors: OSError, CorruptFile."""
     try:
         text = disk.read_file(folder / SEGMENT_CHECKSUMS).decode(errors="replace")
     except FileNotFoundError:

@@ -83,9 +83,9 @@ class SegmentRow:
         self._folder_changed = True
         self._deleted: list[tuple[TimestampMs, Segment]] = []
         self.times_shortened: int = 0
-        """How often segments went: who works on them over a longer time must look."""
+        """A counter of removals: code that works on segments over several calls must compare it."""
         self.run_flush: Callable[[PendingFlush], None] = run_now
-        """Who waits for the disk when closed segments are flushed; the runtime lets a thread do it."""
+        """Runs the flush of closed segments; the runtime does it in a thread."""
         self._pending_flush: PendingFlush | None = None
         self._last_flush = now
         self._next_expiry = now + self.expiry_check_ms
@@ -208,7 +208,7 @@ class SegmentRow:
             raise storage_error(self.folder, error) from error
 
     def tick(self, now: TimestampMs) -> None:
-        """What time brings: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
+        """Periodic work: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
 
         Errors: StorageError.
         """
@@ -253,5 +253,5 @@ class SegmentRow:
 
 
 def storage_error(folder: Path, error: OSError) -> StorageError:
-    """What a log raises for an error of its disk."""
+    """The log's error for an error of its disk."""
     return StorageError(f"{folder.name}: {error.strerror or error}")

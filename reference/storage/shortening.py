@@ -1,4 +1,4 @@
-"""What makes a log shorter: truncation, its start's advance, retention, and the swap that ends a compaction."""
+"""Operations that shorten a log: truncation, advancing the log start, retention, and the swap of a compaction."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ class Guard:
 
 
 NOT_REQUIRED = Guard()
-"""What a caller holds who need not verify: transaction.partition.verification.enable is off."""
+"""The guard without verification: transaction.partition.verification.enable is off."""
 
 
 @dataclass(slots=True)

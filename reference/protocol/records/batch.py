@@ -68,7 +68,7 @@ _CRC = struct.Struct(">I")
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes before a batch's records, as they stand there."""
+    """The 61-byte header of a batch."""
 
     base_offset: Offset
     length: int
@@ -133,7 +133,7 @@ class BatchHeader(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch and where it stands."""
+    """A batch and its position."""
 
     header: BatchHeader
     position: int

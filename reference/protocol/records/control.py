@@ -18,7 +18,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record is."""
+    """The types of control records."""
 
     ABORT = 0
     COMMIT = 1

@@ -1,4 +1,4 @@
-"""What reading or validating records can raise: always with the error code that a produce response carries."""
+"""The errors of reading or validating records, each with the error code for a produce response."""
 
 from typing import NamedTuple
 

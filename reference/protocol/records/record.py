@@ -37,7 +37,7 @@ class Record(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """What a walk over a batch's records found. Timestamps are deltas to the batch's base timestamp."""
+    """The result of a walk over a batch's records. Timestamps are deltas to the batch's base timestamp."""
 
     lowest_timestamp_delta: int
     highest_timestamp_delta: int

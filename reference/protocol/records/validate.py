@@ -1,4 +1,4 @@
-"""What a leader demands of the batch that a producer sends, and the rewriting that a topic's configuration asks for.
+"""A leader's validation of a producer's batch, and the rewriting that a topic's configuration requires.
 
 The order of the checks, and so the error that a batch with several faults gets, is Kafka's: the request's shape (one batch
 of magic 2), then length and checksum, then what the header says, then each record. Requirements PRD-03 to PRD-20, ACK-10
@@ -42,7 +42,7 @@ MAX_RECORD_ERRORS = 1000
 
 
 class Origin(Enum):
-    """Who appends, which decides how much is demanded."""
+    """The origin of a batch, which decides how much is validated."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"

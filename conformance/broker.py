@@ -30,12 +30,22 @@ from conformance.requirement import Requirement, version_key
 from conformance.results import Case, Lack, Verdict
 from conformance.target_profile import BY_TOPIC_ID, NEWEST_FORMAT, TargetProfile
 from conformance.wire import CLIENT_ID, Connection, Deadline, DeadlinePassed, Failed, Misbehaved, NoAnswer, Recorder
+from linearizability.client.requests import (
+    GROUP,
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Topic,
+    delete_records_request,
+    fetch_request,
+    list_offsets_request,
+    new_topic,
+    produce_request,
+)
 from linearizability.targets.addresses import AddressMap
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.fetch import FetchRequest
@@ -75,9 +85,6 @@ EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Special timestamps of ListOffsets."""
 LONGEST_LOG_BYTES = 64 << 20
 """More than the suite writes into a partition."""
-READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-GROUP, TRANSACTION = 0, 1
-"""Key types of FindCoordinator."""
 BROKER_RESOURCE, TOPIC_RESOURCE = 4, 2
 """Resource types of DescribeConfigs."""
 
@@ -150,15 +157,6 @@ def directly() -> Iterator[None]:
 def errors_in(answer: Message) -> list[int]:
     """All error codes in an answer, wherever they stand."""
     return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]
-
-
-@dataclass(frozen=True, slots=True)
-class Topic:
-    """A topic that the suite made."""
-
-    name: str
-    id: UUID
-    partitions: int
 
 
 @dataclass
@@ -758,11 +756,7 @@ class Broker:
     @built_on("BAS-13")
     def delete_records(self, topic: Topic, before: int, *, partition: int = 0) -> int:
         """Delete the records below an offset, which must succeed; gives the new log start offset."""
-        deleted = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=partition, offset=before)
-        request = DeleteRecordsRequest(
-            topics=[DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[deleted])], timeout_ms=10_000
-        )
-        answer = self.call(request, to=self.leader(topic, partition))
+        answer = self.call(delete_records_request({(topic.name, partition): before}), to=self.leader(topic, partition))
         result = only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
         if result.error_code != ErrorCode.NONE:
             raise Failed(f"DeleteRecords was answered with {error_name(result.error_code)}")
@@ -948,81 +942,6 @@ class Broker:
 
 
 # ---- requests
-
-
-def new_topic(
-    name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1
-) -> CreateTopicsRequest.CreatableTopic:
-    """One topic of a CreateTopics request."""
-    config = CreateTopicsRequest.CreatableTopicConfig
-    return CreateTopicsRequest.CreatableTopic(
-        name=name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
-        configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
-    )
-
-
-def produce_request(
-    batches: Mapping[tuple[Topic, int], bytes | None], *, acks: int = -1, timeout_ms: int = 10_000,
-    transactional_id: str | None = None,
-) -> ProduceRequest:  # fmt: skip
-    """A Produce request for partitions, in the order given; its version carries topics by name or, from v13, by id."""
-    topics: dict[Topic, Any] = {}
-    for (topic, partition), records in batches.items():
-        if topic not in topics:
-            topics[topic] = ProduceRequest.TopicProduceData(name=topic.name, topic_id=topic.id, partition_data=[])
-        data = ProduceRequest.PartitionProduceData(index=partition, records=records)
-        topics[topic].partition_data.append(data)
-    return ProduceRequest(
-        transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=list(topics.values())
-    )
-
-
-def fetch_request(
-    offsets: Mapping[tuple[Topic, int], int], *, max_wait_ms: int = LEAST_WAIT_MS, min_bytes: int = 1,
-    max_bytes: int = 50 << 20, partition_max_bytes: int = 50 << 20, isolation: int = READ_UNCOMMITTED,
-    current_leader_epoch: int = -1, last_fetched_epoch: int = -1, session_id: int = 0, session_epoch: int = -1,
-    forgotten: Mapping[Topic, list[int]] | None = None,
-) -> FetchRequest:  # fmt: skip
-    """A consumer's Fetch request for partitions, in the order given; without a session unless one is given."""
-    topics: dict[Topic, Any] = {}
-    for (topic, partition), offset in offsets.items():
-        if topic not in topics:
-            topics[topic] = FetchRequest.FetchTopic(topic=topic.name, topic_id=topic.id, partitions=[])
-        topics[topic].partitions.append(
-            FetchRequest.FetchPartition(
-                partition=partition,
-                fetch_offset=offset,
-                partition_max_bytes=partition_max_bytes,
-                current_leader_epoch=current_leader_epoch,
-                last_fetched_epoch=last_fetched_epoch,
-                log_start_offset=-1,
-            )
-        )
-    return FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation,
-        session_id=session_id, session_epoch=session_epoch, topics=list(topics.values()),
-        forgotten_topics_data=[
-            FetchRequest.ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=list(partitions))
-            for topic, partitions in (forgotten or {}).items()
-        ],
-    )  # fmt: skip
-
-
-def list_offsets_request(timestamps: Mapping[tuple[str, int], int], *, isolation: int = READ_UNCOMMITTED) -> Message:
-    """A consumer's ListOffsets request; each partition of its own entry, so that doubles can be said too."""
-    return ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation,
-        topics=[
-            ListOffsetsRequest.ListOffsetsTopic(
-                name=name,
-                partitions=[ListOffsetsRequest.ListOffsetsPartition(partition_index=partition, timestamp=timestamp)],
-            )
-            for (name, partition), timestamp in timestamps.items()
-        ],
-    )
 
 
 def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsRequest:

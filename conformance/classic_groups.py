@@ -11,32 +11,32 @@ into beginning and reading. Everything else is asked and answered at once.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from conformance.broker import RETRIABLE, Broker, built_on, error_name, only
 from conformance.wire import Connection, Failed, Misbehaved
-from reference.protocol.codec import encode
+from linearizability.client.group_member import (
+    CONSUMER,
+    NO_GENERATION,
+    NO_MEMBER,
+    ClassicMember,
+    encode_subscription,
+)
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from reference.protocol.messages.describe_groups import DescribeGroupsRequest
-from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 
 HELD_S = 30.0
 """How long an answer may be held that comes once other members have spoken, beside what joins take anyway."""
-CONSUMER = "consumer"
-"""The protocol type of Kafka's own consumers."""
 FIRST_WITH_IDENTITY = 4
 """The version of JoinGroup from which on a dynamic member must come back with the id that it was given (KIP-394)."""
 FIRST_WITH_INSTANCE = 5
 """The version of JoinGroup from which on there are static members (KIP-345)."""
 FIRST_LEAVE_OF_SEVERAL = 3
-NO_MEMBER, NO_GENERATION = "", -1
 SAME = "the same"
 """Stands in for what JoinGroup was answered with."""
 
@@ -77,10 +77,8 @@ class Group:
 
     def heartbeat(self, member_id: str, generation: int, *, instance_id: str | None = None) -> int:
         """The error code of a Heartbeat with whatever is said."""
-        request = HeartbeatRequest(
-            group_id=self.name, generation_id=generation, member_id=member_id, group_instance_id=instance_id
-        )
-        return self.call(request).error_code
+        said = ClassicMember(self.name, id=member_id, generation=generation, instance_id=instance_id)
+        return self.call(said.heartbeat()).error_code
 
     def leave(self, *members: LeaveGroupRequest.MemberIdentity, version: int | None = None) -> Any:
         """The answer to LeaveGroup for members (v3+)."""
@@ -166,12 +164,8 @@ def subscription(
 
     A coordinator may look into the metadata of the protocol type `consumer`, so these are never just any bytes.
     """
-    partitions = ConsumerProtocolSubscription.TopicPartition
-    reported = ConsumerProtocolSubscription(
-        topics=list(topics), user_data=user_data,
-        owned_partitions=[partitions(topic=topic, partitions=found) for topic, found in (owned or {}).items()],
-    )  # fmt: skip
-    return struct.pack(">h", version) + encode(reported, version)
+    partitions = [(topic, index) for topic, indexes in (owned or {}).items() for index in indexes]
+    return encode_subscription(topics, partitions, version=version, user_data=user_data, apart=False)
 
 
 class Member:
@@ -226,12 +220,14 @@ class Member:
 
     def join_request(self) -> JoinGroupRequest:
         """What this member says to join."""
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol
-        return JoinGroupRequest(
-            group_id=self.group.name, session_timeout_ms=self.session_timeout_ms,
-            rebalance_timeout_ms=self.rebalance_timeout_ms, member_id=self.id, group_instance_id=self.instance_id,
-            protocol_type=self.protocol_type,
-            protocols=[protocol(name=name, metadata=metadata) for name, metadata in self.protocols.items()],
+        return self._said().join()
+
+    def _said(self) -> ClassicMember:
+        """What the member says of itself."""
+        chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols))
+        return ClassicMember(
+            self.group.name, self.protocols, self.id, self.instance_id, self.session_timeout_ms,
+            self.rebalance_timeout_ms, self.protocol_type, self.generation, chosen,
         )  # fmt: skip
 
     def begin_join(self) -> None:
@@ -292,15 +288,11 @@ class Member:
 
         Type and name of the protocol are those that JoinGroup was answered with, unless others are given.
         """
-        chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols))
-        table = SyncGroupRequest.SyncGroupRequestAssignment
-        return SyncGroupRequest(
-            group_id=self.group.name, generation_id=self.generation if generation is None else generation,
-            member_id=self.id, group_instance_id=self.instance_id,
-            protocol_type=self.protocol_type if protocol_type == SAME else protocol_type,
-            protocol_name=chosen if protocol_name == SAME else protocol_name,
-            assignments=[table(member_id=id, assignment=data) for id, data in (assignments or {}).items()],
-        )  # fmt: skip
+        request = self._said().sync(assignments)
+        request.generation_id = self.generation if generation is None else generation
+        request.protocol_type = self.protocol_type if protocol_type == SAME else protocol_type
+        request.protocol_name = request.protocol_name if protocol_name == SAME else protocol_name
+        return request
 
     def begin_sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> None:
         """Send SyncGroup; `synced` reads the answer."""
@@ -325,7 +317,7 @@ class Member:
 
     def identity(self) -> LeaveGroupRequest.MemberIdentity:
         """How LeaveGroup names this member."""
-        return LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=self.instance_id)
+        return self._said().identity()
 
     def leave(self) -> int:
         """The error code of a LeaveGroup for this member alone."""

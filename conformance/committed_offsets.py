@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from conformance.broker import AnswerParts, Broker, Topic, built_on, only
-from conformance.classic_groups import NO_GENERATION, NO_MEMBER
 from conformance.wire import Failed, Misbehaved
+from linearizability.client.errors import LOADING
+from linearizability.client.requests import Committed, commit_request, fetch_offsets_of_one, fetch_offsets_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -25,46 +26,12 @@ NOTHING = -1
 Partition = tuple[Topic, int]
 
 
-class Committed(NamedTuple):
-    """What is committed for a partition, or is to be."""
-
-    offset: int
-    metadata: str | None = ""
-    leader_epoch: int = -1
-
-
 class Found(NamedTuple):
     """What OffsetFetch reports about a group."""
 
     error_code: int
     partitions: dict[Partition, Committed]
     errors: dict[Partition, int]
-
-
-def commit_request(
-    group: str, offsets: Mapping[Partition, Committed | int], *, generation: int = NO_GENERATION,
-    member_id: str = NO_MEMBER, instance_id: str | None = None, retention_time_ms: int = -1,
-) -> OffsetCommitRequest:  # fmt: skip
-    """OffsetCommit for partitions, in the order given; with a generation or member epoch, and a member, where said."""
-    topics: dict[Topic, Any] = {}
-    for (topic, partition), reported in offsets.items():
-        if topic not in topics:
-            topics[topic] = OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=topic.name, topic_id=topic.id, partitions=[]
-            )
-        offset, metadata, epoch = reported if isinstance(reported, Committed) else Committed(reported)
-        topics[topic].partitions.append(
-            OffsetCommitRequest.OffsetCommitRequestPartition(
-                partition_index=partition,
-                committed_offset=offset,
-                committed_leader_epoch=epoch,
-                committed_metadata=metadata,
-            )
-        )
-    return OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance_id,
-        retention_time_ms=retention_time_ms, topics=list(topics.values()),
-    )  # fmt: skip
 
 
 def commit(
@@ -103,41 +70,19 @@ def expect_committed(broker: Broker, group: str, offsets: Mapping[Partition, Com
     broker.eventually(committed, f"offsets of {group} are committed")
 
 
-LOADING = {ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}
-
-
 def fetch_request(
     broker: Broker, groups: Mapping[str, Collection[Partition] | None], version: int, *, require_stable: bool = False,
     member_id: str | None = None, member_epoch: int = -1,
 ) -> OffsetFetchRequest:  # fmt: skip
     """OffsetFetch for groups; None asks for all that a group has committed. Below v8 it takes one group only."""
     if version >= SEVERAL_GROUPS:
-        asked = [
-            OffsetFetchRequest.OffsetFetchRequestGroup(
-                group_id=group, member_id=member_id, member_epoch=member_epoch,
-                topics=_asked(OffsetFetchRequest.OffsetFetchRequestTopics, partitions),
-            )
-            for group, partitions in groups.items()
-        ]  # fmt: skip
-        return OffsetFetchRequest(groups=asked, require_stable=require_stable)
+        return fetch_offsets_request(
+            groups, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch
+        )
     if len(groups) != 1:
         broker.skip(f"OffsetFetch v{version} asks for one group only")
     ((group, partitions),) = groups.items()
-    topics = _asked(OffsetFetchRequest.OffsetFetchRequestTopic, partitions)
-    return OffsetFetchRequest(group_id=group, topics=topics, require_stable=require_stable and version >= 7)
-
-
-def _asked(table: Any, partitions: Collection[Partition] | None) -> list[Any] | None:
-    if partitions is None:
-        return None
-    topics: dict[Topic, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
-    by_id = "topic_id" in table.__annotations__
-    return [
-        table(name=topic.name, partition_indexes=indexes, **({"topic_id": topic.id} if by_id else {}))
-        for topic, indexes in topics.items()
-    ]
+    return fetch_offsets_of_one(group, partitions, require_stable=require_stable and version >= 7)
 
 
 def committed(

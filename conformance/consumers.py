@@ -12,25 +12,26 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
-from uuid import UUID
 
 from conformance.broker import RETRIABLE, Broker, Topic, built_on, error_name, only
 from conformance.classic_groups import Group
 from conformance.results import Lack
 from conformance.wire import Failed, Misbehaved
+from linearizability.client.group_member import (
+    JOINING,
+    LEAVING,
+    Owned,
+    assigned_partitions,
+    owned_partitions,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-Owned = tuple[UUID, int]
-"""A partition by its topic's id."""
-
 REBALANCE_MS = 60_000
-JOINING, LEAVING, LEAVING_FOR_A_WHILE = 0, -1, -2
-"""Member epochs that are words: to join, to leave, and to leave as a static member that comes back."""
 STABLE = "Stable"
 CHOSEN_BY_CLIENT = 1
 """The version of ConsumerGroupHeartbeat from which on a member names itself (KIP-1082)."""
@@ -52,13 +53,6 @@ def unused_group(broker: Broker) -> str:
 def partitions_of(*topics: Topic) -> set[Owned]:
     """All partitions of some topics."""
     return {(topic.id, partition) for topic in topics for partition in range(topic.partitions)}
-
-
-def listed(partitions: Iterable[Owned]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
-    """Partitions as a heartbeat reports them."""
-    table = ConsumerGroupHeartbeatRequest.TopicPartitions
-    by_topic = itertools.groupby(sorted(partitions), key=lambda one: one[0])
-    return [table(topic_id=topic, partitions=[one[1] for one in found]) for topic, found in by_topic]
 
 
 class Consumer:
@@ -95,7 +89,7 @@ class Consumer:
             "rack_id": self.rack_id, "rebalance_timeout_ms": self.rebalance_timeout_ms,
             "subscribed_topic_names": None if self.regex is not None and not self.topics else self.topics,
             "subscribed_topic_regex": self.regex, "server_assignor": self.assignor,
-            "topic_partitions": [] if self.epoch == JOINING else listed(self.assigned),
+            "topic_partitions": [] if self.epoch == JOINING else owned_partitions(self.assigned),
         }  # fmt: skip
         return ConsumerGroupHeartbeatRequest(**fields | changed)
 
@@ -109,7 +103,7 @@ class Consumer:
         if self.epoch == JOINING or full:
             request = self.request(**changed)
         else:
-            owned = listed(self.assigned) if self.assigned != self.reported else None
+            owned = owned_partitions(self.assigned) if self.assigned != self.reported else None
             said: dict[str, Any] = {"topic_partitions": owned} | changed
             request = ConsumerGroupHeartbeatRequest(
                 group_id=self.group, member_id=self.id, member_epoch=self.epoch, instance_id=self.instance_id, **said
@@ -157,9 +151,7 @@ class Consumer:
 
 def reported_in(answer: Any) -> set[Owned]:
     """The partitions of an answer's assignment; none where it reports none."""
-    if answer.assignment is None:
-        return set()
-    stated = [(one.topic_id, partition) for one in answer.assignment.topic_partitions for partition in one.partitions]
+    stated = assigned_partitions(answer)
     if len(set(stated)) != len(stated):
         failure = Failed(f"an assignment reports partitions twice: {sorted(stated)[:5]}")
         failure.built_on = "CGH-18"
@@ -259,7 +251,7 @@ def await_known(consumers: Sequence[Consumer], *, within_s: float = 0.0) -> None
             address = broker.coordinator(consumers[0].group)
             for consumer in consumers:
                 consumer.address = address
-            said = consumers[0].request(topic_partitions=listed(consumers[0].assigned))
+            said = consumers[0].request(topic_partitions=owned_partitions(consumers[0].assigned))
             return consumers[0].ask(said).error_code not in RETRIABLE
         return False
 

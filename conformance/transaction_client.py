@@ -19,31 +19,26 @@ from typing import Any
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
 from conformance.batches import NONE as UNCOMPRESSED
-from conformance.broker import TRANSACTION, AnswerParts, Broker, Topic, built_on, error_name, only
+from conformance.broker import AnswerParts, Broker, Topic, built_on, error_name, only
 from conformance.markers import COMMIT, marker_of
 from conformance.results import Lack
 from conformance.wire import Failed
+from linearizability.client.errors import LOADING
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from reference.protocol.messages.end_txn import EndTxnRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.produce import ProduceRequest
-from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.schema import Message
 
 TIMEOUT_MS = 60_000
 """The transaction timeout of clients that are not about it: longer than any requirement takes."""
 NO_ID = -1
 """The producer id, and the epoch, of who has none."""
-LOADING = {
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-}
-"""What is said of a coordinator that is not there yet, or is another one now."""
 COMPLETING = {ErrorCode.CONCURRENT_TRANSACTIONS}
 """What is said while the transaction before is being completed."""
 UNVERIFIED = {ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -119,10 +114,9 @@ class TransactionalClient:
             broker.skip(f"needs Produce v{IMPLICIT.produce}, which adds partitions to transactions", Lack.API)
         self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
         self.name = broker.unused_name("txn") if name is None else name
-        self.id, self.epoch = NO_ID, NO_ID
+        self.session = ProducerSession(self.name)
         self.asked: tuple[str, int] | None = None
         """A broker that is asked instead of the coordinator; its answers are taken as they are."""
-        self._sequences: dict[tuple[Topic, int], int] = {}
         self._added: set[tuple[Topic, int]] = set()
         if initialised:
             expect_agreed("InitProducerId", self.init().error_code)
@@ -130,7 +124,17 @@ class TransactionalClient:
     @property
     def identity(self) -> tuple[int, int]:
         """Producer id and epoch."""
-        return self.id, self.epoch
+        return self.session.identity
+
+    @property
+    def id(self) -> int:
+        """The producer id."""
+        return self.identity[0]
+
+    @property
+    def epoch(self) -> int:
+        """The producer's epoch."""
+        return self.identity[1]
 
     # ---- the coordinator
 
@@ -140,10 +144,8 @@ class TransactionalClient:
         version: int | None = None,
     ) -> Any:  # fmt: skip
         """InitProducerId; a success is this client's new identity, in which all sequences begin again."""
-        request = InitProducerIdRequest(
-            transactional_id=self.name, producer_id=producer_id, producer_epoch=epoch,
-            transaction_timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms,
-        )  # fmt: skip
+        asking = ProducerSession(self.name, timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms)
+        request = asking.begin((producer_id, epoch))
         answer = self._answered(request, version, _error, patient=patient)
         if answer.error_code == ErrorCode.NONE:
             self.become(answer.producer_id, answer.producer_epoch)
@@ -154,12 +156,8 @@ class TransactionalClient:
         patient: bool = True, version: int | None = None,
     ) -> dict[tuple[str, int], int]:  # fmt: skip
         """AddPartitionsToTxn for partitions by topic names; gives the error code of each."""
-        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
-        id, epoch = identity or self.identity
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.name, v3_and_below_producer_id=id, v3_and_below_producer_epoch=epoch,
-            v3_and_below_topics=[topic(name=name, partitions=list(listed)) for name, listed in partitions.items()],
-        )  # fmt: skip
+        listed = [(name, index) for name, indexes in partitions.items() for index in indexes]
+        request = self.session.add_partitions(listed, identity)
         version = at_most(self.broker, request, ADD_PARTITIONS_VERSION) if version is None else version
         return _added(self._answered(request, version, lambda answer: set(_added(answer).values()), patient=patient))
 
@@ -174,10 +172,7 @@ class TransactionalClient:
         self, group: str, *, identity: tuple[int, int] | None = None, patient: bool = True, version: int | None = None
     ) -> int:
         """AddOffsetsToTxn; gives the error code."""
-        id, epoch = identity or self.identity
-        request = AddOffsetsToTxnRequest(
-            transactional_id=self.name, producer_id=id, producer_epoch=epoch, group_id=group
-        )
+        request = self.session.add_offsets(group, identity)
         version = at_most(self.broker, request, self.protocol.add_offsets) if version is None else version
         return self._answered(request, version, _error, patient=patient).error_code
 
@@ -186,10 +181,7 @@ class TransactionalClient:
         version: int | None = None,
     ) -> Any:  # fmt: skip
         """EndTxn; a success of v5 or later is this client's new identity."""
-        id, epoch = identity or self.identity
-        request = EndTxnRequest(
-            transactional_id=self.name, producer_id=id, producer_epoch=epoch, committed=committed
-        )  # fmt: skip
+        request = self.session.end(committed, identity)
         version = at_most(self.broker, request, self.protocol.end) if version is None else version
         answer = self._answered(request, version, _error, patient=patient)
         if answer.error_code == ErrorCode.NONE:
@@ -223,7 +215,7 @@ class TransactionalClient:
             return self._state_in_partitions()
         found = self.described()
         expect_agreed("DescribeTransactions", found.error_code)
-        if found.transaction_state == EMPTY and self._sequences:
+        if found.transaction_state == EMPTY and self.session.sequences:
             self._expect_none_open()
         return found.transaction_state
 
@@ -236,7 +228,7 @@ class TransactionalClient:
     def _state_in_partitions(self) -> str:
         """Ongoing while the last batch of this producer in one of them is no marker; then what the markers say."""
         kinds: set[bool] = set()
-        for topic, partition in self._sequences:
+        for topic, partition in self.session.sequences:
             log = self.broker.log(topic, partition=partition, offset=self.broker.start_offset(topic, partition))
             own = [one for one in batches(log) if one.producer_id == self.id]
             if not own or not own[-1].attributes & CONTROL:
@@ -284,7 +276,7 @@ class TransactionalClient:
         NOT_ENOUGH_REPLICAS below v12 (KIP-890): that is waited out too.
         """
         id, epoch = identity or self.identity
-        first = self._sequences.get((topic, partition), 0) if sequence is None else sequence
+        first = self.session.sequences.get((topic, partition), 0) if sequence is None else sequence
         data = batch(
             *values,
             codec=codec,
@@ -303,7 +295,7 @@ class TransactionalClient:
             waited_out=LOADING | COMPLETING | UNVERIFIED if patient else LOADING,
         )
         if result.error_code == ErrorCode.NONE and sequence is None:
-            self._sequences[topic, partition] = first + len(values)
+            self.session.appended((topic, partition), len(values))
         return result
 
     @built_on("BAS-10")
@@ -334,11 +326,9 @@ class TransactionalClient:
         patient: bool = True, version: int | None = None, generation: int = -1, member: str = "",
     ) -> dict[tuple[str, int], int]:  # fmt: skip
         """TxnOffsetCommit at the group's coordinator; gives the error code of each partition."""
-        id, epoch = identity or self.identity
-        request = TxnOffsetCommitRequest(
-            transactional_id=self.name, group_id=group, producer_id=id, producer_epoch=epoch,
-            generation_id_or_member_epoch=generation, member_id=member, topics=_committed(offsets),
-        )  # fmt: skip
+        request = self.session.commit_offsets(
+            group, offsets, identity, generation_id_or_member_epoch=generation, member_id=member
+        )
         version = at_most(self.broker, request, self.protocol.commit_offsets) if version is None else version
         return answered_for_good(
             self.broker,
@@ -359,9 +349,7 @@ class TransactionalClient:
 
     def become(self, producer_id: int, epoch: int) -> None:
         """Take another identity, in which all sequences begin again."""
-        if (producer_id, epoch) != self.identity:
-            self._sequences.clear()
-        self.id, self.epoch = producer_id, epoch
+        self.session.become(producer_id, epoch)
         self._added.clear()
 
     def _answered(self, request: Any, version: int | None, errors: Callable[[Any], set[int]], *, patient: bool) -> Any:
@@ -443,17 +431,3 @@ def _offset_errors(answer: Any) -> dict[tuple[str, int], int]:
 
 def _described(answer: Any) -> Any:
     return only(answer.transaction_states, "transaction in the answer")
-
-
-def _committed(offsets: Mapping[tuple[Topic, int], int]) -> list[Any]:
-    """The topics of TxnOffsetCommit, in the order given."""
-    topics: dict[str, Any] = {}
-    for (topic, partition), offset in offsets.items():
-        entry = topics.setdefault(
-            topic.name,
-            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[]),
-        )
-        entry.partitions.append(
-            TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-        )
-    return list(topics.values())

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
-from conformance.broker import RETRIABLE, TRANSACTION, Broker, Topic, error_name, only
+from conformance.broker import RETRIABLE, Broker, Topic, error_name, only
 from conformance.wire import Failed
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.end_txn import EndTxnRequest
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
 
@@ -32,21 +33,25 @@ class TransactionalProducer:
         for request in (AddPartitionsToTxnRequest, EndTxnRequest):
             broker.versions_of(request)
         self._coordinator = broker.coordinator(self.transactional_id, TRANSACTION)
-        answer = self._ask(InitProducerIdRequest(transactional_id=self.transactional_id, transaction_timeout_ms=60_000))
-        self.id, self.epoch = answer.producer_id, answer.producer_epoch
-        self._sequences: dict[tuple[Topic, int], int] = {}
+        self.session = ProducerSession(self.transactional_id)
+        answer = self._ask(self.session.begin())
+        self.session.become(answer.producer_id, answer.producer_epoch)
         self._added: dict[tuple[Topic, int], int] = {}
         """The partitions of the open transaction, with the log end when they were added."""
+
+    @property
+    def id(self) -> int:
+        """The producer id."""
+        return self.session.identity[0]
 
     def append(self, topic: Topic, *written: Record | bytes, partition: int = 0) -> int:
         """Produce records in the open transaction, or in a new one; gives the base offset."""
         key = topic, partition
         if key not in self._added:
             self._add(topic, partition)
-        sequence = self._sequences.get(key, 0)
         data = batch(
-            *written, attributes=TRANSACTIONAL, producer_id=self.id, producer_epoch=self.epoch,
-            base_sequence=sequence,
+            *written, attributes=TRANSACTIONAL, producer_id=self.id, producer_epoch=self.session.identity[1],
+            base_sequence=self.session.sequences.get(key, 0),
         )  # fmt: skip
         base = self.broker.append(
             topic,
@@ -55,18 +60,12 @@ class TransactionalProducer:
             version=self._at_most(ProduceRequest, PRODUCE_VERSION),
             transactional_id=self.transactional_id,
         )
-        self._sequences[key] = sequence + len(written)
+        self.session.appended(key, len(written))
         return base
 
     def end(self, *, committed: bool) -> None:
         """Commit or abort, and wait until the markers are in all its partitions."""
-        self._ask(
-            EndTxnRequest(
-                transactional_id=self.transactional_id, producer_id=self.id, producer_epoch=self.epoch,
-                committed=committed,
-            ),
-            self._at_most(EndTxnRequest, END_VERSION),
-        )  # fmt: skip
+        self._ask(self.session.end(committed), self._at_most(EndTxnRequest, END_VERSION))
         for (topic, partition), start in self._added.items():
             self.broker.eventually(
                 lambda topic=topic, partition=partition, start=start: self._is_marked(topic, partition, start),
@@ -83,11 +82,7 @@ class TransactionalProducer:
         self.end(committed=False)
 
     def _add(self, topic: Topic, partition: int) -> None:
-        asked = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic.name, partitions=[partition])
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id, v3_and_below_producer_id=self.id,
-            v3_and_below_producer_epoch=self.epoch, v3_and_below_topics=[asked],
-        )  # fmt: skip
+        request = self.session.add_partitions([(topic.name, partition)])
 
         def added() -> bool:
             version = self._at_most(AddPartitionsToTxnRequest, ADD_PARTITIONS_VERSION)

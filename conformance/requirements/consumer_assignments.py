@@ -6,7 +6,6 @@ from conformance.broker import Broker, Topic, delete_topics_request, only
 from conformance.consumers import (
     DESCRIBE,
     HEARTBEAT,
-    LEAVING_FOR_A_WHILE,
     REGEX,
     Consumer,
     described,
@@ -18,6 +17,7 @@ from conformance.consumers import (
 )
 from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
+from linearizability.client.group_member import LEAVING_FOR_A_WHILE
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest

@@ -9,7 +9,6 @@ from conformance.consumers import (
     Consumer,
     described_one,
     joined,
-    listed,
     partitions_of,
     reported_in,
     settle,
@@ -17,6 +16,7 @@ from conformance.consumers import (
 )
 from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import EPOCHS_IN_COMMITS, SINCE
+from linearizability.client.group_member import owned_partitions as listed
 from reference.protocol.errors import ErrorCode
 
 

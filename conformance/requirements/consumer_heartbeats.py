@@ -12,19 +12,19 @@ from conformance.consumers import (
     HEARTBEAT,
     JOINING,
     LEAVING,
-    LEAVING_FOR_A_WHILE,
     REGEX,
     STABLE,
     Consumer,
     described_one,
     joined,
-    listed,
     partitions_of,
     reported_in,
     settle,
     unused_group,
 )
 from conformance.requirement import requirement
+from linearizability.client.group_member import LEAVING_FOR_A_WHILE
+from linearizability.client.group_member import owned_partitions as listed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

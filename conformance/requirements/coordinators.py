@@ -3,8 +3,9 @@
 from typing import Any
 
 from conformance.batches import records
-from conformance.broker import GROUP, TRANSACTION, AnswerParts, Broker, Topic, error_name, only
+from conformance.broker import GROUP, AnswerParts, Broker, Topic, error_name, only
 from conformance.requirement import requirement
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.metadata import MetadataRequest

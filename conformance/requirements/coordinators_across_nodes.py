@@ -4,7 +4,6 @@ from contextlib import suppress
 
 from conformance.broker import (
     GROUP,
-    TRANSACTION,
     Broker,
     Topic,
     only,
@@ -15,6 +14,7 @@ from conformance.committed_offsets import LOADING, commit, committed, expect_com
 from conformance.requirement import requirement
 from conformance.transaction_client import CLASSIC, TransactionalClient
 from conformance.wire import Failed, Misbehaved
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 

@@ -4,9 +4,10 @@ import time
 from typing import Any
 
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import EARLIEST, TRANSACTION, AnswerParts, Broker, Topic, error_name, only
+from conformance.broker import EARLIEST, AnswerParts, Broker, Topic, error_name, only
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.delete_records import DeleteRecordsRequest

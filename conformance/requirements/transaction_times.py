@@ -1,7 +1,7 @@
 """TXN: time in transactions. How long one may be open, what becomes of who is late, and when a transactional id is forgotten."""
 
 from conformance.batches import values
-from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, built_on
+from conformance.broker import READ_COMMITTED, Broker, built_on
 from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import (
     KNOWN_AGAIN_SINCE,
@@ -22,6 +22,7 @@ from conformance.transaction_client import (
     expect_agreed,
     in_each_protocol,
 )  # fmt: skip
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

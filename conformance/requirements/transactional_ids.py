@@ -3,7 +3,7 @@
 from typing import Any
 
 from conformance.batches import values
-from conformance.broker import READ_COMMITTED, TRANSACTION, Broker, error_name
+from conformance.broker import READ_COMMITTED, Broker, error_name
 from conformance.requirement import requirement
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
@@ -19,6 +19,7 @@ from conformance.transaction_client import (
     in_each_protocol,
     raise_epoch,
 )  # fmt: skip
+from linearizability.client.requests import TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

@@ -14,13 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from linearizability.bench.load import TIMEOUT_S, Connection, drive_encoded, make_topic
+from linearizability.client.group_member import ClassicMember
+from linearizability.client.requests import commit_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
-from reference.protocol.messages.heartbeat import HeartbeatRequest
-from reference.protocol.messages.join_group import JoinGroupRequest
-from reference.protocol.messages.offset_commit import OffsetCommitRequest
-from reference.protocol.messages.sync_group import SyncGroupRequest
 
 FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, OFFSET_COMMIT = 10, 11, 12, 14, 8
 FIND_COORDINATOR_VERSION, JOIN_VERSION, HEARTBEAT_VERSION, SYNC_VERSION, COMMIT_VERSION = 3, 5, 3, 3, 8
@@ -37,8 +35,11 @@ def await_coordinator(connection: Connection, group: str) -> None:
             FIND_COORDINATOR, FIND_COORDINATOR_VERSION, FindCoordinatorRequest(key=group, key_type=0)
         )
         if found.error_code == ErrorCode.NONE:
-            stranger = HeartbeatRequest(group_id=group, generation_id=1, member_id="stranger")
-            if connection.call(HEARTBEAT, HEARTBEAT_VERSION, stranger).error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+            stranger = ClassicMember(group, id="stranger", generation=1)
+            if (
+                connection.call(HEARTBEAT, HEARTBEAT_VERSION, stranger.heartbeat()).error_code
+                == ErrorCode.UNKNOWN_MEMBER_ID
+            ):
                 return
         time.sleep(0.05)
     raise TimeoutError(f"group {group} got no coordinator that serves")
@@ -50,13 +51,7 @@ def commit_offsets(
     """Commit the same offsets again and again."""
     group = f"group-of-{topic}"
     await_coordinator(connection, group)
-    committed = [
-        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
-        for index in range(partitions)
-    ]
-    body = OffsetCommitRequest(
-        group_id=group, topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=committed)]
-    )
+    body = commit_request(group, dict.fromkeys(((topic, index) for index in range(partitions)), 7))
     request = encode_request(OFFSET_COMMIT, COMMIT_VERSION, 1, "bench", body)
 
     def check(frame: bytes) -> None:
@@ -73,9 +68,7 @@ class Member:
     """One member of the group, on a connection of its own."""
 
     connection: Connection
-    group: str
-    id: str = ""
-    generation: int = -1
+    said: ClassicMember
     settled_in: int = -1
     """The last generation in which it knows its assignment."""
     is_leader: bool = False
@@ -83,30 +76,18 @@ class Member:
 
     def join(self) -> None:
         """Errors: RuntimeError."""
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=bytes(METADATA_BYTES))
         for _ in range(2):  # the first answer may only give an id
-            body = JoinGroupRequest(
-                group_id=self.group, session_timeout_ms=30_000, rebalance_timeout_ms=60_000, member_id=self.id,
-                protocol_type="consumer", protocols=[protocol],
-            )  # fmt: skip
-            answer = self.connection.call(JOIN_GROUP, JOIN_VERSION, body)
-            self.id = answer.member_id
+            answer = self.connection.call(JOIN_GROUP, JOIN_VERSION, self.said.join())
+            self.said.joined(answer)
             if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 break
         _require(answer.error_code, "JoinGroup")
-        self.generation = answer.generation_id
-        self.is_leader = answer.leader == self.id
+        self.is_leader = answer.leader == self.said.id
         self.others = [member.member_id for member in answer.members]
 
     def sync(self) -> bool:
         """Whether the generation is complete; False where another has begun. Errors: RuntimeError."""
-        assignments = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=bytes(METADATA_BYTES))
-            for id in self.others
-        ]
-        body = SyncGroupRequest(
-            group_id=self.group, generation_id=self.generation, member_id=self.id, assignments=assignments
-        )
+        body = self.said.sync(dict.fromkeys(self.others, bytes(METADATA_BYTES)))
         answer = self.connection.call(SYNC_GROUP, SYNC_VERSION, body)
         if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             return False
@@ -118,12 +99,11 @@ class Member:
         self.join()
         while not self.sync():
             self.join()
-        self.settled_in = self.generation
+        self.settled_in = self.said.generation
 
     def is_called(self) -> bool:
         """Whether the group is called to rejoin. Errors: RuntimeError."""
-        body = HeartbeatRequest(group_id=self.group, generation_id=self.generation, member_id=self.id)
-        code = self.connection.call(HEARTBEAT, HEARTBEAT_VERSION, body).error_code
+        code = self.connection.call(HEARTBEAT, HEARTBEAT_VERSION, self.said.heartbeat()).error_code
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             return True
         _require(code, "Heartbeat")
@@ -141,7 +121,14 @@ class Group:
     def __init__(self, bootstrap: str, name: str, size: int) -> None:
         host, _, port = bootstrap.rpartition(":")
         await_coordinator(Connection(host, int(port)), name)
-        self.members = [Member(Connection(host, int(port)), name) for _ in range(size)]
+        protocols = {"range": bytes(METADATA_BYTES)}
+        self.members = [
+            Member(
+                Connection(host, int(port)),
+                ClassicMember(name, protocols, session_timeout_ms=30_000, rebalance_timeout_ms=60_000),
+            )
+            for _ in range(size)
+        ]
         self._together(self._enter)
 
     def _enter(self, member: Member) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from linearizability.client.requests import fetch_request, new_topic, produce_request
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -138,9 +139,9 @@ class Connection:
 
 def make_topic(connection: Connection, name: str, partitions: int = 1) -> None:
     """Create a topic and wait until its first partition has a leader."""
-    topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+    topics = [new_topic(name, partitions)]
     created = connection.call(
-        CREATE_TOPICS, CREATE_TOPICS_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        CREATE_TOPICS, CREATE_TOPICS_VERSION, CreateTopicsRequest(topics=topics, timeout_ms=10_000)
     )
     if created.topics[0].error_code:
         raise RuntimeError(f"topic {name} was refused: error {created.topics[0].error_code}")
@@ -156,10 +157,7 @@ def make_topic(connection: Connection, name: str, partitions: int = 1) -> None:
 
 
 def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> ProduceRequest:
-    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-    return ProduceRequest(
-        acks=acks, timeout_ms=10_000, topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    )
+    return produce_request({(topic, 0): batch}, acks=acks)
 
 
 def make_batch(records: int, record_bytes: int) -> bytearray:
@@ -170,13 +168,7 @@ def make_batch(records: int, record_bytes: int) -> bytearray:
 
 
 def fetch_body(topic: str, offset: int, max_bytes: int) -> FetchRequest:
-    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    return FetchRequest(
-        max_wait_ms=500,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
-    )
+    return fetch_request({(topic, 0): offset}, max_wait_ms=500, max_bytes=max_bytes, partition_max_bytes=max_bytes)
 
 
 def prepare(connection: Connection, case: Case, topic: str) -> tuple[int, int, bytes, int]:

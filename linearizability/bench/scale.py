@@ -38,6 +38,7 @@ from linearizability.bench.load import (
     make_batch,
     produce_body,
 )
+from linearizability.client.requests import produce_request
 from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.results import new_run_folder
 from linearizability.targets import Node, Target, TargetError, open_target
@@ -186,11 +187,7 @@ def produce(connection: Connection, keys: Sequence[Key], batch: bytes) -> set[Ke
 
 
 def _records(keys: Iterable[Key], batch: bytes) -> ProduceRequest:
-    by_topic: dict[str, list[ProduceRequest.PartitionProduceData]] = defaultdict(list)
-    for name, index in keys:
-        by_topic[name].append(ProduceRequest.PartitionProduceData(index=index, records=batch))
-    data = [ProduceRequest.TopicProduceData(name=name, partition_data=found) for name, found in by_topic.items()]
-    return ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=data)
+    return produce_request(dict.fromkeys(keys, batch), timeout_ms=20_000)
 
 
 # ---- what is measured

@@ -9,20 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from linearizability.client.errors import error_of
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import (
+    Committed,
+    commit_request,
+    delete_records_request,
+    fetch_offsets_request,
+    fetch_request,
+    list_offsets_request,
+    new_topic,
+    produce_request,
+    produced,
+)
 from reference.protocol.errors import name_of
-from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.delete_records import DeleteRecordsRequest
-from reference.protocol.messages.end_txn import EndTxnRequest
-from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
-from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
-from reference.protocol.messages.offset_commit import OffsetCommitRequest
-from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID, Buffer, Offset, TimestampMs
 from reference.protocol.records.batch import build, check_crc, read_batches, records_of
 from reference.protocol.records.errors import RecordsError
@@ -82,14 +87,10 @@ def _checked(code: int, what: str) -> None:
 
 def create_topics(ask: Ask) -> None:
     """Make the topics. Errors: Refused."""
-    config = CreateTopicsRequest.CreatableTopicConfig
     topics = [
-        CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=2 if name == PLAIN else 1, replication_factor=1,
-            configs=[config(name=key, value=value) for key, value in (SMALL_SEGMENTS | dict(settings)).items()],
-        )
+        new_topic(name, 2 if name == PLAIN else 1, configs=SMALL_SEGMENTS | dict(settings))
         for name, settings in TOPICS.items()
-    ]  # fmt: skip
+    ]
     for topic in ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7).topics:
         _checked(topic.error_code, f"topic {topic.name}")
 
@@ -109,9 +110,7 @@ def find_coordinators(ask: Ask, wait: Callable[[], None]) -> None:
 
 def _is_loaded(ask: Ask, key_type: int) -> bool:
     if key_type:
-        return not ask(
-            InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000), 4
-        ).error_code
+        return not ask(ProducerSession(TRANSACTIONAL_ID).begin(), 4).error_code
     found = _guarded(lambda: _committed_offset(ask))
     return not isinstance(found, str)
 
@@ -141,11 +140,8 @@ def make_batch(part: int, at: int, now: int, **arguments: Any) -> bytes:
     return bytes(build(_records(part, at, now), **arguments))
 
 
-def produce(ask: Ask, place: Place, records: bytes, transactional_id: str | None = None) -> int:
-    data = ProduceRequest.PartitionProduceData(index=place[1], records=records)
-    topic = ProduceRequest.TopicProduceData(name=place[0], partition_data=[data])
-    body = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=10_000, topic_data=[topic])
-    answer = ask(body, 9).responses[0].partition_responses[0]
+def produce(ask: Ask, place: Place, records: Buffer, transactional_id: str | None = None) -> int:
+    answer = produced(ask(produce_request({place: records}, transactional_id=transactional_id), 9))
     _checked(answer.error_code, f"produce to {place[0]}-{place[1]}")
     return answer.base_offset
 
@@ -164,49 +160,28 @@ def _fill_plain(ask: Ask, part: int, now: int) -> Producer:
 
 
 def _delete_records(ask: Ask) -> None:
-    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=DELETED_BELOW)
-    topic = DeleteRecordsRequest.DeleteRecordsTopic(name=DELETED, partitions=[partition])
-    answer = ask(DeleteRecordsRequest(topics=[topic], timeout_ms=10_000), 2).topics[0].partitions[0]
-    _checked(answer.error_code, "DeleteRecords")
+    answer = ask(delete_records_request({(DELETED, 0): DELETED_BELOW}), 2)
+    _checked(error_of(answer), "DeleteRecords")
 
 
 def _fill_transactions(ask: Ask, part: int, now: int) -> None:
-    identity = ask(InitProducerIdRequest(transactional_id=TRANSACTIONAL_ID, transaction_timeout_ms=60_000), 4)
+    session, place = ProducerSession(TRANSACTIONAL_ID), (TRANSACTIONS, 0)
+    identity = ask(session.begin(), 4)
     _checked(identity.error_code, "a transactional id")
-    sequence = 0
+    session.become(identity.producer_id, identity.producer_epoch)
     for transaction in range(8):
-        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TRANSACTIONS, partitions=[0])
-        added = ask(
-            AddPartitionsToTxnRequest(
-                v3_and_below_transactional_id=TRANSACTIONAL_ID, v3_and_below_producer_id=identity.producer_id,
-                v3_and_below_producer_epoch=identity.producer_epoch, v3_and_below_topics=[topic],
-            ),
-            3,
-        )  # fmt: skip
-        for result in added.results_by_topic_v3_and_below:
-            _checked(result.results_by_partition[0].partition_error_code, "AddPartitionsToTxn")
+        _checked(error_of(ask(session.add_partitions([place]), 3)), "AddPartitionsToTxn")
         for at in range(4):
-            records = make_batch(
-                part, transaction * 4 + at, now, producer_id=identity.producer_id,
-                producer_epoch=identity.producer_epoch, base_sequence=sequence, transactional=True,
-            )  # fmt: skip
-            produce(ask, (TRANSACTIONS, 0), records, TRANSACTIONAL_ID)
-            sequence += RECORDS_A_BATCH
-        end = EndTxnRequest(
-            transactional_id=TRANSACTIONAL_ID, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch,
-            committed=transaction % 2 == 0,
-        )  # fmt: skip
-        _checked(ask(end, 3).error_code, "EndTxn")
+            records = session.batch(place, _records(part, transaction * 4 + at, now))
+            produce(ask, place, records, TRANSACTIONAL_ID)
+            session.appended(place, RECORDS_A_BATCH)
+        _checked(ask(session.end(transaction % 2 == 0), 3).error_code, "EndTxn")
 
 
 def _commit_offsets(ask: Ask, part: int) -> None:
     for step in range(10):
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=0, committed_offset=part * 10 + step, committed_metadata="x" * 20
-        )
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=PLAIN, partitions=[partition])
-        answer = ask(OffsetCommitRequest(group_id=GROUP, topics=[topic]), 8).topics[0].partitions[0]
-        _checked(answer.error_code, "OffsetCommit")
+        offsets = {(PLAIN, 0): Committed(part * 10 + step, "x" * 20)}
+        _checked(error_of(ask(commit_request(GROUP, offsets), 8)), "OffsetCommit")
 
 
 # ---- reading
@@ -251,9 +226,7 @@ def _topics(ask: Ask) -> Any:
 
 
 def offset_at(ask: Ask, place: Place, timestamp: int) -> Any:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=place[1], timestamp=timestamp)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name=place[0], partitions=[partition])
-    answer = ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), 7).topics[0].partitions[0]
+    answer = ask(list_offsets_request({place: timestamp}), 7).topics[0].partitions[0]
     return f"{ERROR}{name_of(answer.error_code)}" if answer.error_code else answer.offset
 
 
@@ -275,12 +248,9 @@ def _read(ask: Ask, place: Place, isolation_level: int) -> list[tuple[int, bytes
         raise Refused(start)
     offset = start
     for _ in range(MOST_FETCHES):
-        partition = FetchRequest.FetchPartition(
-            partition=place[1], fetch_offset=offset, partition_max_bytes=FETCH_BYTES
-        )
-        body = FetchRequest(
-            replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, isolation_level=isolation_level,
-            topics=[FetchRequest.FetchTopic(topic=place[0], partitions=[partition])],
+        body = fetch_request(
+            {place: offset}, max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, partition_max_bytes=FETCH_BYTES,
+            isolation=isolation_level,
         )  # fmt: skip
         answer = ask(body, 12).responses[0].partitions[0]
         _checked(answer.error_code, f"fetch from {place[0]}-{place[1]}")
@@ -313,11 +283,6 @@ def _bytes(value: Buffer | None) -> bytes | None:
 
 
 def _committed_offset(ask: Ask) -> int:
-    group = OffsetFetchRequest.OffsetFetchRequestGroup(
-        group_id=GROUP, topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name=PLAIN, partition_indexes=[0])]
-    )
-    answer = ask(OffsetFetchRequest(groups=[group]), 8).groups[0]
-    _checked(answer.error_code, "OffsetFetch")
-    partition = answer.topics[0].partitions[0]
-    _checked(partition.error_code, "OffsetFetch")
-    return partition.committed_offset
+    answer = ask(fetch_offsets_request({GROUP: [(PLAIN, 0)]}), 8)
+    _checked(error_of(answer), "OffsetFetch")
+    return answer.groups[0].topics[0].partitions[0].committed_offset

@@ -7,6 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
+from linearizability.client.requests import produce_request
 from linearizability.faults.background import Background
 from linearizability.faults.fault import Fault, World, register
 from linearizability.faults.injection import Injection
@@ -77,7 +78,4 @@ def _write(leader: Node, topic: str, partition: int) -> None:
 def _request(topic: str, partition: int) -> ProduceRequest:
     now = TimestampMs(int(time.time() * 1000))
     records = [Record(Offset(number), now, None, VALUE) for number in range(RECORDS)]
-    batch = build(records)
-    data = ProduceRequest.PartitionProduceData(index=partition, records=batch)
-    topics = [ProduceRequest.TopicProduceData(name=topic, partition_data=[data])]
-    return ProduceRequest(acks=-1, timeout_ms=WAITS_MS, topic_data=topics)
+    return produce_request({(topic, partition): build(records)}, timeout_ms=WAITS_MS)

@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from linearizability.client.errors import error_name, error_of
+from linearizability.client.group_member import JOINING, LEAVING, assigned_partitions, owned_partitions
+from linearizability.client.requests import GROUP, commit_request
 from linearizability.guided.scripts import GroupScript
 from linearizability.history.operations import commit
-from linearizability.simulation.client import Key, SimulatedClient, error_name
-from linearizability.simulation.grouping import FIND_COORDINATOR, GROUP_KEY, OFFSET_COMMIT
+from linearizability.simulation.client import Key, SimulatedClient
+from linearizability.simulation.grouping import FIND_COORDINATOR, OFFSET_COMMIT
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
-from linearizability.simulation.reconciling import CONSUMER_GROUP_HEARTBEAT, JOINING, LEAVING
+from linearizability.simulation.reconciling import CONSUMER_GROUP_HEARTBEAT
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import (
@@ -21,7 +24,7 @@ from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.offset_commit import OffsetCommitResponse
 
 if TYPE_CHECKING:
     from linearizability.simulation.cluster import Cluster
@@ -90,23 +93,19 @@ class ScriptedMember(SimulatedClient):
         """Commit offset 0 of every owned partition."""
         if not self.owned or not self.is_ready:
             return
-        request = OffsetCommitRequest
-        topics = [
-            request.OffsetCommitRequestTopic(
-                topic_id=self.topic_ids[name], name=name,
-                partitions=[request.OffsetCommitRequestPartition(partition_index=index, committed_offset=0)],
-            )
-            for name, index in sorted(self.owned)
-        ]  # fmt: skip
         offsets: dict[str | int, int] = {f"{name}-{index}": 0 for name, index in sorted(self.owned)}
         operation = self.recorder.invoke("commit", [commit(self._script.group, offsets, self.epoch, self.id)])
-        body = request(
-            group_id=self._script.group, generation_id_or_member_epoch=self.epoch, member_id=self.id, topics=topics
+        body = commit_request(
+            self._script.group,
+            dict.fromkeys(sorted(self.owned), 0),
+            generation=self.epoch,
+            member_id=self.id,
+            apart=True,
         )
         self.ask(OFFSET_COMMIT, VERSIONS[OFFSET_COMMIT], body, self._committed, operation)
 
     def _committed(self, body: OffsetCommitResponse, operation: int) -> None:
-        code = next((each.error_code for topic in body.topics for each in topic.partitions if each.error_code), 0)
+        code = error_of(body)
         self.count("OffsetCommit", code)
         if code == ErrorCode.NONE:
             self.recorder.ok(operation)
@@ -120,7 +119,7 @@ class ScriptedMember(SimulatedClient):
 
     def on_metadata(self) -> None:
         if not self.has_found_coordinator:
-            body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self._script.group])
+            body = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[self._script.group])
             self.ask(FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], body, self._found)
 
     def _found(self, body: FindCoordinatorResponse, _: Any) -> None:
@@ -138,13 +137,10 @@ class ScriptedMember(SimulatedClient):
     def _say(self, epoch: int, answered: Callable[[ConsumerGroupHeartbeatResponse, Any], None]) -> None:
         if not self.is_ready:
             return
-        topics = [
-            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=self.topic_ids[name], partitions=[index])
-            for name, index in sorted(self.owned)
-        ]
+        owned = ((self.topic_ids[name], index) for name, index in sorted(self.owned))
         body = ConsumerGroupHeartbeatRequest(
             group_id=self._script.group, member_id=self.id, member_epoch=epoch, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            subscribed_topic_names=[self._script.topic], topic_partitions=topics,
+            subscribed_topic_names=[self._script.topic], topic_partitions=owned_partitions(owned, apart=True),
         )  # fmt: skip
         self.ask(CONSUMER_GROUP_HEARTBEAT, VERSIONS[CONSUMER_GROUP_HEARTBEAT], body, answered)
 
@@ -161,8 +157,7 @@ class ScriptedMember(SimulatedClient):
         """Every heartbeat is a full one, so that every response has an assignment."""
         names = {id: name for name, id in self.topic_ids.items()}
         assert body.assignment is not None
-        given = body.assignment.topic_partitions
-        return frozenset((names[each.topic_id], index) for each in given for index in each.partitions)
+        return frozenset((names[id], index) for id, index in assigned_partitions(body))
 
     def _note(self) -> None:
         keys = [f"{name}-{index}" for name, index in sorted(self.owned)]

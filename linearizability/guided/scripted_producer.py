@@ -6,15 +6,18 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.errors import error_name
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import produce_request, produced
 from linearizability.history.operations import MicroOperation, send
-from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
 from linearizability.simulation.producing import ACKS, PRODUCE_TIMEOUT_MS, VALUE_HEAD
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
+from reference.protocol.messages.init_producer_id import InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceResponse
 from reference.protocol.primitives import FIRST_OFFSET, NO_PRODUCER_ID, ProducerEpoch
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
@@ -84,8 +87,7 @@ class ScriptedProducer(SimulatedClient):
 
     def on_ready(self) -> None:
         if not self.is_prepared:
-            body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            self.ask(INIT_PRODUCER_ID, 4, body, self._on_producer_id)
+            self.ask(INIT_PRODUCER_ID, 4, ProducerSession().begin(), self._on_producer_id)
         self.on_leader_ready(self.home)
 
     def _on_producer_id(self, body: InitProducerIdResponse, _: Any) -> None:
@@ -110,9 +112,8 @@ class ScriptedProducer(SimulatedClient):
             self._waiting.append((node, sent))
             return
         sent.attempts += 1
-        partition = ProduceRequest.PartitionProduceData(index=0, records=self._bytes(sent))
-        topic = ProduceRequest.TopicProduceData(name=self._topic, partition_data=[partition])
-        body = ProduceRequest(acks=ACKS[sent.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        records = {(self._topic, 0): self._bytes(sent)}
+        body = produce_request(records, acks=ACKS[sent.acks], timeout_ms=PRODUCE_TIMEOUT_MS)
         if sent.acks == "0":
             self.ask(PRODUCE, PRODUCE_VERSION, body, None, line=line)
             self._leave_open(sent, "acks=0 has no response")
@@ -132,7 +133,7 @@ class ScriptedProducer(SimulatedClient):
         )
 
     def _on_produced(self, body: ProduceResponse, sent: Sent) -> None:
-        answer = body.responses[0].partition_responses[0]
+        answer = produced(body)
         code = answer.error_code
         self.count("Produce", code)
         if sent.is_settled:

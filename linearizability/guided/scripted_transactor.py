@@ -11,9 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.errors import TRANSACTION_RETRIABLE, error_name, error_of
+from linearizability.client.producer_session import NO_PRODUCER, Identity, ProducerSession
+from linearizability.client.requests import TRANSACTION, produced
 from linearizability.guided.scripts import TransactionScript
 from linearizability.history.operations import MicroOperation, send
-from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient, error_name
+from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
@@ -21,19 +24,16 @@ from linearizability.simulation.transacting import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     FIND_COORDINATOR,
-    PASSING,
-    TRANSACTION_KEY,
     VERSIONS,
 )
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
-from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from reference.protocol.messages.end_txn import EndTxnResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import FIRST_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from reference.protocol.primitives import FIRST_OFFSET, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
@@ -49,7 +49,6 @@ AT_LAST_MS = 500
 """How long, at the end, it waits for the responses to writes before it begins its last session."""
 
 FIND_VERSION = INIT_VERSION = 4
-NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 WriteName = tuple[int, int]
 """The leader of a write's partition, and the specification's number of its transaction."""
@@ -60,7 +59,7 @@ class Write:
     """One record, in a batch of its own."""
 
     broker: int
-    producer: tuple[ProducerId, ProducerEpoch]
+    producer: Identity
     sequence: int
     value: int
     transaction: str
@@ -90,7 +89,7 @@ class ScriptedTransactor(SimulatedClient):
         self._script = script
         self._coordinator = script.brokers[0]
         self._topics = dict(zip(script.brokers[1:], script.topics, strict=True))
-        self._producer = NO_PRODUCER
+        self._session = ProducerSession(script.id, timeout_ms=TRANSACTION_TIMEOUT_MS)
         self._sequences: Counter[tuple[tuple[int, int], int]] = Counter()
         self.writes: dict[WriteName, Write] = {}
         """The writes that are not lost."""
@@ -111,7 +110,7 @@ class ScriptedTransactor(SimulatedClient):
     @property
     def has_session(self) -> bool:
         """Whether it may write."""
-        return self._producer != NO_PRODUCER and not self.is_busy
+        return self._session.identity != NO_PRODUCER and not self.is_busy
 
     # ---- what the driver calls
 
@@ -122,13 +121,14 @@ class ScriptedTransactor(SimulatedClient):
             self._transactions += 1
             self._open = f"{self._script.id}-{self._transactions}"
             self.recorder.ok(self.recorder.invoke("begin", txn=self._open))
-        place, value = (self._producer, broker), (self.number << 32) | self._values
+        place, value = (self._session.identity, broker), (self.number << 32) | self._values
         operation = self.recorder.invoke("send", self._mops(broker, value), txn=self._open)
-        self.writes[name] = Write(broker, self._producer, self._sequences[place], value, self._open, operation)
+        self.writes[name] = Write(broker, self._session.identity, self._sequences[place], value, self._open, operation)
         self._sequences[place] += 1
         self._values += 1
         if self._script.version == 1:
-            self._send_to_coordinator(ADD_PARTITIONS_TO_TXN, self._addition(broker), self._added)
+            body = self._session.add_partitions([(self._topics[broker], 0)])
+            self._send_to_coordinator(ADD_PARTITIONS_TO_TXN, body, self._added)
 
     def let_arrive(self, name: WriteName) -> None:
         """A record that is on its way reaches the leader of its partition."""
@@ -147,25 +147,17 @@ class ScriptedTransactor(SimulatedClient):
     def end(self, commits: bool) -> None:
         """End the transaction, also while writes are on their way."""
         self._close(commits)
-        body = EndTxnRequest(
-            transactional_id=self._script.id, producer_id=self._producer[0], producer_epoch=self._producer[1],
-            committed=commits,
-        )  # fmt: skip
-        self._send_to_coordinator(END_TXN, body, self._ended)
+        self._send_to_coordinator(END_TXN, self._session.end(commits), self._ended)
 
     def begin_session(self) -> None:
         """Begin a session as another process with the same transactional id would: an open transaction is aborted."""
         self.lose_session()
-        body = InitProducerIdRequest(
-            transactional_id=self._script.id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS, producer_id=-1,
-            producer_epoch=-1,
-        )  # fmt: skip
-        self._send_to_coordinator(INIT_PRODUCER_ID, body, self._begun)
+        self._send_to_coordinator(INIT_PRODUCER_ID, self._session.begin(), self._begun)
 
     def lose_session(self) -> None:
         """The coordinator has aborted the open transaction and fenced the producer."""
         self._close(False)
-        self._producer, self._request = NO_PRODUCER, None
+        self._session.identity, self._request = NO_PRODUCER, None
 
     def retire(self) -> None:
         """Abort the open transaction by one more session, and finish."""
@@ -221,11 +213,11 @@ class ScriptedTransactor(SimulatedClient):
 
     def _on_answer(self, body: Any, request: CoordinatorRequest) -> None:
         """A retriable error has the request sent again."""
-        code = _error_of(body)
+        code = error_of(body)
         self.count(APIS[request.key].name, code)
         if request is not self._request:
             return
-        if code in PASSING:
+        if code in TRANSACTION_RETRIABLE:
             request.is_asked = False
         else:
             self._request = None
@@ -235,7 +227,7 @@ class ScriptedTransactor(SimulatedClient):
 
     def on_ready(self) -> None:
         if not self.has_found_coordinator:
-            body = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self._script.id])
+            body = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[self._script.id])
             self.ask(FIND_COORDINATOR, FIND_VERSION, body, self._found)
 
     def _found(self, body: FindCoordinatorResponse, _: Any) -> None:
@@ -259,30 +251,19 @@ class ScriptedTransactor(SimulatedClient):
 
     # ---- writing
 
-    def _addition(self, broker: int) -> AddPartitionsToTxnRequest:
-        topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=self._topics[broker], partitions=[0])
-        return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._script.id, v3_and_below_producer_id=self._producer[0],
-            v3_and_below_producer_epoch=self._producer[1], v3_and_below_topics=[topic],
-        )  # fmt: skip
-
     def _added(self, body: Any) -> None:
         """The partition may be written to."""
 
     def _produced_by(self, write: Write) -> ProduceRequest:
         record = Record(FIRST_OFFSET, self.cluster.client_clock_ms(), None, write.value.to_bytes(VALUE_HEAD, "big"), ())
         data = build(
-            [record], producer_id=write.producer[0], producer_epoch=write.producer[1], base_sequence=write.sequence,
-            transactional=True,
+            [record], producer_id=ProducerId(write.producer[0]), producer_epoch=ProducerEpoch(write.producer[1]),
+            base_sequence=write.sequence, transactional=True,
         )  # fmt: skip
-        partition = ProduceRequest.PartitionProduceData(index=0, records=bytes(data))
-        topic = ProduceRequest.TopicProduceData(name=self._topics[write.broker], partition_data=[partition])
-        return ProduceRequest(
-            transactional_id=self._script.id, acks=-1, timeout_ms=RESPONSE_TIMEOUT_MS, topic_data=[topic]
-        )
+        return self._session.produce({(self._topics[write.broker], 0): data}, RESPONSE_TIMEOUT_MS)
 
     def _on_produced(self, body: ProduceResponse, write: Write) -> None:
-        answer = body.responses[0].partition_responses[0]
+        answer = produced(body)
         self.count("Produce", answer.error_code)
         write.may_arrive = write.is_asked = False
         if answer.error_code == ErrorCode.NONE and not write.is_settled:
@@ -317,29 +298,20 @@ class ScriptedTransactor(SimulatedClient):
     def _ended(self, body: EndTxnResponse) -> None:
         operation, self._commit = self._commit, None
         if body.error_code != ErrorCode.NONE:
-            self._producer = NO_PRODUCER
+            self._session.identity = NO_PRODUCER
             if operation is not None:
                 self.recorder.info(operation, error_name(body.error_code))
             return
         if operation is not None:
             self.recorder.ok(operation)
         if self._script.version > 1:
-            self._producer = body.producer_id, body.producer_epoch
+            self._session.identity = body.producer_id, body.producer_epoch
 
     def _begun(self, body: InitProducerIdResponse) -> None:
         if body.error_code == ErrorCode.NONE:
-            self._producer = body.producer_id, body.producer_epoch
-            self.cluster.claim_producer_id(*self._producer, self.name)
+            self._session.identity = body.producer_id, body.producer_epoch
+            self.cluster.claim_producer_id(*self._session.identity, self.name)
         if self._is_retiring:
             if self._commit is not None:
                 self.recorder.info(self._commit, "no answer")
             self.finish()
-
-
-def _error_of(body: Any) -> int:
-    """The first error in a response of the coordinator."""
-    if hasattr(body, "error_code") and body.error_code != ErrorCode.NONE:
-        return body.error_code
-    topics = getattr(body, "results_by_topic_v3_and_below", ())
-    codes = (each.partition_error_code for topic in topics for each in topic.results_by_partition)
-    return next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE)

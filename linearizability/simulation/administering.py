@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, STALE, SimulatedClient
+from linearizability.client.errors import STALE
+from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.schedule import Administrator, Topic

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from linearizability.client.errors import STALE, error_name
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
@@ -37,16 +38,6 @@ GROUNDLESS = frozenset(
     }
 )  # fmt: skip
 """Errors that a correct client is never owed, whatever happens to the broker."""
-
-STALE = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE, ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-    }
-)  # fmt: skip
-"""Errors after which a client asks for metadata and tries again."""
 
 
 class SimulatedClient(ABC):
@@ -238,10 +229,3 @@ class SimulatedClient(ABC):
 def _answer_name(api: str, code: int) -> str:
     """How the counts of a run name an answer."""
     return f"answer {api} {error_name(code)}"
-
-
-def error_name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return str(code)

@@ -6,17 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
+from linearizability.client.errors import STALE
+from linearizability.client.requests import FetchFrom, Partition, fetch_request, list_offsets_request
 from linearizability.history.operations import drain, list_offsets, poll
 from linearizability.simulation.batches import batches_in, header_of, records_in
-from linearizability.simulation.client import FETCH, LIST_OFFSETS, STALE, Key, SimulatedClient
+from linearizability.simulation.client import FETCH, LIST_OFFSETS, Key, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
 from linearizability.simulation.schedule import Consumer
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.messages.fetch import FetchResponse
+from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.protocol.primitives import Buffer
 from reference.protocol.records.control import ControlType, control_type
 from reference.protocol.records.errors import RecordsError
@@ -185,18 +187,9 @@ class SimulatedConsumer(SimulatedClient):
 
     def _ask_offsets(self, line: Line, keys: list[Key], timestamp: int, operation: int | None = None) -> None:
         """Ask for the starts, then for the ends, in one operation: both are known before the first fetch."""
-        topics: dict[str, ListOffsetsRequest.ListOffsetsTopic] = {}
-        for name, index in keys:
-            topic = topics.setdefault(name, ListOffsetsRequest.ListOffsetsTopic(name=name))
-            topic.partitions.append(
-                ListOffsetsRequest.ListOffsetsPartition(
-                    partition_index=index,
-                    timestamp=timestamp,
-                    current_leader_epoch=self.leader_epochs.get((name, index), -1),
-                )
-            )
         isolation = ISOLATION_LEVELS[self.plan.isolation]
-        body = ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=[*topics.values()])
+        asked = dict.fromkeys(keys, timestamp)
+        body = list_offsets_request(asked, isolation=isolation, leader_epochs=self.leader_epochs, apart=False)
         operation = self.recorder.invoke("list_offsets") if operation is None else operation
         self._asking = line
         context = line, keys, timestamp, operation
@@ -255,27 +248,20 @@ class SimulatedConsumer(SimulatedClient):
                 named = {key: value for key, value in wanted.items() if session.asked.get(key) != value}
             session.asked = wanted
         is_old = plan.version < FIRST_VERSION_WITH_DIVERGENCE
-        topics: dict[str, FetchRequest.FetchTopic] = {}
-        for (name, index), (position, epoch, last_epoch) in named.items():
-            topic = topics.setdefault(name, FetchRequest.FetchTopic(topic=name))
-            topic.partitions.append(
-                FetchRequest.FetchPartition(
-                    partition=index,
-                    fetch_offset=position,
-                    partition_max_bytes=plan.max_bytes,
-                    current_leader_epoch=epoch if plan.version >= FIRST_VERSION_WITH_EPOCHS else -1,
-                    last_fetched_epoch=-1 if is_old or (name, index) in self._sources else last_epoch,
-                )
+        begins: dict[Partition, FetchFrom | int] = {
+            key: FetchFrom(
+                position,
+                epoch if plan.version >= FIRST_VERSION_WITH_EPOCHS else -1,
+                -1 if is_old or key in self._sources else last_epoch,
             )
-        body = FetchRequest(
-            max_wait_ms=0 if self.drains else plan.max_wait_ms,
-            min_bytes=plan.min_bytes,
-            isolation_level=ISOLATION_LEVELS[plan.isolation],
-            max_bytes=1 << 20,
+            for key, (position, epoch, last_epoch) in named.items()
+        }
+        body = fetch_request(
+            begins, max_wait_ms=0 if self.drains else plan.max_wait_ms, min_bytes=plan.min_bytes, max_bytes=1 << 20,
+            partition_max_bytes=plan.max_bytes, isolation=ISOLATION_LEVELS[plan.isolation],
             session_id=session.id if session is not None else 0,
             session_epoch=session.epoch if session is not None else -1,
-            topics=[*topics.values()],
-        )
+        )  # fmt: skip
         self._operation = self.recorder.invoke("poll", [poll()], **self._poll_fields())
         self._asking = line
         context = line.node, session

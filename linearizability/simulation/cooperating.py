@@ -21,7 +21,7 @@ class CooperativeMember(SimulatedMember):
         if code not in KEEPS:
             super()._join_again(code)
             return
-        self.generation = -1
+        self._me.generation = -1
         self._is_synced = self._is_unaware = False
 
     def _give_up_partitions(self) -> None:
@@ -35,7 +35,7 @@ class CooperativeMember(SimulatedMember):
         self._processed = {key: place for key, place in self._processed.items() if key in self.places}
         self._committed = {key: place for key, place in self._committed.items() if key in self.places}
         self.is_settled = self.is_settled and not added
-        self._note_assignment(generation=self.generation, member=self._known_as)
+        self._note_assignment(generation=self._me.generation, member=self._known_as)
         if revoked:
             self.world.counts["incremental revocations"] += 1
             self._join_again(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -15,44 +15,49 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.errors import (
+    JOIN_AGAIN,
+    NO_COORDINATOR,
+    SESSION_OVER,
+    STALE,
+    TRANSACTION_RETRIABLE,
+    error_name,
+    error_of,
+    errors_in,
+)
+from linearizability.client.producer_session import NO_PRODUCER, ProducerSession
+from linearizability.client.requests import TRANSACTION, produced
 from linearizability.history.operations import commit, send
-from linearizability.simulation.client import PRODUCE, STALE, Key, error_name
+from linearizability.simulation.client import PRODUCE, Key
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import (
     FIND_COORDINATOR,
-    JOIN_AGAIN,
     VERSIONS,
     Position,
     SimulatedMember,
     named,
+    to_commit,
 )
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import REQUEST_TIMEOUT_MS, Line
-from linearizability.simulation.producing import MOST_VALUE_BYTES, PRODUCE_TIMEOUT_MS, VALUE_HEAD
+from linearizability.simulation.producing import PRODUCE_TIMEOUT_MS, records_with
 from linearizability.simulation.schedule import Copier
 from linearizability.simulation.transacting import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,
-    LOOK_AGAIN,
-    PASSING,
-    SESSION_OVER,
     TIMEOUT_MS,
-    TRANSACTION_KEY,
 )
 from linearizability.simulation.transacting import VERSIONS as TRANSACTIONAL_VERSIONS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
-from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnResponse
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from reference.protocol.messages.end_txn import EndTxnResponse
 from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from reference.protocol.primitives import Offset, ProducerEpoch, ProducerId
-from reference.protocol.records.batch import build
-from reference.protocol.records.record import Record
+from reference.protocol.messages.init_producer_id import InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceResponse
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 
 if TYPE_CHECKING:
     from linearizability.simulation.cluster import Cluster
@@ -104,8 +109,7 @@ class SimulatedCopier(SimulatedMember):
         self.id = plan.id or f"copier-{number}"
         self._decider = -1
         """The node that coordinates our transactions."""
-        self._producer: tuple[ProducerId, ProducerEpoch] | None = None
-        self._sequences: dict[Key, int] = {}
+        self._session = ProducerSession(self.id, timeout_ms=TIMEOUT_MS)
         self._taken: dict[Key, int] = {}
         """How many records of each input partition were read and are not copied yet."""
         self._copy: Copy | None = None
@@ -161,7 +165,7 @@ class SimulatedCopier(SimulatedMember):
             return
         is_old = self.copier.version == 1
         due = (
-            (self._producer is None, self._begin_session),
+            (not self._session.has_identity, self._begin_session),
             (is_old and copy.batches and not copy.partitions_are_added, self._add_partitions),
             (copy.written < len(copy.batches), self._produce),
             (is_old and not copy.offsets_are_added, self._add_offsets),
@@ -204,7 +208,7 @@ class SimulatedCopier(SimulatedMember):
     def _report_to_decider(self, key: int, version: int, body: Any, answered: Callable[..., None]) -> bool:
         if self._decider >= 0:
             return self._ask_node(self._decider, key, version, body, answered, PRODUCE_TIMEOUT_MS * 2)
-        question = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self.id])
+        question = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[self.id])
         self._ask_node(self.home.node, FIND_COORDINATOR, VERSIONS[FIND_COORDINATOR], question, self._decider_found)
         return False
 
@@ -223,13 +227,13 @@ class SimulatedCopier(SimulatedMember):
         self.count(api, code)
         if code == ErrorCode.NONE:
             return True
-        if code in LOOK_AGAIN:
+        if code in NO_COORDINATOR:
             self._decider = -1
         if code in STALE:
             self.refresh_soon()
         if code in SESSION_OVER:
             self._lose_session(code)
-        elif code in PASSING:
+        elif code in TRANSACTION_RETRIABLE:
             self._pause()
         else:
             raise self.groundless(api, code)
@@ -238,28 +242,17 @@ class SimulatedCopier(SimulatedMember):
     # ---- the producer's session
 
     def _begin_session(self) -> None:
-        body = InitProducerIdRequest(
-            transactional_id=self.id, transaction_timeout_ms=TIMEOUT_MS, producer_id=-1, producer_epoch=-1
-        )
-        self._report_to_decider(INIT_PRODUCER_ID, 4, body, self._session_begun)
+        self._report_to_decider(INIT_PRODUCER_ID, 4, self._session.begin(), self._session_begun)
 
     def _session_begun(self, body: InitProducerIdResponse) -> None:
         if self._went_well("InitProducerId", body.error_code):
             self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
-            self._take_producer(body.producer_id, body.producer_epoch)
-
-    def _take_producer(self, producer_id: ProducerId, epoch: ProducerEpoch) -> None:
-        """A new epoch begins at sequence 0."""
-        if self._producer != (producer_id, epoch):
-            self._producer, self._sequences = (producer_id, epoch), {}
-
-    def _identity(self) -> tuple[ProducerId, ProducerEpoch]:
-        assert self._producer is not None
-        return self._producer
+            self._session.become(body.producer_id, body.producer_epoch)
 
     def _forget_producer(self) -> None:
         """Whatever is open is aborted when the next session begins, or when its time is over."""
-        self._producer, self._must_abort = None, False
+        self._session.become(*NO_PRODUCER)
+        self._must_abort = False
 
     def _lose_session(self, code: int) -> None:
         """Another client has our transactional id, or the coordinator has aborted our transaction."""
@@ -282,47 +275,21 @@ class SimulatedCopier(SimulatedMember):
 
     def _add_partitions(self) -> None:
         assert self._copy is not None
-        producer_id, epoch = self._identity()
-        topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
-        for name, index in sorted({output for output, _ in self._copy.batches}):
-            topic = topics.setdefault(name, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name))
-            topic.partitions.append(index)
-        body = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.id, v3_and_below_producer_id=producer_id,
-            v3_and_below_producer_epoch=epoch, v3_and_below_topics=[*topics.values()],
-        )  # fmt: skip
+        body = self._session.add_partitions(sorted({output for output, _ in self._copy.batches}))
         version = TRANSACTIONAL_VERSIONS[1][ADD_PARTITIONS_TO_TXN]
         self._report_to_decider(ADD_PARTITIONS_TO_TXN, version, body, self._partitions_added)
 
     def _partitions_added(self, body: AddPartitionsToTxnResponse) -> None:
-        codes = {
-            each.partition_error_code
-            for topic in body.results_by_topic_v3_and_below
-            for each in topic.results_by_partition
-        } - {ErrorCode.NONE}
-        reasons = sorted(codes - {ErrorCode.OPERATION_NOT_ATTEMPTED}) or sorted(codes)
-        if self._went_well("AddPartitionsToTxn", reasons[0] if reasons else ErrorCode.NONE):
+        if self._went_well("AddPartitionsToTxn", error_of(body)):
             assert self._copy is not None
             self._copy.partitions_are_added = True
 
     def _produce(self) -> None:
-        copy, (producer_id, epoch) = self._copy, self._identity()
+        copy = self._copy
         assert copy is not None
         key, values = copy.batches[copy.written]
-        now = self.cluster.client_clock_ms()
-        records = [
-            Record(
-                Offset(index), now, None, value.to_bytes(VALUE_HEAD, "big") + b"c" * (value * 7 % MOST_VALUE_BYTES), ()
-            )
-            for index, value in enumerate(values)
-        ]
-        data = build(
-            records, producer_id=producer_id, producer_epoch=epoch, base_sequence=self._sequences.get(key, 0),
-            transactional=True,
-        )  # fmt: skip
-        partition = ProduceRequest.PartitionProduceData(index=key[1], records=data)
-        topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[partition])
-        body = ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        data = self._session.batch(key, records_with(values, self.cluster.client_clock_ms(), filler=b"c"))
+        body = self._session.produce({key: data}, PRODUCE_TIMEOUT_MS)
         version = TRANSACTIONAL_VERSIONS[self.copier.version][PRODUCE]
         is_sent = self._ask_node(
             self.leaders.get(key, -1), PRODUCE, version, body, self._produced, PRODUCE_TIMEOUT_MS * 2
@@ -332,14 +299,14 @@ class SimulatedCopier(SimulatedMember):
             copy.send_operation = self.recorder.invoke("send", mops, txn=copy.name)
 
     def _produced(self, body: ProduceResponse) -> None:
-        copy, answer = self._copy, body.responses[0].partition_responses[0]
+        copy, answer = self._copy, produced(body)
         assert copy is not None and copy.send_operation is not None
         is_repeated = answer.error_code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         if not self._went_well("Produce", ErrorCode.NONE if is_repeated else answer.error_code):
             return
         (key, values), base = copy.batches[copy.written], answer.base_offset
         copy.written += 1
-        self._sequences[key] = self._sequences.get(key, 0) + len(values)
+        self._session.appended(key, len(values))
         mops = [
             send(name_of(key), value, base + index if base >= 0 else None, "all") for index, value in enumerate(values)
         ]
@@ -349,10 +316,7 @@ class SimulatedCopier(SimulatedMember):
     # ---- offsets
 
     def _add_offsets(self) -> None:
-        producer_id, epoch = self._identity()
-        body = AddOffsetsToTxnRequest(
-            transactional_id=self.id, producer_id=producer_id, producer_epoch=epoch, group_id=self.member.group
-        )
+        body = self._session.add_offsets(self.member.group)
         self._report_to_decider(ADD_OFFSETS_TO_TXN, ADD_OFFSETS_VERSION, body, self._offsets_added)
 
     def _offsets_added(self, body: AddOffsetsToTxnResponse) -> None:
@@ -361,33 +325,21 @@ class SimulatedCopier(SimulatedMember):
             self._copy.offsets_are_added = True
 
     def _commit_offsets(self) -> None:
-        copy, (producer_id, epoch) = self._copy, self._identity()
+        copy = self._copy
         assert copy is not None
-        topics = [
-            TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
-                name=name,
-                partitions=[
-                    TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-                        partition_index=index, committed_offset=offset, committed_leader_epoch=epoch_before
-                    )
-                ],
-            )
-            for (name, index), (offset, epoch_before) in copy.offsets.items()
-        ]
-        body = TxnOffsetCommitRequest(
-            transactional_id=self.id, group_id=self.member.group, producer_id=producer_id, producer_epoch=epoch,
-            generation_id_or_member_epoch=self.generation, member_id=self._member_id, topics=topics,
+        body = self._session.commit_offsets(
+            self.member.group, to_commit(copy.offsets), apart=True, generation_id_or_member_epoch=self._me.generation,
+            member_id=self._me.id,
         )  # fmt: skip
         version = OFFSETS_VERSIONS[self.copier.version]
         is_sent = self._ask_node(self._coordinator, TXN_OFFSET_COMMIT, version, body, self._offsets_committed)
         if is_sent and copy.offsets_operation is None:
-            mop = commit(self.member.group, named(copy.offsets), self.generation, self._member_id)
+            mop = commit(self.member.group, named(copy.offsets), self._me.generation, self._me.id)
             copy.offsets_operation = self.recorder.invoke("commit", [mop], txn=copy.name)
 
     def _offsets_committed(self, body: TxnOffsetCommitResponse) -> None:
-        codes = sorted({each.error_code for topic in body.topics for each in topic.partitions} - {ErrorCode.NONE})
-        code = codes[0] if codes else ErrorCode.NONE
-        if code in JOIN_AGAIN or code in LOOK_AGAIN:
+        code = min(errors_in(body), default=ErrorCode.NONE)
+        if code in JOIN_AGAIN or code in NO_COORDINATOR:
             self._judge("TxnOffsetCommit", code)
         elif self._went_well("TxnOffsetCommit", code):
             copy = self._copy
@@ -425,12 +377,8 @@ class SimulatedCopier(SimulatedMember):
             self._copy.ends_asked += 1
 
     def _ask_to_end(self, committed: bool, answered: Callable[..., None]) -> bool:
-        producer_id, epoch = self._identity()
-        body = EndTxnRequest(
-            transactional_id=self.id, producer_id=producer_id, producer_epoch=epoch, committed=committed
-        )
         version = TRANSACTIONAL_VERSIONS[self.copier.version][END_TXN]
-        return self._report_to_decider(END_TXN, version, body, answered)
+        return self._report_to_decider(END_TXN, version, self._session.end(committed), answered)
 
     def _ended(self, body: EndTxnResponse) -> None:
         copy = self._copy
@@ -449,7 +397,7 @@ class SimulatedCopier(SimulatedMember):
         """Since KIP-890 each end gives the next epoch. Before, a request for an end that was given up may arrive late, and would
         end a later transaction of the epoch: who had to ask again begins a session."""
         if self.copier.version > 1:
-            self._take_producer(body.producer_id, body.producer_epoch)
+            self._session.become(body.producer_id, body.producer_epoch)
         elif was_repeated:
             self._forget_producer()
 
@@ -488,7 +436,7 @@ class SimulatedCopier(SimulatedMember):
         """
         copy = self._copy
         self._give_up_copy(reason)
-        if copy is None or not copy.is_known or self._producer is None:
+        if copy is None or not copy.is_known or not self._session.has_identity:
             return
         if self.copier.version == 1 and copy.send_operation is not None:
             self._forget_producer()

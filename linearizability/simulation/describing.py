@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.group_member import decode_assignment
 from linearizability.simulation.client import Key, SimulatedClient
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.reconciling import ReconcilingMember
 from linearizability.simulation.schedule import GROUPS_TOPIC
-from linearizability.simulation.sharing import decode_assignment
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import (

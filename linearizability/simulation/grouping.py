@@ -12,22 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
+from linearizability.client.errors import GROUP_RETRIABLE, JOIN_AGAIN, NO_COORDINATOR, STALE, error_name, error_of
+from linearizability.client.group_member import (
+    ClassicMember,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from linearizability.client.requests import GROUP, Committed, Partition, commit_request, fetch_offsets_request
 from linearizability.history.operations import commit, committed
-from linearizability.simulation.client import STALE, Key, error_name
+from linearizability.simulation.client import Key
 from linearizability.simulation.consuming import Place, SimulatedConsumer, name_of
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.schedule import Consumer, Member
-from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
+from linearizability.simulation.sharing import shares
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
-from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from reference.protocol.messages.heartbeat import HeartbeatResponse
+from reference.protocol.messages.join_group import JoinGroupResponse
+from reference.protocol.messages.leave_group import LeaveGroupResponse
+from reference.protocol.messages.offset_commit import OffsetCommitResponse
+from reference.protocol.messages.offset_fetch import OffsetFetchResponse
+from reference.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from linearizability.simulation.cluster import Cluster
@@ -36,23 +44,10 @@ OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROU
 VERSIONS = {
     OFFSET_COMMIT: 8, OFFSET_FETCH: 8, FIND_COORDINATOR: 4, JOIN_GROUP: 9, HEARTBEAT: 4, LEAVE_GROUP: 5, SYNC_GROUP: 5,
 }  # fmt: skip
-GROUP_KEY = 0
-PROTOCOL_TYPE = "consumer"
 HEARTBEATS_A_TIMEOUT = 4
 """A member with fewer heartbeats would learn of a rebalance when it is over, be left out, begin the next, and so on for ever."""
 CATCH_UP_BYTES = 1 << 20
 
-LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-PASSING = (
-    frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.UNSTABLE_OFFSET_COMMIT})
-    | STALE
-    | LOOK_AGAIN
-)
-"""Errors after which the same step is taken again."""
-JOIN_AGAIN = frozenset(
-    {ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.MEMBER_ID_REQUIRED}
-)  # fmt: skip
-"""Errors after which the member joins again; an unknown one as a new member."""
 NOTHING_WAS_WRITTEN = JOIN_AGAIN | {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.FENCED_INSTANCE_ID}
 """Errors of a commit that certainly has not taken effect and never will."""
 
@@ -69,6 +64,11 @@ def named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
     return {name_of(key): offset for key, (offset, _) in positions.items()}
 
 
+def to_commit(positions: Mapping[Key, Position]) -> dict[Partition, Committed | int]:
+    """Positions as offsets are committed."""
+    return {key: Committed(offset, leader_epoch=epoch) for key, (offset, epoch) in positions.items()}
+
+
 class SimulatedMember(SimulatedConsumer):
     """One member of a group."""
 
@@ -82,14 +82,14 @@ class SimulatedMember(SimulatedConsumer):
         reader = Consumer(max_wait_ms=self._beat_ms, max_bytes=plan.max_bytes, isolation=self.isolation)
         super().__init__(cluster, number, recorder, reader)
         self.member = plan
-        self.generation = -1
+        self._me = ClassicMember(
+            plan.group, instance_id=plan.instance or None, session_timeout_ms=plan.session_timeout_ms,
+            rebalance_timeout_ms=plan.rebalance_timeout_ms,
+        )  # fmt: skip
         self.is_settled = False
         """Whether it holds an assignment and knows where to resume."""
-        self._member_id = ""
         self._shares: dict[str, list[Key]] = {}
         """As leader of a generation: what each member is to have."""
-        self._protocol: str | None = None
-        """The assignor that the generation's members have in common."""
         self._owned: tuple[int, list[Key]] = (-1, [])
         """The last generation in which we were given partitions, and which."""
         self.joined_us = 0
@@ -126,16 +126,17 @@ class SimulatedMember(SimulatedConsumer):
     @property
     def member_id(self) -> str:
         """Empty before it has joined for the first time."""
-        return self._member_id
+        return self._me.id
 
     @property
-    def _instance_id(self) -> str | None:
-        return self.member.instance or None
+    def generation(self) -> int:
+        """The generation, or the member epoch; -1 outside of the group."""
+        return self._me.generation
 
     @property
     def _known_as(self) -> str:
         """The member's name in the history: a static one stays who it is under another member id."""
-        return self.member.instance or self._member_id
+        return self.member.instance or self._me.id
 
     @property
     def has_committed_all(self) -> bool:
@@ -155,7 +156,7 @@ class SimulatedMember(SimulatedConsumer):
             (self._is_leaving, self._leave),
             (self._is_retiring and not self.is_settled, self._ask_committed),
             (self._is_retiring, self._begin_to_leave),
-            (self.generation < 0, self._join),
+            (self._me.generation < 0, self._join),
             (not self._is_synced, self._sync),
             (not self.is_settled, self._ask_committed),
             (self._is_unaware and self._processed != self._committed, self._commit),
@@ -205,15 +206,15 @@ class SimulatedMember(SimulatedConsumer):
         self.count(api, code)
         if code == ErrorCode.NONE:
             return True
-        if code in LOOK_AGAIN:
+        if code in NO_COORDINATOR:
             self._coordinator = -1
         if code in STALE:
             self.refresh_soon()
-        if code in PASSING:
+        if code in GROUP_RETRIABLE:
             self._pause()
         elif code in JOIN_AGAIN:
             if code == ErrorCode.UNKNOWN_MEMBER_ID:
-                self._member_id = ""
+                self._me.id = ""
             self._join_again(code)
         elif code == ErrorCode.FENCED_INSTANCE_ID and self.member.instance:
             self._die_for_good()
@@ -222,7 +223,7 @@ class SimulatedMember(SimulatedConsumer):
         return False
 
     def _find(self) -> None:
-        body = FindCoordinatorRequest(key_type=GROUP_KEY, coordinator_keys=[self.member.group])
+        body = FindCoordinatorRequest(key_type=GROUP, coordinator_keys=[self.member.group])
         self._asking = self.home
         self.ask(FIND_COORDINATOR, self.versions[FIND_COORDINATOR], body, self._answered, self._found)
 
@@ -240,23 +241,13 @@ class SimulatedMember(SimulatedConsumer):
     def _join(self) -> None:
         topics = [topic.name for topic in self.cluster.schedule.topics if not topic.is_output]
         generation, owned = self._owned
-        metadata = encode_subscription(topics, owned, generation)
-        protocols = [
-            JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in self.member.assignors
-        ]
-        body = JoinGroupRequest(
-            group_id=self.member.group, session_timeout_ms=self.member.session_timeout_ms,
-            rebalance_timeout_ms=self.member.rebalance_timeout_ms, member_id=self._member_id,
-            group_instance_id=self._instance_id, protocol_type=PROTOCOL_TYPE, protocols=protocols,
-        )  # fmt: skip
-        self._ask_coordinator(JOIN_GROUP, body, self._joined, self.member.rebalance_timeout_ms)
+        metadata = encode_subscription(topics, owned, generation=generation)
+        self._me.protocols = dict.fromkeys(self.member.assignors, metadata)
+        self._ask_coordinator(JOIN_GROUP, self._me.join(), self._joined, self.member.rebalance_timeout_ms)
 
     def _joined(self, body: JoinGroupResponse) -> None:
-        if body.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-            self._member_id = body.member_id
+        self._me.joined(body)
         if self._judge("JoinGroup", body.error_code):
-            self._member_id, self.generation = body.member_id, body.generation_id
-            self._protocol = body.protocol_name
             self._received_us = self.joined_us = self.world.now_us
             self._replacement = None
             is_to_assign = body.leader == body.member_id and not body.skip_assignment
@@ -264,30 +255,23 @@ class SimulatedMember(SimulatedConsumer):
             self._shares = shares(str(body.protocol_name), body.members, counts) if is_to_assign else {}
 
     def _sync(self) -> None:
-        body = SyncGroupRequest(
-            group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
-            group_instance_id=self._instance_id, protocol_type=PROTOCOL_TYPE, protocol_name=self._protocol,
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=encode_assignment(keys))
-                for member, keys in self._shares.items()
-            ],
-        )  # fmt: skip
+        body = self._me.sync({member: encode_assignment(keys) for member, keys in self._shares.items()})
         self._ask_coordinator(SYNC_GROUP, body, self._synced, self.member.rebalance_timeout_ms)
 
     def _synced(self, body: SyncGroupResponse) -> None:
         if self._judge("SyncGroup", body.error_code):
             self._is_synced = True
             self._received_us = self.world.now_us
-            generation = self.generation
+            generation = self._me.generation
             self._take_over(decode_assignment(bytes(body.assignment)))
             self._owned = generation, [*self.places]
             self.world.counts["assignments"] += 1
-            self.world.counts[f"assignments by {self._protocol}"] += 1
+            self.world.counts[f"assignments by {self._me.protocol}"] += 1
 
     def _take_over(self, given: Sequence[Key]) -> None:
         """Own what was given."""
         self.places = {key: Place() for key in given}
-        self._note_assignment(generation=self.generation, member=self._known_as)
+        self._note_assignment(generation=self._me.generation, member=self._known_as)
 
     def _note_assignment(self, **fields: Any) -> None:
         keys = [name_of(key) for key in self.places]
@@ -298,16 +282,12 @@ class SimulatedMember(SimulatedConsumer):
         if self.places:
             self.places = {}
             self._note_assignment()
-        self.generation = -1
+        self._me.generation = -1
         self._is_synced = self.is_settled = self._is_unaware = False
         self._processed, self._committed = {}, {}
 
     def _beat(self) -> None:
-        body = HeartbeatRequest(
-            group_id=self.member.group, generation_id=self.generation, member_id=self._member_id,
-            group_instance_id=self._instance_id,
-        )  # fmt: skip
-        self._ask_coordinator(HEARTBEAT, body, self._beaten)
+        self._ask_coordinator(HEARTBEAT, self._me.heartbeat(), self._beaten)
 
     def _beaten(self, body: HeartbeatResponse) -> None:
         if self._judge("Heartbeat", body.error_code):
@@ -320,18 +300,16 @@ class SimulatedMember(SimulatedConsumer):
         self._go_on()
 
     def _leave(self) -> None:
-        identity = LeaveGroupRequest.MemberIdentity(member_id=self._member_id, group_instance_id=self._instance_id)
-        body = LeaveGroupRequest(group_id=self.member.group, members=[identity])
-        self._ask_coordinator(LEAVE_GROUP, body, self._left)
+        self._ask_coordinator(LEAVE_GROUP, self._me.leave(), self._left)
 
     def _left(self, body: LeaveGroupResponse) -> None:
-        code = body.error_code or next((each.error_code for each in body.members), ErrorCode.NONE)
+        code = error_of(body)
         if code != ErrorCode.UNKNOWN_MEMBER_ID and not self._judge("LeaveGroup", code):
             return
         self._has_left()
 
     def _has_left(self) -> None:
-        self._is_leaving, self._member_id = False, ""
+        self._is_leaving, self._me.id = False, ""
         if self._is_retiring:
             self.finish()
         else:
@@ -345,25 +323,17 @@ class SimulatedMember(SimulatedConsumer):
             self.is_settled = True
             self._go_on()
             return
-        topics = [
-            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=[index])
-            for name, index in self.places
-        ]
-        group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=self.member.group, topics=topics)
+        body = fetch_offsets_request({self.member.group: self.places}, require_stable=self.requires_stable, apart=True)
         if self.line_to(self._coordinator) is not None:
             self._operation = self.recorder.invoke("committed", [committed(self.member.group)])
-        self._ask_coordinator(
-            OFFSET_FETCH,
-            OffsetFetchRequest(groups=[group], require_stable=self.requires_stable),
-            self._reported_committed,
-        )
+        self._ask_coordinator(OFFSET_FETCH, body, self._reported_committed)
 
     def _reported_committed(self, body: OffsetFetchResponse) -> None:
         operation, self._operation = self._operation, None
         assert operation is not None
         answer = body.groups[0]
         parts = {(topic.name, each.partition_index): each for topic in answer.topics for each in topic.partitions}
-        code = answer.error_code or next((each.error_code for each in parts.values() if each.error_code), 0)
+        code = error_of(body)
         if not self._judge("OffsetFetch", code):
             self.recorder.fail(operation, error_name(code))
             return
@@ -419,7 +389,7 @@ class SimulatedMember(SimulatedConsumer):
         self._is_unaware = True
 
     def _die(self) -> None:
-        self._member_id = ""
+        self._me.id = ""
         self._owned = -1, []
         self._give_up_partitions()
         for line in self._lines.values():
@@ -433,24 +403,13 @@ class SimulatedMember(SimulatedConsumer):
 
     def _commit(self) -> None:
         new = {key: position for key, position in self._processed.items() if self._committed.get(key) != position}
-        topics = [
-            OffsetCommitRequest.OffsetCommitRequestTopic(
-                name=name,
-                partitions=[
-                    OffsetCommitRequest.OffsetCommitRequestPartition(
-                        partition_index=index, committed_offset=offset, committed_leader_epoch=epoch
-                    )
-                ],
-            )
-            for (name, index), (offset, epoch) in new.items()
-        ]
         group = self.member.group
-        body = OffsetCommitRequest(
-            group_id=group, generation_id_or_member_epoch=self.generation, member_id=self._member_id,
-            group_instance_id=self._instance_id, topics=topics,
+        body = commit_request(
+            group, to_commit(new), generation=self._me.generation, member_id=self._me.id,
+            instance_id=self._me.instance_id, apart=True,
         )  # fmt: skip
         if self.line_to(self._coordinator) is not None:
-            mop = commit(group, named(new), self.generation, self._known_as)
+            mop = commit(group, named(new), self._me.generation, self._known_as)
             self._operation = self.recorder.invoke("commit", [mop])
             self._asked_us = self.world.now_us
         self._ask_coordinator(OFFSET_COMMIT, body, self._on_committed)

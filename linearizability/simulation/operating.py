@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.errors import error_of
 from linearizability.simulation.client import SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
@@ -116,7 +117,7 @@ class Operator(SimulatedClient):
         self.ask(task.key, VERSIONS[task.key], task.body, self._answered, task)
 
     def _answered(self, body: Any, task: _Task) -> None:
-        code = _error_of(body)
+        code = error_of(body)
         self.count(f"operator {task.name}", code)
         if code in NOT_NOW:
             self._again_or_never()
@@ -161,13 +162,3 @@ def _request(fault: Fault) -> tuple[int, Message]:
             return ELECT_LEADERS, ElectLeadersRequest(
                 election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS
             )
-
-
-def _error_of(body: Any) -> int:
-    """The first error of an answer, wherever it stands."""
-    codes = [getattr(body, "error_code", 0)]
-    for outer in getattr(body, "responses", None) or getattr(body, "replica_election_results", None) or ():
-        codes.append(getattr(outer, "error_code", 0))
-        inner = getattr(outer, "partitions", None) or getattr(outer, "partition_result", None) or ()
-        codes += [each.error_code for each in inner]
-    return next((code for code in codes if code != ErrorCode.NONE), ErrorCode.NONE)

@@ -7,20 +7,24 @@ the producer gives up what is in doubt and goes on under a new producer id, so t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.errors import STALE, error_name
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import produce_request
 from linearizability.history.operations import MicroOperation, send
-from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, STALE, SimulatedClient, error_name
+from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.outbox import Outbox, customer_of
 from linearizability.simulation.schedule import Producer
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch
+from reference.protocol.messages.init_producer_id import InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceResponse
+from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
@@ -53,6 +57,22 @@ MAYBE_APPENDED = frozenset(
     }
 )  # fmt: skip
 """The last one is also the answer to a batch that waited for its followers when its leader was deposed: they may have it."""
+
+
+def records_with(
+    values: Sequence[int], now: TimestampMs, *, filler: bytes = b"v", key_of: Callable[[int], bytes] | None = None
+) -> list[Record]:
+    """One record for each value, which its bytes begin with; their length is drawn from the value."""
+    return [
+        Record(
+            Offset(index),
+            now,
+            key_of(value) if key_of is not None else None,
+            value.to_bytes(VALUE_HEAD, "big") + filler * (value * 7 % MOST_VALUE_BYTES),
+            (),
+        )
+        for index, value in enumerate(values)
+    ]
 
 
 @dataclass(slots=True, eq=False)
@@ -173,8 +193,7 @@ class SimulatedProducer(SimulatedClient):
 
     def on_ready(self) -> None:
         if self.idempotent and self._producer_id < 0:
-            body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
-            self.ask(INIT_PRODUCER_ID, 4, body, self._on_producer_id)
+            self.ask(INIT_PRODUCER_ID, 4, ProducerSession().begin(), self._on_producer_id)
         else:
             self.ask_metadata()
 
@@ -260,9 +279,7 @@ class SimulatedProducer(SimulatedClient):
         batch.under_way, batch.line = True, line
         batch.led_in = self.cluster.leads(line.node, batch.key)
         data = self._bytes(batch)
-        partition = ProduceRequest.PartitionProduceData(index=batch.key[1], records=data)
-        topic = ProduceRequest.TopicProduceData(name=batch.key[0], partition_data=[partition])
-        body = ProduceRequest(acks=ACKS[self.plan.acks], timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        body = produce_request({batch.key: data}, acks=ACKS[self.plan.acks], timeout_ms=PRODUCE_TIMEOUT_MS)
         if self.plan.acks == "0":
             self.ask(PRODUCE, self.plan.version, body, None, line=line)
             self._pending[batch.key].remove(batch)
@@ -273,17 +290,8 @@ class SimulatedProducer(SimulatedClient):
         batch.in_doubt = True
 
     def _bytes(self, batch: Batch) -> bytearray:
-        now = self.cluster.client_clock_ms()
-        records = [
-            Record(
-                Offset(index),
-                now,
-                customer_of(value) if self._outbox is not None else None,
-                value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES),
-                (),
-            )
-            for index, value in enumerate(batch.values)
-        ]
+        key_of = customer_of if self._outbox is not None else None
+        records = records_with(batch.values, self.cluster.client_clock_ms(), key_of=key_of)
         codec = CODECS[self.plan.codec]
         if not self.idempotent:
             return build(records, codec=codec)

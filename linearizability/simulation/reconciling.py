@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
-from uuid import UUID
 
+from linearizability.client.group_member import JOINING, LEAVING, assigned_partitions, owned_partitions
 from linearizability.simulation.client import Key
 from linearizability.simulation.consuming import Place
 from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, Position, SimulatedMember
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from linearizability.simulation.cluster import Cluster
 
 CONSUMER_GROUP_HEARTBEAT = 68
-JOINING, LEAVING = 0, -1
-"""Member epochs that say so."""
 
 BEGIN_AGAIN = frozenset(
     {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION}
@@ -56,26 +54,26 @@ class ReconcilingMember(SimulatedMember):
         step = super()._next_step()
         if self._wanted is not None and step in (self._read_on, self._idle):
             return self._give_up_the_rest
-        may_beat = self.generation >= 0 and not self._is_retiring and self._coordinator >= 0
+        may_beat = self._me.generation >= 0 and not self._is_retiring and self._coordinator >= 0
         return self._beat if may_beat and self._said is not None and self._said - self.places.keys() else step
 
     # ---- membership
 
     def _join(self) -> None:
-        if not self._member_id:
+        if not self._me.id:
             self._ids += 1
-            self._member_id = f"{self.name}-{self._ids}"
+            self._me.id = f"{self.name}-{self._ids}"
         self._said = None
         self._say(JOINING)
 
     def _beat(self) -> None:
-        self._say(self.generation)
+        self._say(self._me.generation)
 
     def _say(self, epoch: int) -> None:
         is_full = epoch == JOINING or self._said is None
         owned = frozenset(self.places)
         body = ConsumerGroupHeartbeatRequest(
-            group_id=self.member.group, member_id=self._member_id, member_epoch=epoch,
+            group_id=self.member.group, member_id=self._me.id, member_epoch=epoch,
             rebalance_timeout_ms=self.member.rebalance_timeout_ms if is_full else -1,
             subscribed_topic_names=[topic.name for topic in self.cluster.schedule.topics] if is_full else None,
             topic_partitions=self._as_ids(owned) if is_full or owned != self._said else None,
@@ -85,23 +83,25 @@ class ReconcilingMember(SimulatedMember):
         self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._beaten)
 
     def _as_ids(self, keys: frozenset[Key]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
-        return [
-            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=self.topic_ids[name], partitions=[index])
-            for name, index in sorted(keys)
-        ]
+        return owned_partitions(((self.topic_ids[name], index) for name, index in sorted(keys)), apart=True)
 
     def _beaten(self, body: ConsumerGroupHeartbeatResponse) -> None:
         if not self._judge("ConsumerGroupHeartbeat", body.error_code):
             self._said = None
             return
         self._received_us = self.world.now_us
-        has_moved, self.generation, self._is_synced = body.member_epoch != self.generation, body.member_epoch, True
+        has_moved, self._me.generation, self._is_synced = (
+            body.member_epoch != self._me.generation,
+            body.member_epoch,
+            True,
+        )
         if body.assignment is not None:
-            self._wanted = self._keys(body.assignment)
+            names = {id: name for name, id in self.topic_ids.items()}
+            self._wanted = frozenset((names[id], index) for id, index in assigned_partitions(body))
         if self._wanted is not None and not (self.member.commits_first and self.places.keys() - self._wanted):
             has_moved = self._own(self._wanted) or has_moved
         if has_moved:
-            self._note_assignment(generation=self.generation, member=self._known_as)
+            self._note_assignment(generation=self._me.generation, member=self._known_as)
 
     def _own(self, keys: frozenset[Key]) -> bool:
         """Whether that is another assignment than before."""
@@ -120,7 +120,7 @@ class ReconcilingMember(SimulatedMember):
         assert self._wanted is not None
         self.world.counts["partitions committed and given up"] += len(self.places.keys() - self._wanted)
         self._own(self._wanted)
-        self._note_assignment(generation=self.generation, member=self._known_as)
+        self._note_assignment(generation=self._me.generation, member=self._known_as)
         self._go_on()
 
     def _give_up_partitions(self) -> None:
@@ -129,11 +129,6 @@ class ReconcilingMember(SimulatedMember):
 
     def _resume(self, offsets: Mapping[Key, Position]) -> None:
         self._resume_new(offsets)
-
-    def _keys(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> frozenset[Key]:
-        names: dict[UUID, str] = {id: name for name, id in self.topic_ids.items()}
-        given = ((names[each.topic_id], index) for each in assignment.topic_partitions for index in each.partitions)
-        return frozenset(given)
 
     def _judge(self, api: str, code: int) -> bool:
         if code == ErrorCode.STALE_MEMBER_EPOCH:
@@ -153,9 +148,7 @@ class ReconcilingMember(SimulatedMember):
     # ---- leaving
 
     def _leave(self) -> None:
-        body = ConsumerGroupHeartbeatRequest(
-            group_id=self.member.group, member_id=self._member_id, member_epoch=LEAVING
-        )
+        body = ConsumerGroupHeartbeatRequest(group_id=self.member.group, member_id=self._me.id, member_epoch=LEAVING)
         self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._gone)
 
     def _gone(self, body: ConsumerGroupHeartbeatResponse) -> None:

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import produce_request, produced
 from linearizability.simulation.client import SimulatedClient
 from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
@@ -25,8 +27,6 @@ from linearizability.simulation.schedule import CLIENTS, Schedule
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
-from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
@@ -234,17 +234,12 @@ def _again(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
 def _send(run: ScenarioRun, topic: str, data: bytes, options: dict[str, str]) -> None:
     acks = options.get("acks", "all")
     node = int(options["to"]) if "to" in options else run.leader(topic)
-    partition = ProduceRequest.PartitionProduceData(index=0, records=data)
-    body = ProduceRequest(
-        acks=ACKS[acks],
-        timeout_ms=PRODUCE_TIMEOUT_MS,
-        topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])],
-    )
+    body = produce_request({(topic, 0): data}, acks=ACKS[acks], timeout_ms=PRODUCE_TIMEOUT_MS)
     values = options["values"]
     run.show(f"produce {values}, acks={acks}", "client", f"node {node}")
 
     def answered(body: Any) -> None:
-        answer = body.responses[0].partition_responses[0]
+        answer = produced(body)
         if options.get("answer") == "lost":
             run.show(f"the answer about {values} is lost", f"node {node}", f"node {node}")
         elif answer.error_code != ErrorCode.NONE:
@@ -258,7 +253,7 @@ def _send(run: ScenarioRun, topic: str, data: bytes, options: dict[str, str]) ->
 def _producer_id(run: ScenarioRun, node: int) -> None:
     """Get a producer id; repeat the request while the node has none to give."""
     responses: list[Any] = []
-    body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
+    body = ProducerSession().begin()
     for _ in range(MOST_TRIES):
         responses.clear()
         run.ask(node, 22, 4, body, responses.append)

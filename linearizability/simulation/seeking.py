@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from linearizability.client.errors import STALE
+from linearizability.client.requests import delete_records_request, list_offsets_request
 from linearizability.simulation.batches import batches_in, records_in
-from linearizability.simulation.client import LIST_OFFSETS, STALE, Key, SimulatedClient
+from linearizability.simulation.client import LIST_OFFSETS, Key, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.machine import EPOCH_MS
 from linearizability.simulation.schedule import Seeker
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
-from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.messages.delete_records import DeleteRecordsResponse
+from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -95,16 +97,7 @@ class SimulatedSeeker(SimulatedClient):
         asked = (LATEST, MAX_TIMESTAMP, newest - self.chance.randrange(self.world.now_ms + 1))[
             min(2, self.chance.randrange(6))
         ]
-        body = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=0,
-            topics=[
-                ListOffsetsRequest.ListOffsetsTopic(
-                    name=key[0],
-                    partitions=[ListOffsetsRequest.ListOffsetsPartition(partition_index=key[1], timestamp=asked)],
-                )
-            ],
-        )
+        body = list_offsets_request({key: asked})
         self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._answered, (key, asked, line.node, end), line=line)
 
     def _answered(self, body: ListOffsetsResponse, question: tuple[Key, int, int, int]) -> None:
@@ -123,9 +116,7 @@ class SimulatedSeeker(SimulatedClient):
         self._later(self._plan.pause_ms)
 
     def _delete(self, key: Key, offset: int) -> None:
-        partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=key[1], offset=offset)
-        topic = DeleteRecordsRequest.DeleteRecordsTopic(name=key[0], partitions=[partition])
-        body = DeleteRecordsRequest(topics=[topic], timeout_ms=DELETE_TIMEOUT_MS)
+        body = delete_records_request({key: offset}, DELETE_TIMEOUT_MS)
         line = self.line_to(self.leaders[key])
         self.deleted[key] = max(offset, self.deleted.get(key, 0))
         self.ask(DELETE_RECORDS, DELETE_RECORDS_VERSION, body, self._deleted, (key, offset), line=line)

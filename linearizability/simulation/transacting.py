@@ -12,28 +12,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from linearizability.client.errors import (
+    NO_COORDINATOR,
+    SESSION_OVER,
+    STALE,
+    TRANSACTION_RETRIABLE,
+    error_name,
+    error_of,
+)
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import TRANSACTION, produced
 from linearizability.history.operations import MicroOperation, send
-from linearizability.simulation.client import PRODUCE, STALE, Key, SimulatedClient, error_name
+from linearizability.simulation.client import PRODUCE, Key, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
-from linearizability.simulation.producing import MOST_VALUE_BYTES, PRODUCE_TIMEOUT_MS, VALUE_HEAD
+from linearizability.simulation.producing import PRODUCE_TIMEOUT_MS, records_with
 from linearizability.simulation.schedule import Transactor
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from reference.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
+from reference.protocol.messages.end_txn import EndTxnResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
-from reference.protocol.records.batch import build
-from reference.protocol.records.record import Record
+from reference.protocol.messages.init_producer_id import InitProducerIdResponse
+from reference.protocol.messages.produce import ProduceResponse
 
 if TYPE_CHECKING:
     from linearizability.simulation.cluster import Cluster
 
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 10, 22, 24, 26
-TRANSACTION_KEY = 1
 TIMEOUT_MS = 2_000
 """transaction.timeout.ms of the simulated producers."""
 VERSIONS: dict[int, dict[int, int]] = {
@@ -41,28 +47,6 @@ VERSIONS: dict[int, dict[int, int]] = {
     2: {PRODUCE: 12, END_TXN: 5},
 }
 """Of the requests whose version says which transaction protocol is meant."""
-
-LOOK_AGAIN = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-PASSING = (
-    frozenset(
-        {
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.REQUEST_TIMED_OUT,
-            ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, ErrorCode.NETWORK_EXCEPTION,
-            ErrorCode.OPERATION_NOT_ATTEMPTED,
-        }
-    )
-    | STALE
-    | LOOK_AGAIN
-)  # fmt: skip
-"""Errors after which the same step is tried again."""
-SESSION_OVER = frozenset(
-    {
-        ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.INVALID_TXN_STATE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID,
-        ErrorCode.TRANSACTION_ABORTABLE,
-    }
-)  # fmt: skip
-"""Errors after which a new session begins."""
 
 
 @dataclass(slots=True)
@@ -89,8 +73,7 @@ class SimulatedTransactor(SimulatedClient):
         self.plan = plan
         self.id = plan.id or f"transactor-{number}"
         self._coordinator = -1
-        self._producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
-        self._sequences: dict[Key, int] = {}
+        self._session = ProducerSession(self.id, timeout_ms=TIMEOUT_MS)
         self._open: Open | None = None
         self._begun = 0
         self._values = 0
@@ -171,11 +154,11 @@ class SimulatedTransactor(SimulatedClient):
         self.count(api, code)
         if code == ErrorCode.NONE:
             return True
-        if code in LOOK_AGAIN:
+        if code in NO_COORDINATOR:
             self._coordinator = -1
         if code in STALE:
             self.refresh_soon()
-        if code in PASSING:
+        if code in TRANSACTION_RETRIABLE:
             self._doubt()
             self._later()
         elif code in SESSION_OVER:
@@ -185,7 +168,7 @@ class SimulatedTransactor(SimulatedClient):
         return False
 
     def _find(self) -> None:
-        body = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=[self.id])
+        body = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[self.id])
         self._to(self.home.node, FIND_COORDINATOR, 4, body, self._found)
 
     def _found(self, body: FindCoordinatorResponse, _: Any) -> None:
@@ -212,21 +195,13 @@ class SimulatedTransactor(SimulatedClient):
 
     def _init(self) -> None:
         """Begin a session: whatever an earlier one left open is aborted by the coordinator."""
-        body = InitProducerIdRequest(
-            transactional_id=self.id, transaction_timeout_ms=TIMEOUT_MS, producer_id=-1, producer_epoch=-1
-        )
-        self._at_coordinator(INIT_PRODUCER_ID, 4, body, self._initialized)
+        self._at_coordinator(INIT_PRODUCER_ID, 4, self._session.begin(), self._initialized)
 
     def _initialized(self, body: InitProducerIdResponse, _: Any) -> None:
         if self._judge("InitProducerId", body.error_code):
             self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
-            self._take_producer((body.producer_id, body.producer_epoch))
+            self._session.become(body.producer_id, body.producer_epoch)
             self._step = self._begin
-
-    def _take_producer(self, producer: tuple[ProducerId, ProducerEpoch]) -> None:
-        """A new epoch begins at sequence 0."""
-        if producer != self._producer:
-            self._producer, self._sequences = producer, {}
 
     def _begin(self) -> None:
         if self._begun >= self.plan.transactions or self.cluster.is_over:
@@ -258,26 +233,11 @@ class SimulatedTransactor(SimulatedClient):
 
     def _add(self) -> None:
         assert self._open is not None
-        topics: dict[str, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic] = {}
-        for name, index in self._open.parts:
-            topic = topics.setdefault(name, AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name))
-            topic.partitions.append(index)
-        body = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.id,
-            v3_and_below_producer_id=self._producer[0],
-            v3_and_below_producer_epoch=self._producer[1],
-            v3_and_below_topics=[*topics.values()],
-        )
+        body = self._session.add_partitions(self._open.parts)
         self._at_coordinator(ADD_PARTITIONS_TO_TXN, VERSIONS[1][ADD_PARTITIONS_TO_TXN], body, self._added)
 
     def _added(self, body: AddPartitionsToTxnResponse, _: Any) -> None:
-        codes = [
-            each.partition_error_code
-            for topic in body.results_by_topic_v3_and_below
-            for each in topic.results_by_partition
-        ]
-        worst = next((code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)), 0)
-        if self._judge("AddPartitionsToTxn", worst or next((code for code in codes if code), 0)):
+        if self._judge("AddPartitionsToTxn", error_of(body)):
             self._step = self._produce
 
     def _produce(self) -> None:
@@ -292,20 +252,8 @@ class SimulatedTransactor(SimulatedClient):
                 self._step = self._end
                 self._end()
             return
-        now = self.cluster.client_clock_ms()
-        records = [
-            Record(
-                Offset(index), now, None, value.to_bytes(VALUE_HEAD, "big") + b"v" * (value * 7 % MOST_VALUE_BYTES), ()
-            )
-            for index, value in enumerate(opened.parts[key])
-        ]
-        data = build(
-            records, producer_id=self._producer[0], producer_epoch=self._producer[1],
-            base_sequence=self._sequences.get(key, 0), transactional=True,
-        )  # fmt: skip
-        partition = ProduceRequest.PartitionProduceData(index=key[1], records=data)
-        topic = ProduceRequest.TopicProduceData(name=key[0], partition_data=[partition])
-        body = ProduceRequest(transactional_id=self.id, acks=-1, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        data = self._session.batch(key, records_with(opened.parts[key], self.cluster.client_clock_ms()))
+        body = self._session.produce({key: data}, PRODUCE_TIMEOUT_MS)
         version, leader = VERSIONS[self.plan.version][PRODUCE], self.leaders.get(key, -1)
         self._to(leader, PRODUCE, version, body, self._produced, key, self._patience_ms)
 
@@ -323,7 +271,7 @@ class SimulatedTransactor(SimulatedClient):
         self._step = self._end
 
     def _produced(self, body: ProduceResponse, key: Key) -> None:
-        answer = body.responses[0].partition_responses[0]
+        answer = produced(body)
         opened = self._open
         assert opened is not None
         code = answer.error_code
@@ -331,15 +279,12 @@ class SimulatedTransactor(SimulatedClient):
             code = ErrorCode.NONE
         if self._judge("Produce", code):
             opened.offsets[key] = answer.base_offset
-            self._sequences[key] = self._sequences.get(key, 0) + len(opened.parts[key])
+            self._session.appended(key, len(opened.parts[key]))
 
     def _end(self) -> None:
         opened = self._open
         assert opened is not None
-        body = EndTxnRequest(
-            transactional_id=self.id, producer_id=self._producer[0], producer_epoch=self._producer[1],
-            committed=opened.commits,
-        )  # fmt: skip
+        body = self._session.end(opened.commits)
         if self._coordinator >= 0 and self.line_to(self._coordinator) is not None:
             opened.end_was_repeated, opened.end_was_asked = opened.end_was_asked, True
         self._at_coordinator(END_TXN, VERSIONS[self.plan.version][END_TXN], body, self._ended, self._patience_ms)
@@ -360,7 +305,7 @@ class SimulatedTransactor(SimulatedClient):
         else:
             self.recorder.fail(opened.operation, "aborted", self._mops(opened.parts, known))
         if self.plan.version > 1:
-            self._take_producer((body.producer_id, body.producer_epoch))
+            self._session.become(body.producer_id, body.producer_epoch)
         self._step = self._init if self._ends_with_session else self._begin
         self._ends_with_session = False
         self._later(max(1, self.chance.randrange(self.plan.pause_ms // 2, self.plan.pause_ms * 2 + 1)))

@@ -14,7 +14,10 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from uuid import UUID
 
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import Topic, produce_request, produced
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
 from linearizability.targets.address import parse_address
@@ -23,7 +26,6 @@ from linearizability.workload.client import ClientRun
 from linearizability.workload.outcomes import NEVER_APPENDED_CODES, SESSION_LOST_CODES
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Producing
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import (
@@ -67,7 +69,7 @@ class Leader:
 
     wire: Wire
     version: int
-    topic_id: object
+    topic_id: UUID
 
 
 @dataclass
@@ -193,19 +195,13 @@ class PartitionSender:
         if leader is None:
             return ErrorCode.LEADER_NOT_AVAILABLE if not self.does.idempotence else None, -1
         task = self.client_run.task
-        topic = ProduceRequest.TopicProduceData(
-            name=task.topic,
-            partition_data=[
-                ProduceRequest.PartitionProduceData(index=self.partition, records=self._encoded(values, leader.version))
-            ],
-        )
-        if leader.version >= FIRST_IDS_V:
-            topic.topic_id = leader.topic_id  # type: ignore[assignment]
-        request = ProduceRequest(acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS, topic_data=[topic])
+        topic = Topic(task.topic, leader.topic_id, task.partitions)
+        records = {(topic, self.partition): self._encoded(values, leader.version)}
+        request = produce_request(records, acks=self.acks, timeout_ms=PRODUCE_TIMEOUT_MS)
         try:
             answer = leader.wire.call(request, leader.version, timeout_s=ANSWER_WITHIN_S)
-            reported = answer.responses[0].partition_responses[0]
-        except (WireError, IndexError):
+            reported = produced(answer)
+        except (WireError, ValueError):
             self._leave()
             return None, -1
         if reported.error_code != ErrorCode.NONE:
@@ -297,9 +293,8 @@ class PartitionSender:
         while not self.client_run.stopping.is_set():
             host, port = self.addresses[self.turn % len(self.addresses)]
             self.turn += 1
-            request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             with suppress(WireError, ValueError), Wire.connect(host, port, timeout_s=ANSWER_WITHIN_S) as wire:
-                answer = wire.call(request)
+                answer = wire.call(ProducerSession().begin())
                 if answer.error_code == ErrorCode.NONE:
                     return Session(answer.producer_id, answer.producer_epoch, 0)
             time.sleep(PAUSE_S)

@@ -7,13 +7,12 @@ import struct
 import time
 from pathlib import Path
 
+from linearizability.client.requests import fetch_request, new_topic, produce_request, produced
 from linearizability.targets import Target
 from linearizability.targets.cluster import Cluster
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 
@@ -47,22 +46,14 @@ class Broker:
 
     def create(self, topic: str) -> None:
         """Create a topic of one partition, if there is none."""
-        wanted = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=1)
         with self.wire() as wire:
-            code = wire.call(CreateTopicsRequest(topics=[wanted], timeout_ms=5000)).topics[0].error_code
+            code = wire.call(CreateTopicsRequest(topics=[new_topic(topic)], timeout_ms=5000)).topics[0].error_code
         assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), ErrorCode(code).name
 
     def try_to_produce(self, topic: str, values: list[bytes]) -> tuple[int, int]:
         """Error code and base offset of one batch with acks=all."""
-        records = batch(values)
-        partition = ProduceRequest.PartitionProduceData(index=0, records=records)
-        request = ProduceRequest(
-            acks=-1,
-            timeout_ms=5000,
-            topic_data=[ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])],
-        )
         with self.wire() as wire:
-            answer = wire.call(request, 12).responses[0].partition_responses[0]
+            answer = produced(wire.call(produce_request({(topic, 0): batch(values)}, timeout_ms=5000), 12))
         return answer.error_code, answer.base_offset
 
     def produce(self, topic: str, count: int) -> range:
@@ -81,12 +72,7 @@ class Broker:
         found: list[str] = []
         with self.wire() as wire:
             while True:
-                partition = FetchRequest.FetchPartition(
-                    partition=0, current_leader_epoch=-1, fetch_offset=offset, partition_max_bytes=1 << 20
-                )
-                request = FetchRequest(
-                    max_wait_ms=0, topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])]
-                )
+                request = fetch_request({(topic, 0): offset}, max_wait_ms=0, min_bytes=0, partition_max_bytes=1 << 20)
                 answer = wire.call(request, 12).responses[0].partitions[0]
                 assert answer.error_code == 0, ErrorCode(answer.error_code).name
                 if offset >= answer.high_watermark:

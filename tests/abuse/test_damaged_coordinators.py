@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import commit_request, fetch_offsets_request
 from linearizability.targets import Target, TargetError, open_target
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, partition_for
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.list_groups import ListGroupsRequest
-from reference.protocol.messages.offset_commit import OffsetCommitRequest
-from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 from tests.abuse.broker import Broker
 
@@ -45,23 +44,18 @@ def call(broker: Broker, request: Any, version: int | None = None) -> Any:
 
 def commit(broker: Broker, group: str) -> int:
     """A group commits an offset."""
-    place = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="events", partitions=[place])
-    return call(broker, OffsetCommitRequest(group_id=group, topics=[topic]), 9).topics[0].partitions[0].error_code
+    return call(broker, commit_request(group, {("events", 0): 7}), 9).topics[0].partitions[0].error_code
 
 
 def committed(broker: Broker, group: str) -> tuple[int, list[int]]:
     """The error code of a group, and its offset where it has one."""
-    topic = OffsetFetchRequest.OffsetFetchRequestTopics(name="events", partition_indexes=[0])
-    asked = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group, topics=[topic])
-    found = call(broker, OffsetFetchRequest(groups=[asked]), 9).groups[0]
+    found = call(broker, fetch_offsets_request({group: [("events", 0)]}), 9).groups[0]
     return found.error_code, [each.partitions[0].committed_offset for each in found.topics]
 
 
 def begin_session(broker: Broker, transactional_id: str) -> int:
     """A transactional producer begins, or begins again."""
-    request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-    return call(broker, request).error_code
+    return call(broker, ProducerSession(transactional_id).begin()).error_code
 
 
 def patiently(ask: Callable[[Broker, str], int], broker: Broker, key: str) -> int:

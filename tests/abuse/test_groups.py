@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 
+from linearizability.client.group_member import ClassicMember
+from linearizability.client.requests import commit_request, fetch_offsets_request
 from linearizability.targets import Target, open_target
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
-from reference.protocol.messages.heartbeat import HeartbeatRequest
-from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.list_groups import ListGroupsRequest
-from reference.protocol.messages.offset_commit import OffsetCommitRequest
-from reference.protocol.messages.offset_fetch import OffsetFetchRequest
-from reference.protocol.messages.sync_group import SyncGroupRequest
 from tests.abuse.broker import Broker
 
 MEMBERS = 200
@@ -58,45 +55,25 @@ def patient_wire(broker: Broker) -> Wire:
 
 
 def join(wire: Wire, group: str, member: str = "", *, metadata: bytes = b"m", version: int = 3) -> Any:
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=metadata)
-    request = JoinGroupRequest(
-        group_id=group, session_timeout_ms=60_000, rebalance_timeout_ms=60_000, member_id=member,
-        protocol_type="consumer", protocols=[protocol],
+    said = ClassicMember(
+        group, {"range": metadata}, member, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
     )  # fmt: skip
-    return wire.call(request, version)
+    return wire.call(said.join(), version)
 
 
 def sync(wire: Wire, group: str, joined: Any, assignments: dict[str, bytes]) -> Any:
-    request = SyncGroupRequest(
-        group_id=group,
-        generation_id=joined.generation_id,
-        member_id=joined.member_id,
-        assignments=[
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=each)
-            for id, each in assignments.items()
-        ],
-    )
-    return wire.call(request, 3)
+    said = ClassicMember(group, id=joined.member_id, generation=joined.generation_id)
+    return wire.call(said.sync(assignments), 3)
 
 
 def commit(wire: Wire, group: str, offset: int, *, member: str = "", generation: int = -1) -> int:
-    place = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="events", partitions=[place])
-    request = OffsetCommitRequest(
-        group_id=group, member_id=member, generation_id_or_member_epoch=generation, topics=[topic]
-    )
+    request = commit_request(group, {("events", 0): offset}, member_id=member, generation=generation)
     return wire.call(request, 9).topics[0].partitions[0].error_code
 
 
 def committed(wire: Wire, groups: list[str]) -> list[int]:
     """Each group's offset, asked for in one request."""
-    asked = [
-        OffsetFetchRequest.OffsetFetchRequestGroup(
-            group_id=group, topics=[OffsetFetchRequest.OffsetFetchRequestTopics(name="events", partition_indexes=[0])]
-        )
-        for group in groups
-    ]
-    answer = wire.call(OffsetFetchRequest(groups=asked), 9)
+    answer = wire.call(fetch_offsets_request({group: [("events", 0)] for group in groups}), 9)
     assert [each.group_id for each in answer.groups] == groups
     return [each.topics[0].partitions[0].committed_offset for each in answer.groups]
 
@@ -110,8 +87,8 @@ def member_alone(wire: Wire, group: str) -> Any:
 
 
 def heartbeat(wire: Wire, group: str, joined: Any) -> int:
-    beat = HeartbeatRequest(group_id=group, member_id=joined.member_id, generation_id=joined.generation_id)
-    return wire.call(beat).error_code
+    said = ClassicMember(group, id=joined.member_id, generation=joined.generation_id)
+    return wire.call(said.heartbeat()).error_code
 
 
 def test_two_hundred_members_come_into_one_generation(broker: Broker) -> None:

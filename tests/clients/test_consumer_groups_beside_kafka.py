@@ -18,10 +18,11 @@ from typing import Any
 import pytest
 
 from conformance.broker import Broker, Subject, Topic
-from conformance.consumers import Consumer, listed, reported_in, unused_group
+from conformance.consumers import Consumer, reported_in, unused_group
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.requirement import Requirement
+from linearizability.client.group_member import owned_partitions
 from linearizability.targets import open_target
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -78,7 +79,8 @@ class Conversation:
         self.note("b joins", second.join)
         self.rounds(first, second)
         self.note(
-            "a wants bar", lambda: first.beat(subscribed_topic_names=["bar"], topic_partitions=listed(first.assigned))
+            "a wants bar",
+            lambda: first.beat(subscribed_topic_names=["bar"], topic_partitions=owned_partitions(first.assigned)),
         )
         self.rounds(first, second)
         static = self.member("member-c", "foo", "bar", instance_id="i", assignor="range")

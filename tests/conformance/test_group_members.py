@@ -19,11 +19,12 @@ from conformance.committed_offsets import (
     expect_committed,
     fetch_request,
 )
-from conformance.consumers import Consumer, expect_apart, joined, listed, partitions_of, settle
+from conformance.consumers import Consumer, expect_apart, joined, partitions_of, settle
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.requirement import Requirement
 from conformance.wire import Failed
+from linearizability.client.group_member import owned_partitions
 from reference.protocol.codec import decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
@@ -182,7 +183,7 @@ def test_what_was_not_yet_said_to_be_given_up_is_held(broker: Broker) -> None:
 
 
 def test_partitions_are_told_by_topic() -> None:
-    reported = [(one.topic_id, list(one.partitions)) for one in listed(partitions_of(TOPIC))]
+    reported = [(one.topic_id, list(one.partitions)) for one in owned_partitions(partitions_of(TOPIC))]
     assert reported == [(TOPIC.id, [0, 1, 2])]
 
 

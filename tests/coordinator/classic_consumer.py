@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from linearizability.client.errors import error_of
+from linearizability.client.group_member import ClassicMember, encode_subscription
 from reference.coordinator.classic_member import Client as Sender
 from reference.coordinator.embedded_protocol import assignment_of, encode_assignment
-from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from reference.protocol.messages.heartbeat import HeartbeatRequest
-from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from reference.protocol.messages.leave_group import LeaveGroupRequest
-from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from reference.protocol.messages.join_group import JoinGroupResponse
+from reference.protocol.messages.sync_group import SyncGroupResponse
 from tests.coordinator.consumer_room import Room, TopicPartition
 
 REBALANCE_MS, SESSION_MS = 20_000, 10_000
@@ -33,6 +31,13 @@ class Classic:
     is_to_sync: bool = False
     """It has joined and does not know yet what it owns: it goes on with what it owned before."""
 
+    @property
+    def member(self) -> ClassicMember:
+        return ClassicMember(
+            "g", {self.protocol: encode_subscription(self.topics, sorted(self.owned), version=1)}, self.id, self.instance,
+            SESSION_MS, REBALANCE_MS, generation=self.generation, protocol=self.protocol,
+        )  # fmt: skip
+
     def join(self) -> JoinGroupResponse:
         answer = self._ask_to_join()
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
@@ -43,28 +48,14 @@ class Classic:
         return answer
 
     def _ask_to_join(self) -> JoinGroupResponse:
-        named = ConsumerProtocolSubscription.TopicPartition
-        owned = [named(topic=topic, partitions=[each]) for topic, each in sorted(self.owned)]
-        said = ConsumerProtocolSubscription(topics=self.topics, owned_partitions=owned)
-        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=self.protocol, metadata=b"\x00\x01" + encode(said, 1))
-        request = JoinGroupRequest(
-            group_id="g", member_id=self.id, group_instance_id=self.instance, protocol_type="consumer",
-            session_timeout_ms=SESSION_MS, rebalance_timeout_ms=REBALANCE_MS, protocols=[protocol],
-        )  # fmt: skip
+        request = self.member.join()
         answer = self._answer(lambda token: self.room.shard.join(request, 9, Sender("c", "/h"), token, self.room.now))
         assert isinstance(answer, JoinGroupResponse)
         return answer
 
     def sync(self, *assigned: tuple[str, list[TopicPartition]]) -> SyncGroupResponse:
         """Ask for what the member owns; a leader says who owns what."""
-        given = [
-            SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=encoded(self.room, partitions))
-            for id, partitions in assigned
-        ]
-        request = SyncGroupRequest(
-            group_id="g", member_id=self.id, group_instance_id=self.instance, generation_id=self.generation,
-            protocol_type="consumer", protocol_name=self.protocol, assignments=given,
-        )  # fmt: skip
+        request = self.member.sync({id: encoded(self.room, partitions) for id, partitions in assigned})
         answer = self._answer(lambda token: self.room.shard.sync(request, token, self.room.now))
         assert isinstance(answer, SyncGroupResponse)
         if answer.error_code == ErrorCode.NONE:
@@ -73,10 +64,7 @@ class Classic:
         return answer
 
     def beat(self) -> int:
-        request = HeartbeatRequest(
-            group_id="g", member_id=self.id, group_instance_id=self.instance, generation_id=self.generation
-        )
-        return self.room.shard.heartbeat(request, self.room.now).error_code
+        return self.room.shard.heartbeat(self.member.heartbeat(), self.room.now).error_code
 
     def follow(self) -> int:
         """Beat, and join and sync when told so; gives why the member is one no more, or NONE."""
@@ -92,9 +80,7 @@ class Classic:
         return ErrorCode.NONE if code == ErrorCode.REBALANCE_IN_PROGRESS else code
 
     def leave(self) -> int:
-        member = LeaveGroupRequest.MemberIdentity(member_id=self.id, group_instance_id=self.instance)
-        left = self.room.shard.leave(LeaveGroupRequest(group_id="g", members=[member]), 5, self.room.now)
-        return left.error_code or left.members[0].error_code
+        return error_of(self.room.shard.leave(self.member.leave(), 5, self.room.now))
 
     def _answer(self, ask: Callable[[object], None]) -> object:
         token = object()

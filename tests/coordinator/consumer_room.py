@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from linearizability.client.group_member import assigned_partitions, owned_partitions
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import check_request
@@ -174,7 +175,7 @@ class Client:
             request.rebalance_timeout_ms = REBALANCE_TIMEOUT_MS
             request.subscribed_topic_names = self.topics or []
         if owned or self.has_lost_an_answer:
-            request.topic_partitions = self.wire(self.owned)
+            request.topic_partitions = owned_partitions(sorted(self.owned))
         answer = self._take(request)
         self.has_lost_an_answer = lost
         if lost:
@@ -184,7 +185,9 @@ class Client:
     def subscribe(self, *topics: str) -> ConsumerGroupHeartbeatResponse:
         self.topics = [*topics]
         return self._take(
-            ConsumerGroupHeartbeatRequest(subscribed_topic_names=self.topics, topic_partitions=self.wire(self.owned))
+            ConsumerGroupHeartbeatRequest(
+                subscribed_topic_names=self.topics, topic_partitions=owned_partitions(sorted(self.owned))
+            )
         )
 
     def leave(self, epoch: int = -1) -> ConsumerGroupHeartbeatResponse:
@@ -194,25 +197,13 @@ class Client:
     def names(self) -> set[TopicPartition]:
         return self.room.named(self.owned)
 
-    @staticmethod
-    def wire(owned: Iterable[tuple[UUID, int]]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
-        by_topic: dict[UUID, list[int]] = {}
-        for topic, partition in sorted(owned):
-            by_topic.setdefault(topic, []).append(partition)
-        return [
-            ConsumerGroupHeartbeatRequest.TopicPartitions(topic_id=topic, partitions=partitions)
-            for topic, partitions in by_topic.items()
-        ]
-
     def _take(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         request.member_epoch = self.epoch
         answer = self._send(request)
         if answer.error_code == ErrorCode.NONE:
             self.id, self.epoch = answer.member_id or self.id, answer.member_epoch
             if answer.assignment is not None:
-                self.owned = {
-                    (topic.topic_id, each) for topic in answer.assignment.topic_partitions for each in topic.partitions
-                }
+                self.owned = set(assigned_partitions(answer))
         return answer
 
     def _send(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:

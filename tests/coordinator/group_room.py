@@ -7,18 +7,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from linearizability.client.group_member import ClassicMember
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import Committed, Topic, commit_request
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_member import Client
 from reference.coordinator.group import KeyValue, Token
 from reference.coordinator.group_settings import GroupSettings
 from reference.coordinator.group_shard import GroupShard, Producer
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.heartbeat import HeartbeatRequest
-from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.messages.offset_commit import OffsetCommitResponse
+from reference.protocol.messages.sync_group import SyncGroupResponse
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
 from reference.protocol.primitives import TopicId, TopicName
 from reference.protocol.schema import Message
 
@@ -132,16 +134,11 @@ class Room:
         session_timeout_ms: int = 10_000,
         rebalance_timeout_ms: int = 20_000,
     ) -> JoinGroupResponse | None:
-        request = JoinGroupRequest(
-            group_id=group,
-            session_timeout_ms=session_timeout_ms,
-            rebalance_timeout_ms=rebalance_timeout_ms,
-            member_id=member,
-            group_instance_id=instance,
-            protocol_type=protocol_type,
-            protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata) for name in protocols],
-        )
-        self.shard.classic.join(request, version, Client("client", "/127.0.0.1"), token, self.now)
+        said = ClassicMember(
+            group, dict.fromkeys(protocols, metadata), member, instance, session_timeout_ms, rebalance_timeout_ms,
+            protocol_type,
+        )  # fmt: skip
+        self.shard.classic.join(said.join(), version, Client("client", "/127.0.0.1"), token, self.now)
         self.advance(0)
         answer = self.answers.get(token)
         assert answer is None or isinstance(answer, JoinGroupResponse)
@@ -169,18 +166,9 @@ class Room:
         instance: str | None = None,
         protocol: tuple[str | None, str | None] = (None, None),
     ) -> SyncGroupResponse | None:
-        request = SyncGroupRequest(
-            group_id=group,
-            generation_id=generation,
-            member_id=member,
-            group_instance_id=instance,
-            protocol_type=protocol[0],
-            protocol_name=protocol[1],
-            assignments=[
-                SyncGroupRequest.SyncGroupRequestAssignment(member_id=id, assignment=value)
-                for id, value in (assignments or {}).items()
-            ],
-        )
+        said = ClassicMember(group, id=member, instance_id=instance, generation=generation)
+        request = said.sync(assignments)
+        request.protocol_type, request.protocol_name = protocol
         self.shard.classic.sync(request, token, self.now)
         answer = self.answers.get(token)
         assert answer is None or isinstance(answer, SyncGroupResponse)
@@ -193,10 +181,8 @@ class Room:
         return bytes(answer.assignment)
 
     def heartbeat(self, member: str, generation: int, *, group: str = "g", instance: str | None = None) -> int:
-        request = HeartbeatRequest(
-            group_id=group, member_id=member, generation_id=generation, group_instance_id=instance
-        )
-        return self.shard.classic.heartbeat(request, self.now).error_code
+        said = ClassicMember(group, id=member, instance_id=instance, generation=generation)
+        return self.shard.classic.heartbeat(said.heartbeat(), self.now).error_code
 
     def leave(self, *members: str | tuple[str, str | None], group: str = "g", version: int = 3) -> LeaveGroupResponse:
         pairs = [(member, None) if isinstance(member, str) else member for member in members]
@@ -225,24 +211,11 @@ class Room:
         version: int = 9,
     ) -> int:
         """One partition's commit; gives its error, or the one that refuses it as a whole."""
-        place = OffsetCommitRequest.OffsetCommitRequestPartition(
-            partition_index=partition,
-            committed_offset=offset,
-            committed_metadata=metadata,
-            committed_leader_epoch=leader_epoch,
-        )
-        request = OffsetCommitRequest(
-            group_id=group,
-            generation_id_or_member_epoch=generation,
-            member_id=member,
-            group_instance_id=instance,
-            retention_time_ms=retention_ms,
-            topics=[
-                OffsetCommitRequest.OffsetCommitRequestTopic(
-                    name=topic, topic_id=self.topics.id_of(topic) or UUID(int=99), partitions=[place]
-                )
-            ],
-        )
+        named = Topic(topic, self.topics.id_of(topic) or UUID(int=99), 1)
+        request = commit_request(
+            group, {(named, partition): Committed(offset, metadata, leader_epoch)}, generation=generation,
+            member_id=member, instance_id=instance, retention_time_ms=retention_ms,
+        )  # fmt: skip
         try:
             decided = self.shard.commits.commit(request, version, self.now)
             self.write(decided.records)
@@ -263,19 +236,10 @@ class Room:
         instance: str | None = None,
         metadata: str = "",
     ) -> int:
-        place = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(
-            partition_index=partition, committed_offset=offset, committed_metadata=metadata
-        )
-        request = TxnOffsetCommitRequest(
-            transactional_id="t",
-            group_id=group,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            generation_id_or_member_epoch=generation,
-            member_id=member,
-            group_instance_id=instance,
-            topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name=topic, partitions=[place])],
-        )
+        request = ProducerSession("t", producer).commit_offsets(
+            group, {(topic, partition): Committed(offset, metadata)}, generation_id_or_member_epoch=generation,
+            member_id=member, group_instance_id=instance,
+        )  # fmt: skip
         try:
             decided = self.shard.commits.commit_in_transaction(request, 5, self.now)
             self.write(decided.records, producer)

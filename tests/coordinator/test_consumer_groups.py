@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from linearizability.client.group_member import owned_partitions
 from reference.coordinator.consumer_group_description import describe
 from reference.coordinator.consumer_group_records import member_record
 from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
@@ -101,7 +102,7 @@ def test_what_is_owned_is_told_once_and_to_who_asks_in_full() -> None:
     client = Client(room, "a", topics=["foo"])
     assert client.join().assignment is not None
     assert client.beat().assignment is None
-    full = joining(member_epoch=client.epoch, topic_partitions=Client.wire(client.owned))
+    full = joining(member_epoch=client.epoch, topic_partitions=owned_partitions(sorted(client.owned)))
     assert room.beat(full).assignment is not None
     written = len(room.log)
     client.beat()
@@ -134,10 +135,10 @@ def test_epochs_that_fence() -> None:
         return room.beat(joining(member_epoch=epoch, topic_partitions=owned)).error_code
 
     assert answer(first.epoch + 1, []) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer(before, Client.wire(owned_before)) == ErrorCode.FENCED_MEMBER_EPOCH
+    assert answer(before, owned_partitions(sorted(owned_before))) == ErrorCode.FENCED_MEMBER_EPOCH
     assert answer(before, None) == ErrorCode.FENCED_MEMBER_EPOCH
     assert answer(before - 1, []) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer(before, Client.wire(first.owned)) == ErrorCode.NONE
+    assert answer(before, owned_partitions(sorted(first.owned))) == ErrorCode.NONE
 
 
 @pytest.mark.step("groups", "JoinGroup", "Heartbeat")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from linearizability.client.requests import list_offsets_request, produce_request, produced
 from linearizability.faults import all_faults
 from linearizability.faults.backend import interpose
 from linearizability.faults.fault import FAULTS, World, select
@@ -21,8 +22,6 @@ from linearizability.targets.target import HookMissing, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import create_topic
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.list_offsets import ListOffsetsRequest
-from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.records.batch import build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
@@ -58,16 +57,11 @@ def produce(world: World, text: str = "record", at_ms: int | None = None) -> int
     """Send one record with acks=all; gives the broker's error."""
     now = int(time.time() * 1000) if at_ms is None else at_ms
     batch = build([Record(0, now, None, text.encode())], codec=Codec.NONE, base_offset=0)
-    data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-    topics = [ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])]
-    answer = call(world, ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), NAMED_V)
-    return answer.responses[0].partition_responses[0].error_code
+    return produced(call(world, produce_request({(TOPIC, 0): batch}, timeout_ms=5000), NAMED_V)).error_code
 
 
 def end_offset(world: World) -> int:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-    topic = ListOffsetsRequest.ListOffsetsTopic(name=TOPIC, partitions=[partition])
-    return call(world, ListOffsetsRequest(replica_id=-1, topics=[topic])).topics[0].partitions[0].offset
+    return call(world, list_offsets_request({(TOPIC, 0): LATEST})).topics[0].partitions[0].offset
 
 
 def until(holds: Callable[[], bool]) -> None:

@@ -4,10 +4,11 @@ from collections import Counter
 
 import pytest
 
+from linearizability.client.group_member import decode_assignment, encode_assignment, encode_subscription
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import Outcome, run_schedule
 from linearizability.simulation.schedule import Fault, Member, Producer, Schedule, Topic
-from linearizability.simulation.sharing import decode_assignment, encode_assignment, encode_subscription, shares
+from linearizability.simulation.sharing import shares
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_rebalances import Rebalances
 from reference.node.coordination import Coordination
@@ -42,7 +43,9 @@ def quiet(**changes: int) -> Member:
 def test_the_leaders_assignor_is_told_what_members_want_and_had():
     had = {"a": [("t", 1)], "b": [("t", 0), ("t", 2)], "c": []}
     members = [
-        JoinGroupResponse.JoinGroupResponseMember(member_id=id, metadata=encode_subscription(["t"], owned, 4))
+        JoinGroupResponse.JoinGroupResponseMember(
+            member_id=id, metadata=encode_subscription(["t"], owned, generation=4)
+        )
         for id, owned in had.items()
     ]
     assert shares("sticky", members, {"t": 3}) == {"a": [("t", 1)], "b": [("t", 0)], "c": [("t", 2)]}

@@ -29,6 +29,9 @@ from random import Random
 from types import FrameType
 from typing import Any, Literal, cast
 
+from linearizability.client.errors import error_of
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import commit_request, produce_request
 from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
 from linearizability.simulation.reception import bytes_of, release
 from linearizability.simulation.schedule import Schedule
@@ -39,14 +42,10 @@ from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.frames import decode_response, encode_request
-from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.end_txn import EndTxnRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
-from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
-from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
@@ -250,10 +249,8 @@ class Operations(Nodes):
 
     def _write(self, traced: Traced = "nothing", id: str | None = None, acks: int = -1, **fields: Any) -> None:
         records = bytes(build([Record(0, self.now, None, b"value")], **fields))
-        data = ProduceRequest.PartitionProduceData(index=0, records=records)
-        topic = ProduceRequest.TopicProduceData(name=TOPIC, partition_data=[data])
-        body = ProduceRequest(transactional_id=id, acks=acks, timeout_ms=10_000, topic_data=[topic])
-        check(self.ask(body, 9, of=self.leader, traced=traced).responses[0].partition_responses[0].error_code)
+        body = produce_request({(TOPIC, 0): records}, acks=acks, transactional_id=id)
+        check(error_of(self.ask(body, 9, of=self.leader, traced=traced)))
 
     def produce(self) -> None:
         """Produce with acks=all to a partition with two followers."""
@@ -272,27 +269,19 @@ class Operations(Nodes):
 
     def commit(self) -> None:
         """A group without members commits an offset."""
-        partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=TOPIC, partitions=[partition])
-        body = OffsetCommitRequest(group_id=NAME, topics=[topic])
-        check(self.ask(body, 8, of=self.groups, traced="all").topics[0].partitions[0].error_code)
+        check(error_of(self.ask(commit_request(NAME, {(TOPIC, 0): 1}), 8, of=self.groups, traced="all")))
 
     def end(self) -> None:
         """A transaction over one partition commits."""
-        session = self.ask(
-            InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000), 4, of=self.transactions
-        )
-        mine = {"producer_id": session.producer_id, "producer_epoch": session.producer_epoch}
-        added = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])
-        body = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=NAME, v3_and_below_producer_id=session.producer_id,
-            v3_and_below_producer_epoch=session.producer_epoch, v3_and_below_topics=[added],
+        session = ProducerSession(NAME)
+        given = self.ask(session.begin(), 4, of=self.transactions)
+        session.become(given.producer_id, given.producer_epoch)
+        check(error_of(self.ask(session.add_partitions([(TOPIC, 0)]), 3, of=self.transactions)))
+        self._write(
+            id=NAME, base_sequence=0, transactional=True, producer_id=given.producer_id,
+            producer_epoch=given.producer_epoch,
         )  # fmt: skip
-        answer = self.ask(body, 3, of=self.transactions)
-        check(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
-        self._write(id=NAME, base_sequence=0, transactional=True, **mine)
-        end = EndTxnRequest(transactional_id=NAME, committed=True, **mine)
-        check(self.ask(end, 3, of=self.transactions, traced="all").error_code)
+        check(self.ask(session.end(committed=True), 3, of=self.transactions, traced="all").error_code)
 
 
 def check(code: int) -> None:

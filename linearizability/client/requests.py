@@ -1,0 +1,260 @@
+"""Requests from what they are about: topics and partitions, offsets, groups.
+
+A topic is given by its name, or with its id as a `Topic`: newer versions carry the one, older ones the other. Partitions are
+grouped by topic in the order given, unless they are to stand `apart`, each in an entry of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from reference.protocol.primitives import NO_UUID, Buffer
+
+ALL_REPLICAS = -1
+"""acks=all."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+GROUP, TRANSACTION = 0, 1
+"""Key types of FindCoordinator."""
+WAITS_MS = 10_000
+"""How long a broker may wait for others before it answers."""
+MOST_BYTES = 50 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic with its id."""
+
+    name: str
+    id: UUID
+    partitions: int
+
+
+Partition: TypeAlias = tuple[Any, int]
+"""A topic, by name or as `Topic`, and a partition's number."""
+
+
+class FetchFrom(NamedTuple):
+    """Where a fetch of one partition begins."""
+
+    offset: int
+    leader_epoch: int = -1
+    """The current one, as the client knows it (KIP-320)."""
+    last_fetched_epoch: int = -1
+    """Of the record before the offset (KIP-595)."""
+
+
+class Committed(NamedTuple):
+    """What is committed for a partition, or is to be."""
+
+    offset: int
+    metadata: str | None = ""
+    leader_epoch: int = -1
+
+
+def by_topic(partitions: Iterable[Partition], apart: bool = False) -> list[tuple[Any, list[int]]]:
+    """Partitions by topic, in the order given."""
+    if apart:
+        return [(topic, [index]) for topic, index in partitions]
+    found: dict[Any, list[int]] = {}
+    for topic, index in partitions:
+        found.setdefault(topic, []).append(index)
+    return [*found.items()]
+
+
+def _name_and_id(topic: str | Topic) -> dict[str, Any]:
+    return (
+        {"name": topic, "topic_id": NO_UUID} if isinstance(topic, str) else {"name": topic.name, "topic_id": topic.id}
+    )
+
+
+# ---- topics
+
+
+def new_topic(
+    name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1
+) -> CreateTopicsRequest.CreatableTopic:
+    """One topic of a CreateTopics request."""
+    config = CreateTopicsRequest.CreatableTopicConfig
+    return CreateTopicsRequest.CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
+    )
+
+
+# ---- records
+
+
+def produce_request(
+    batches: Mapping[Partition, Buffer | None], *, acks: int = ALL_REPLICAS, timeout_ms: int = WAITS_MS,
+    transactional_id: str | None = None,
+) -> ProduceRequest:  # fmt: skip
+    """Produce to partitions."""
+    data = ProduceRequest.PartitionProduceData
+    topics = [
+        ProduceRequest.TopicProduceData(
+            **_name_and_id(topic),
+            partition_data=[data(index=index, records=batches[topic, index]) for index in indexes],
+        )
+        for topic, indexes in by_topic(batches)
+    ]
+    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+
+
+def produced(answer: Any) -> Any:
+    """The result of the only partition that was produced to."""
+    ((result,),) = (topic.partition_responses for topic in answer.responses)
+    return result
+
+
+def fetch_request(
+    wanted: Mapping[Partition, FetchFrom | int], *, max_wait_ms: int = 1, min_bytes: int = 1,
+    max_bytes: int = MOST_BYTES, partition_max_bytes: int = MOST_BYTES, isolation: int = READ_UNCOMMITTED,
+    current_leader_epoch: int = -1, last_fetched_epoch: int = -1, session_id: int = 0, session_epoch: int = -1,
+    forgotten: Mapping[Topic, list[int]] | None = None,
+) -> FetchRequest:  # fmt: skip
+    """A consumer's fetch of partitions; without a session unless one is given. The epochs are of partitions that say none."""
+    topics: dict[Any, FetchRequest.FetchTopic] = {}
+    for (topic, index), begin in wanted.items():
+        if topic not in topics:
+            named = _name_and_id(topic)
+            topics[topic] = FetchRequest.FetchTopic(topic=named["name"], topic_id=named["topic_id"], partitions=[])
+        if not isinstance(begin, FetchFrom):
+            begin = FetchFrom(begin, current_leader_epoch, last_fetched_epoch)
+        topics[topic].partitions.append(
+            FetchRequest.FetchPartition(
+                partition=index,
+                fetch_offset=begin.offset,
+                partition_max_bytes=partition_max_bytes,
+                current_leader_epoch=begin.leader_epoch,
+                last_fetched_epoch=begin.last_fetched_epoch,
+                log_start_offset=-1,
+            )
+        )
+    return FetchRequest(
+        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation,
+        session_id=session_id, session_epoch=session_epoch, topics=[*topics.values()],
+        forgotten_topics_data=[
+            FetchRequest.ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=[*indexes])
+            for topic, indexes in (forgotten or {}).items()
+        ],
+    )  # fmt: skip
+
+
+def list_offsets_request(
+    timestamps: Mapping[tuple[str, int], int], *, isolation: int = READ_UNCOMMITTED,
+    leader_epochs: Mapping[tuple[str, int], int] | None = None, apart: bool = True,
+) -> ListOffsetsRequest:  # fmt: skip
+    """A consumer's ListOffsets of partitions, by timestamp."""
+    epochs = leader_epochs or {}
+    topics = [
+        ListOffsetsRequest.ListOffsetsTopic(
+            name=name,
+            partitions=[
+                ListOffsetsRequest.ListOffsetsPartition(
+                    partition_index=index, timestamp=timestamps[name, index],
+                    current_leader_epoch=epochs.get((name, index), -1),
+                )
+                for index in indexes
+            ],
+        )
+        for name, indexes in by_topic(timestamps, apart)
+    ]  # fmt: skip
+    return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
+
+
+def delete_records_request(before: Mapping[tuple[str, int], int], timeout_ms: int = WAITS_MS) -> DeleteRecordsRequest:
+    """Delete the records of partitions below an offset."""
+    partition = DeleteRecordsRequest.DeleteRecordsPartition
+    topics = [
+        DeleteRecordsRequest.DeleteRecordsTopic(
+            name=name, partitions=[partition(partition_index=index, offset=before[name, index]) for index in indexes]
+        )
+        for name, indexes in by_topic(before)
+    ]
+    return DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)
+
+
+# ---- committed offsets
+
+
+def commit_request(
+    group: str, offsets: Mapping[Partition, Committed | int], *, generation: int = -1, member_id: str = "",
+    instance_id: str | None = None, retention_time_ms: int = -1, apart: bool = False,
+) -> OffsetCommitRequest:  # fmt: skip
+    """OffsetCommit for partitions; with a generation or member epoch, and a member, where said."""
+    table = OffsetCommitRequest
+    return OffsetCommitRequest(
+        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance_id,
+        retention_time_ms=retention_time_ms,
+        topics=_committed(table.OffsetCommitRequestTopic, table.OffsetCommitRequestPartition, offsets, apart),
+    )  # fmt: skip
+
+
+def transactional_commit_request(
+    transactional_id: str, identity: tuple[int, int], group: str, offsets: Mapping[Partition, Committed | int], *,
+    apart: bool = False, **member: Any,
+) -> TxnOffsetCommitRequest:  # fmt: skip
+    """TxnOffsetCommit for partitions. `identity` is producer id and epoch; `member` are the request's fields that name one."""
+    table = TxnOffsetCommitRequest
+    topics = _committed(table.TxnOffsetCommitRequestTopic, table.TxnOffsetCommitRequestPartition, offsets, apart)
+    return TxnOffsetCommitRequest(
+        transactional_id=transactional_id, group_id=group, producer_id=identity[0], producer_epoch=identity[1],
+        topics=topics, **member,
+    )  # fmt: skip
+
+
+def _committed(topic_table: Any, table: Any, offsets: Mapping[Partition, Committed | int], apart: bool) -> list[Any]:
+    def place(index: int, value: Committed | int) -> Any:
+        offset, metadata, epoch = value if isinstance(value, Committed) else Committed(value)
+        return table(
+            partition_index=index, committed_offset=offset, committed_leader_epoch=epoch, committed_metadata=metadata
+        )
+
+    return [
+        topic_table(**_name_and_id(topic), partitions=[place(index, offsets[topic, index]) for index in indexes])
+        for topic, indexes in by_topic(offsets, apart)
+    ]
+
+
+def fetch_offsets_request(
+    groups: Mapping[str, Iterable[Partition] | None], *, require_stable: bool = False, member_id: str | None = None,
+    member_epoch: int = -1, apart: bool = False,
+) -> OffsetFetchRequest:  # fmt: skip
+    """OffsetFetch for groups, from version 8 on; None asks for all that a group has committed."""
+    asked = [
+        OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=group, member_id=member_id, member_epoch=member_epoch,
+            topics=None if partitions is None else [
+                OffsetFetchRequest.OffsetFetchRequestTopics(**_name_and_id(topic), partition_indexes=indexes)
+                for topic, indexes in by_topic(partitions, apart)
+            ],
+        )
+        for group, partitions in groups.items()
+    ]  # fmt: skip
+    return OffsetFetchRequest(groups=asked, require_stable=require_stable)
+
+
+def fetch_offsets_of_one(
+    group: str, partitions: Iterable[Partition] | None, *, require_stable: bool = False
+) -> OffsetFetchRequest:
+    """OffsetFetch below version 8, which asks for one group."""
+    topics = [
+        OffsetFetchRequest.OffsetFetchRequestTopic(name=_name_and_id(topic)["name"], partition_indexes=indexes)
+        for topic, indexes in by_topic(partitions or ())
+    ]
+    return OffsetFetchRequest(
+        group_id=group, topics=None if partitions is None else topics, require_stable=require_stable
+    )

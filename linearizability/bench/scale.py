@@ -49,7 +49,7 @@ from reference.protocol.messages.metadata import MetadataRequest, MetadataRespon
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 
 FOLDER = Path(__file__).parent
-STORE, PICTURE = FOLDER / "scale.json", FOLDER / "scale.svg"
+STORE = FOLDER / "scale.json"
 PARTITIONS = "100,1000,3000,10000"
 CONNECTIONS = "1,10,100,1000"
 START_PARTITIONS = "1000,5000,20000"

@@ -47,11 +47,11 @@ SESSION_OVER = frozenset(
 
 
 def error_name(code: int) -> str:
-    """The name of a code, or its number where it has none."""
+    """The name of a code, or its number where it has none: `error 999`."""
     try:
         return ErrorCode(code).name
     except ValueError:
-        return str(code)
+        return f"error {code}"
 
 
 def errors_in(answer: Message) -> Iterator[int]:

@@ -185,10 +185,6 @@ class SimulatedProducer(SimulatedClient):
         if self._made >= self.plan.batches and not any(self._pending.values()):
             self.finish()
 
-    @property
-    def open_batches(self) -> int:
-        return sum(map(len, self._pending.values()))
-
     # ---- the connection
 
     def on_ready(self) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from linearizability.client.errors import error_name
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import produce_request, produced
 from linearizability.simulation.client import SimulatedClient
@@ -195,7 +196,7 @@ def _topic(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
 
     def answered(body: Any) -> None:
         if body.topics[0].error_code != ErrorCode.NONE:
-            run.show(f"refused: {_name(body.topics[0].error_code)}", "node", "client")
+            run.show(f"refused: {error_name(body.topics[0].error_code)}", "node", "client")
 
     run.ask(replicas[0], 19, 7, request(topics=[wanted], timeout_ms=1_000), answered)
 
@@ -243,7 +244,7 @@ def _send(run: ScenarioRun, topic: str, data: bytes, options: dict[str, str]) ->
         if options.get("answer") == "lost":
             run.show(f"the answer about {values} is lost", f"node {node}", f"node {node}")
         elif answer.error_code != ErrorCode.NONE:
-            run.show(f"{values} refused: {_name(answer.error_code)}", f"node {node}", "client")
+            run.show(f"{values} refused: {error_name(answer.error_code)}", f"node {node}", "client")
         else:
             run.show(f"{values} acknowledged at offset {answer.base_offset}", f"node {node}", "client")
 
@@ -332,10 +333,6 @@ def _controller(run: ScenarioRun, words: list[str], options: dict[str, str]) -> 
 
 def _nothing(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Only time passes."""
-
-
-def _name(code: int) -> str:
-    return ErrorCode(code).name
 
 
 Command = Callable[[ScenarioRun, list[str], dict[str, str]], None]

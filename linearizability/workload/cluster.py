@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from linearizability.client.errors import error_name
 from linearizability.targets.target import Node, TargetError
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
@@ -212,7 +213,7 @@ def _create(node: Node, request: CreateTopicsRequest) -> str:
         return str(error)
     if result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
         return ""
-    sentence = f"{_name(result.error_code)} {getattr(result, 'error_message', None) or ''}".strip()
+    sentence = f"{error_name(result.error_code)} {getattr(result, 'error_message', None) or ''}".strip()
     if result.error_code in AGAIN:
         return sentence
     raise TargetError(f"the topic {request.topics[0].name} was refused: {sentence}")
@@ -229,10 +230,3 @@ def elect_preferred(nodes: Sequence[Node], topic: str, partitions: int) -> None:
                     return
         except (WireError, ValueError):
             continue
-
-
-def _name(code: int) -> str:
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"

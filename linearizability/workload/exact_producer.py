@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
+from linearizability.client.errors import error_name
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import Topic, produce_request, produced
 from linearizability.history.operations import send
@@ -176,9 +177,9 @@ class PartitionSender:
                     self._complete_ok(recorder, operations, values, offset if error == ErrorCode.NONE else -1)
                     return
                 if error in SESSION_LOST_CODES and self.does.idempotence:
-                    raise SessionLost(error_name(error))
+                    raise SessionLost(_outcome(error))
                 if error not in NEVER_APPENDED_CODES:
-                    uncertain = uncertain or error_name(error)
+                    uncertain = uncertain or _outcome(error)
                 if not self.does.idempotence or not self._may_try_again(error):
                     self._complete_failed(recorder, operations, uncertain, error)
                     return
@@ -246,7 +247,7 @@ class PartitionSender:
             if uncertain:
                 recorder.info(operation, error=uncertain)
             else:
-                recorder.fail(operation, error=error_name(error))
+                recorder.fail(operation, error=_outcome(error))
         self.client_run.count("info" if uncertain else "fail", len(operations))
 
     # ---- the leader
@@ -301,11 +302,6 @@ class PartitionSender:
         raise SessionLost("stopped before there was one")
 
 
-def error_name(code: int | None) -> str:
+def _outcome(code: int | None) -> str:
     """The broker's error by name; no answer has a name of its own."""
-    if code is None:
-        return "NO_ANSWER"
-    try:
-        return ErrorCode(code).name
-    except ValueError:
-        return f"error {code}"
+    return "NO_ANSWER" if code is None else error_name(code)

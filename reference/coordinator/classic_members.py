@@ -18,8 +18,13 @@ from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.consumer_heartbeat import Heartbeat
 from reference.coordinator.consumer_heartbeat_check import check_instance
 from reference.coordinator.consumer_member import ClassicMember, ConsumerMember, MemberState
-from reference.coordinator.consumer_protocol import CONSUMER
-from reference.coordinator.embedded_protocol import Subscription, encode_assignment, subscription_of, version_of
+from reference.coordinator.consumer_protocol import (
+    CONSUMER,
+    Subscription,
+    encode_assignment,
+    subscription_of,
+    version_of,
+)
 from reference.coordinator.group import Say, Token
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError

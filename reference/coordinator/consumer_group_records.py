@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from reference.coordinator.assignment import Assignment, MemberEpoch, Owned, TopicIdPartition, by_topic
 from reference.coordinator.consumer_member import ClassicMember, ConsumerMember
-from reference.coordinator.embedded_protocol import version_of
+from reference.coordinator.consumer_protocol import version_of
 from reference.coordinator.group import KeyValue
 from reference.coordinator.group_records import encode_key, encode_value
 from reference.protocol.codec import CodecError, decode

@@ -17,13 +17,13 @@ from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import decode_record
 from reference.coordinator.consumer_group_replay import is_gone, replay
-from reference.coordinator.consumer_group_settings import SettingsOf
 from reference.coordinator.consumer_heartbeat import Heartbeat, response_to
 from reference.coordinator.consumer_heartbeat_check import check_instance
 from reference.coordinator.consumer_member import JOINING, LEAVING, LEAVING_STATIC, ConsumerMember
 from reference.coordinator.consumer_timers import ConsumerTimers, Due, Wait
 from reference.coordinator.group import Group, KeyValue, Write
 from reference.coordinator.group_conversions import downgrade, upgrade
+from reference.coordinator.group_settings import SettingsOf
 from reference.coordinator.group_tracing import BEYOND, GroupTracing, Steps
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.subscription_patterns import must_resolve, resolve

@@ -15,10 +15,10 @@ from typing import Any
 from reference.coordinator import consumer_group_records as records
 from reference.coordinator.assignment import Assignment, by_topic
 from reference.coordinator.consumer_group import ConsumerGroup, target_of
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import NO_TIMEOUT, check_epoch, check_instance, check_released
 from reference.coordinator.consumer_member import JOINING, ConsumerMember
 from reference.coordinator.group import KeyValue
+from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.coordinator.group_tracing import BEYOND, Steps, heartbeat_arguments, targets_of
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.reconciliation import Target, reconcile

@@ -1,14 +1,18 @@
-"""The one thing of members' metadata that a coordinator looks into: which topics consumers subscribe to.
+"""What consumers of the classic protocol send each other within a group, as far as a mixed group must understand it.
 
-It protects the offsets of topics that are consumed (OFF-14, OFF-15); a group whose metadata cannot be read is taken to
-consume everything. Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol.
+Each is a 16-bit version and the fields of that version, or of the newest known here where it is newer.
+Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol; KIP-429, KIP-792, KIP-881.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from reference.protocol.codec import CodecError, decode_from
+from reference.coordinator.assignment import Assignment, by_topic
+from reference.coordinator.topics import Topics
+from reference.protocol.codec import CodecError, decode_from, encode
+from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from reference.protocol.primitives import TopicName
 
@@ -16,10 +20,34 @@ CONSUMER = "consumer"
 """The protocol type of groups of consumers."""
 
 _VERSION_SIZE = 2
+_NEWEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A member's subscription, and the partitions that it claims to own."""
+
+    topics: frozenset[TopicName]
+    owned: Assignment
+    rack_id: str | None
+
+
+def subscription_of(metadata: bytes, topics: Topics) -> Subscription:
+    """Errors: CodecError."""
+    said, _ = decode_from(ConsumerProtocolSubscription, version_of(metadata), memoryview(metadata), _VERSION_SIZE)
+    owned = ((topics.id_of(each.topic), each.partitions) for each in said.owned_partitions)
+    return Subscription(
+        frozenset(said.topics),
+        frozenset((id, each) for id, partitions in owned if id is not None for each in partitions),
+        said.rack_id or None,
+    )
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[TopicName] | None:
-    """The topics of all members together; None where one of them cannot be read."""
+    """The topics of all members together; None where one of them cannot be read.
+
+    Offsets of these topics are protected (OFF-14, OFF-15); a group whose metadata cannot be read is taken to consume everything.
+    """
     topics: set[TopicName] = set()
     for each in metadata:
         try:
@@ -31,6 +59,34 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[TopicName] | None:
 
 def _topics(metadata: bytes) -> list[TopicName]:
     """The first field, in the form of version 0: later versions only add fields behind it."""
-    if len(metadata) < _VERSION_SIZE or metadata[0] & 0x80:
-        raise CodecError("a subscription begins with its version, which is not negative")
+    version_of(metadata)
     return decode_from(ConsumerProtocolSubscription, 0, memoryview(metadata), _VERSION_SIZE)[0].topics
+
+
+def assignment_of(data: bytes, topics: Topics) -> Assignment:
+    """The leader's assignment for a member, without deleted topics. Errors: CodecError, also for an assignor's extra bytes."""
+    if not data:
+        return frozenset()
+    given, _ = decode_from(ConsumerProtocolAssignment, version_of(data), memoryview(data), _VERSION_SIZE)
+    if given.user_data:
+        raise CodecError("what a custom assignor added to an assignment would be lost")
+    named = ((topics.id_of(each.topic), each.partitions) for each in given.assigned_partitions)
+    return frozenset((id, each) for id, partitions in named if id is not None for each in partitions)
+
+
+def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
+    """An assignment as a member of the classic protocol reads it."""
+    partitions = [
+        ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=indexes)
+        for id, indexes in by_topic(assignment).items()
+        if (name := topics.name_of(id)) is not None
+    ]
+    body = encode(ConsumerProtocolAssignment(assigned_partitions=partitions), version)
+    return version.to_bytes(_VERSION_SIZE, "big") + body
+
+
+def version_of(data: bytes) -> int:
+    """Errors: CodecError."""
+    if len(data) < _VERSION_SIZE or data[0] & 0x80:
+        raise CodecError("the consumers' protocol begins with its version, which is not negative")
+    return min(int.from_bytes(data[:_VERSION_SIZE], "big"), _NEWEST)

@@ -16,11 +16,16 @@ from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_member import Client, Member
 from reference.coordinator.consumer_group import ConsumerGroup, target_of
 from reference.coordinator.consumer_group_replay import replay
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_member import ClassicMember, ConsumerMember
-from reference.coordinator.consumer_protocol import CONSUMER
-from reference.coordinator.embedded_protocol import assignment_of, encode_assignment, subscription_of, version_of
+from reference.coordinator.consumer_protocol import (
+    CONSUMER,
+    assignment_of,
+    encode_assignment,
+    subscription_of,
+    version_of,
+)
 from reference.coordinator.group import KeyValue
+from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.topics import Topics
 from reference.protocol.codec import CodecError

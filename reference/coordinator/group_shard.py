@@ -19,12 +19,11 @@ from reference.coordinator.classic_member import Client, Terms
 from reference.coordinator.classic_members import ClassicMembers
 from reference.coordinator.consumer_group import ConsumerGroup
 from reference.coordinator.consumer_group_records import RECORD_TYPES as CONSUMER_GROUP_RECORDS
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings, SettingsOf
 from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.consumer_member import ConsumerMember
 from reference.coordinator.group import Group, Say, Token, Write
 from reference.coordinator.group_records import Place, decode_key, decode_value, read_offset_key, record_type
-from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.group_settings import ConsumerGroupSettings, GroupSettings, SettingsOf
 from reference.coordinator.offset_commits import OffsetCommits
 from reference.coordinator.offsets import Offsets
 from reference.coordinator.topics import Topics

@@ -83,7 +83,6 @@ class Waiting(Protocol):
 class Session:
     id: int
     uses_topic_ids: bool
-    created_ms: TimestampMs
     used_ms: TimestampMs
     epoch: int = 1
     partitions: dict[PartitionKey, Wanted] = field(default_factory=dict[PartitionKey, Wanted])
@@ -256,7 +255,7 @@ class FetchSessions:
         id = self.chance.randrange(1, 1 << 31)
         while id in self.sessions:
             id = id % 0x7FFFFFFF + 1
-        session = self.sessions[id] = Session(id, version >= 13, now, now, reader=context.reader)
+        session = self.sessions[id] = Session(id, version >= 13, now, reader=context.reader)
         for wanted in context.wanted:
             session.append(wanted)
         session.unsettled = dict.fromkeys(session.partitions.values())

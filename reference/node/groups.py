@@ -21,9 +21,8 @@ from reference.controller.group_configs import (
 from reference.coordinator.classic_groups import check_group_id, check_join, check_sync
 from reference.coordinator.classic_member import Client
 from reference.coordinator.classic_rebalances import join_refused
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.group import Token
-from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.group_settings import ConsumerGroupSettings, GroupSettings
 from reference.coordinator.group_shard import GroupShard
 from reference.coordinator.target_assignment import ASSIGNORS
 from reference.node.context import Context

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from linearizability.client.errors import error_of
 from linearizability.client.group_member import ClassicMember, encode_subscription
 from reference.coordinator.classic_member import Client as Sender
-from reference.coordinator.embedded_protocol import assignment_of, encode_assignment
+from reference.coordinator.consumer_protocol import assignment_of, encode_assignment
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse

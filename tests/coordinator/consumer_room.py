@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -10,10 +9,9 @@ from uuid import UUID
 
 from linearizability.client.group_member import assigned_partitions, owned_partitions
 from reference.coordinator.consumer_group import ConsumerGroup
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.group import KeyValue
-from reference.coordinator.group_settings import GroupSettings
+from reference.coordinator.group_settings import ConsumerGroupSettings, GroupSettings
 from reference.coordinator.group_shard import GroupShard
 from reference.protocol.codec import decode, encode
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -22,50 +20,11 @@ from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from reference.protocol.schema import Message
+from tests.coordinator.topics import FakeTopics
 
 REBALANCE_TIMEOUT_MS = 30_000
 
 TopicPartition = tuple[str, int]
-
-
-class FakeTopics:
-    """Topics that a test makes and grows; a topic's id follows from how often its name was made."""
-
-    def __init__(self, **counts: int) -> None:
-        self.version = 0
-        self._ids: dict[str, UUID] = {}
-        self._counts: dict[UUID, int] = {}
-        self._numbers = itertools.count(1)
-        for name, count in counts.items():
-            self.make(name, count)
-
-    def make(self, name: str, count: int) -> None:
-        self.version += 1
-        self._ids[name] = UUID(int=next(self._numbers))
-        self._counts[self._ids[name]] = count
-
-    def grow(self, name: str, count: int) -> None:
-        self.version += 1
-        self._counts[self._ids[name]] = count
-
-    def delete(self, name: str) -> None:
-        self.version += 1
-        del self._counts[self._ids.pop(name)]
-
-    def names(self) -> Iterable[str]:
-        return [*self._ids]
-
-    def id_of(self, name: str) -> UUID | None:
-        return self._ids.get(name)
-
-    def name_of(self, id: UUID) -> str | None:
-        return next((name for name, known in self._ids.items() if known == id), None)
-
-    def partition_count(self, id: UUID) -> int:
-        return self._counts[id]
-
-    def partition_racks(self, id: UUID) -> Sequence[Sequence[str]]:
-        return [[] for _ in range(self._counts[id])]
 
 
 class Room:

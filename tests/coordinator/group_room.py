@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -21,8 +21,8 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGrou
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from reference.protocol.primitives import TopicId, TopicName
 from reference.protocol.schema import Message
+from tests.coordinator.topics import FakeTopics
 
 NOW_IN_THE_BEGINNING = 1_000_000
 TOPICS = {"events": 4, "orders": 2}
@@ -31,37 +31,12 @@ TOPICS = {"events": 4, "orders": 2}
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
 
 
-class TopicTable:
-    """The cluster's topics."""
-
-    def __init__(self, partitions: Mapping[TopicName, int] = TOPICS) -> None:
-        self.ids = {name: UUID(int=number) for number, name in enumerate(partitions, 1)}
-        self.partitions = dict(partitions)
-
-    version = 0
-
-    def names(self) -> Iterable[TopicName]:
-        return self.ids
-
-    def id_of(self, name: TopicName) -> TopicId | None:
-        return self.ids.get(name)
-
-    def name_of(self, id: TopicId) -> TopicName | None:
-        return next((name for name, known in self.ids.items() if known == id), None)
-
-    def partition_count(self, id: TopicId) -> int:
-        return self.partitions.get(self.name_of(id) or "", 0)
-
-    def partition_racks(self, id: TopicId) -> Sequence[Sequence[str]]:
-        return [()] * self.partition_count(id)
-
-
 class Room:
     """One shard, its log, and what each token was answered."""
 
     def __init__(self, settings: GroupSettings = SETTINGS, **changes: int) -> None:
         self.settings = replace(settings, **changes)
-        self.topics = TopicTable()
+        self.topics = FakeTopics(**TOPICS)
         self.chance = random.Random(1)
         self.log: list[tuple[bytes, bytes | None, Producer | None]] = []
         self.markers: list[tuple[int, Producer, bool]] = []

@@ -7,9 +7,9 @@ import pytest
 from linearizability.client.group_member import owned_partitions
 from reference.coordinator.consumer_group_description import describe
 from reference.coordinator.consumer_group_records import member_record
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.consumer_timers import RETRY_MS
+from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.coordinator.consumer_room import REBALANCE_TIMEOUT_MS, Client, Room, settle

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from reference.coordinator.consumer_group import ConsumerGroup
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.errors import ErrorCode, KafkaError
 from tests.coordinator.consumer_room import Client, Room, settle
 

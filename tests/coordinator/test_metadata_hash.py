@@ -10,7 +10,7 @@ import pytest
 
 from reference.coordinator.metadata_hash import TopicHashes, topic_hash
 from reference.coordinator.xxh3 import xxh3_64
-from tests.coordinator.consumer_room import FakeTopics
+from tests.coordinator.topics import FakeTopics
 
 HASHES = {
     0: 0x2D06800538D394C2,
@@ -65,7 +65,7 @@ class Racked(FakeTopics):
     def __init__(self) -> None:
         super().__init__()
         self.make("foo-é", 2)
-        self._ids["foo-é"] = UUID("01234567-89ab-cdef-fedc-ba9876543210")
+        self.ids["foo-é"] = UUID("01234567-89ab-cdef-fedc-ba9876543210")
 
     def partition_racks(self, id: UUID) -> Sequence[Sequence[str]]:
         return [["r1"], []]

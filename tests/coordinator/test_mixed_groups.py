@@ -6,7 +6,7 @@ import pytest
 
 from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_member import Client as Sender
-from reference.coordinator.consumer_group_settings import ConsumerGroupSettings
+from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment

@@ -28,7 +28,7 @@ NOTHING_REPLAYED = NO_OFFSET
 """How far a broker is that has not said so since its registration has changed: as Kafka, its next heartbeat is waited for."""
 
 Incarnation = tuple[NodeId, int]
-"""A broker and its epoch: a broker that comes back is in contact again."""
+"""A broker and its epoch: one that comes back has another epoch."""
 
 
 class BrokerState(Enum):

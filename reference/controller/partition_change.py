@@ -1,6 +1,6 @@
 """From a partition as it is and as it shall be to the one record between them.
 
-Every decision about a partition comes through here: any node that changes its ISR, its replicas or its brokers' state gets the
+Every decision about a partition comes through here: a change of its ISR, its replicas or its brokers' state brings the
 election, the eligible leader replicas and the end of a reassignment that follow from it in the same record.
 Source: KIP-631, KIP-841, KIP-858, KIP-966; org.apache.kafka.controller.PartitionChangeBuilder.
 """

@@ -1,4 +1,4 @@
-"""AllocateProducerIds: blocks of producer ids, each given out once in the incarnation of a cluster.
+"""AllocateProducerIds: blocks of producer ids, each given out once in a cluster.
 
 Source: KIP-730; org.apache.kafka.controller.ProducerIdControlManager.
 """

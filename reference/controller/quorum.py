@@ -5,7 +5,7 @@
 The cluster's metadata are one log. One *voter* leads and appends; the others, and the *observers* (brokers without a vote),
 fetch from it. A record is *committed* when a majority of the voters has it durably and one of the leader's own epoch with
 it; what is committed is never lost and never changes, and only from committed records a node makes its image. Every leader
-has an epoch of its own, larger than all before: any node that learns of a larger one stops to lead.
+has an epoch of its own, larger than all before: a leader that learns of a larger one stops leading.
 
 # Inputs and outputs
 

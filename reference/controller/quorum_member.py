@@ -294,7 +294,7 @@ class Member(ABC):
         return len(state.refused) > len(self.settings.voters) - self.settings.majority
 
     def _become_unattached(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
-        """Wait for a leader; any node that was waiting for an election goes on with the time that is left."""
+        """Wait for a leader; a node that was waiting for an election goes on with the time that is left."""
         same = epoch == self.epoch
         state = self._state
         lost = isinstance(state, Nominee) and state.role is Role.PROSPECTIVE and self._has_lost(state)

@@ -23,7 +23,7 @@ def is_up_to_date(epoch: LeaderEpoch, end: Offset, own_epoch: LeaderEpoch, own_e
 def grants_vote(candidate: NodeId, voted: NodeId, leader: NodeId, up_to_date: bool) -> bool:
     """Whether a voter that neither leads nor follows gives its vote of this epoch (`voted`, `leader`: -1 for none).
 
-    One vote an epoch: any node that had it gets it again, no other node does. A known leader has won the epoch already.
+    One vote an epoch: the node that had it gets it again, no other node does. A known leader has won the epoch already.
 
     pre: candidate >= 0 and voted >= -1 and leader >= -1
     post: voted in (-1, candidate) or not __return__

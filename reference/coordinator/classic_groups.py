@@ -301,7 +301,7 @@ class ClassicGroups:
                 self.rebalances.loaded(group, now)
 
     def unload(self) -> None:
-        """Another node coordinates now: any member that waits learns so."""
+        """Another node coordinates now: members that wait learn it."""
         for group in self._groups.values():
             for member in group.members.values() if isinstance(group, ClassicGroup) else ():
                 self.rebalances.refuse_waiting(member, ErrorCode.NOT_COORDINATOR)

@@ -98,7 +98,7 @@ class Member:
         )
 
     def described(self, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
-        """For any member that asks about the group; what it says of itself only where a protocol is chosen (GAD-02)."""
+        """For DescribeGroups; what it says of itself only where a protocol is chosen (GAD-02)."""
         return DescribeGroupsResponse.DescribedGroupMember(
             member_id=self.id,
             group_instance_id=self.instance_id,

@@ -1,6 +1,6 @@
 """A consumer group (KIP-848): its members, their target assignments, and their present ones.
 
-Three epochs order its incarnation. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
+Three epochs order its changes. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
 epoch* is the group epoch for which the targets were made. A *member epoch* is the assignment epoch to which a member has
 come. So the group is
 
@@ -123,7 +123,7 @@ class ConsumerGroup:
     # ---- what offsets ask
 
     def expires_from(self, commit_timestamp: TimestampMs) -> TimestampMs | None:
-        """Offsets of topics that has no subscriber expire from their commit on."""
+        """Offsets of topics without a subscriber expire from their commit on."""
         return commit_timestamp
 
     def check_commit(
@@ -159,7 +159,7 @@ class ConsumerGroup:
             raise KafkaError(_stale(member), f"The epoch {epoch} is not the member's, {member.epoch}.")
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics that has no subscriber may always be deleted (GAD)."""
+        """Offsets of topics without a subscriber may always be deleted (GAD)."""
 
     def check_delete(self) -> None:
         """Errors: KafkaError NON_EMPTY_GROUP."""

@@ -1,7 +1,7 @@
 """The consumer groups (KIP-848) among the groups of one shard: heartbeats, timeouts, and replayed records.
 
 A decision is records, by one write; the groups change when these are replayed. Beside the records there are only waits
-(`consumer_timers`): any member that lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them again.
+(`consumer_timers`): a member that lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them again.
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager of 4.3.1.
 """
 

@@ -52,7 +52,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerMember:
-    """A member; any member that names no instance is dynamic, any member that does is static."""
+    """A member: static where it names an instance, else dynamic."""
 
     id: str
     epoch: MemberEpoch = JOINING

@@ -4,7 +4,7 @@ The two protocols differ in how a repetition is known. Before KIP-890 the epoch 
 repetition. Since then each end raises the epoch: who comes with the epoch before repeats, and who has the present one means
 a new transaction; if that has no partition, an abort still is an end (there may be a batch on its way that must be fenced).
 
-Here Kafka 4.3.1 is left: it takes any producer that comes with the epoch before for the one who repeats, although a session of a
+Here Kafka 4.3.1 is left: it takes a producer with the epoch before for one that repeats its request, although a session of a
 client from before KIP-890 may have begun, and ended a transaction, meanwhile. A producer that this session had fenced is then
 given the session's own epoch (tests/targets/test_late_end_of_a_zombie.py). Only an end since KIP-890 can be repeated so.
 

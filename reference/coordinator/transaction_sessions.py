@@ -1,8 +1,8 @@
 """InitProducerId of a transactional id: begins a session, and ends the one before.
 
-A new session gets the next epoch of the id's producer, which fences any producer that had the one before. A transaction that is
+A new session gets the next epoch of the id's producer, which fences the producer that had the one before. A transaction that is
 open is aborted first, under an epoch that no producer ever gets; the client comes again meanwhile. A producer that says who it is
-(KIP-360) wants to go on by itself, and is let only where no other member began a session since.
+(KIP-360) wants to go on by itself, and is let only where no other producer began a session since.
 
 Source: KIP-98, KIP-360, KIP-890; requirements TXN-01 to TXN-06, TXN-15; TransactionCoordinator of 4.3.1.
 """

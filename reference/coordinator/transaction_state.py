@@ -196,7 +196,7 @@ class Transaction:
     def prepared(
         self, committed: bool, version: int, now: TimestampMs, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """The outcome is decided. With KIP-890 the markers, and any producer that writes next, have the next epoch."""
+        """The outcome is decided. With KIP-890 the markers, and the producer that writes next, have the next epoch."""
         is_fenced = self.state is State.PREPARE_EPOCH_FENCE
         epoch, last_epoch = self.epoch, self.last_epoch
         if version >= TRANSACTION_VERSION_2:

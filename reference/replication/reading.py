@@ -84,7 +84,7 @@ class Readable(Replica):
         return found
 
     def require_reader(self, asked_epoch: LeaderEpoch, from_any_replica: bool) -> None:
-        """Errors: KafkaError as for `require_leader`; a replica without a role serves no replica."""
+        """Errors: KafkaError as for `require_leader`; a replica without a role serves no fetch."""
         if from_any_replica and self.role is Role.FOLLOWER:
             self.require_epoch(asked_epoch)
         else:

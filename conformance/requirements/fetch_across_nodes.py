@@ -58,7 +58,7 @@ def above_the_high_watermark(broker: Broker) -> None:
     "follower serves it up to its own high watermark, and a broker without a replica refuses it, from v16 on with the "
     "leader's address.",
     accepted="NOT_LEADER_OR_FOLLOWER(6) without records; from v11 on the records of the follower",
-    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S, requires=("BAS-14",),
 )  # fmt: skip
 def fetch_elsewhere(broker: Broker) -> None:
     with cluster(broker) as nodes:

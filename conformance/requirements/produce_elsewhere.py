@@ -20,7 +20,7 @@ WITH_LEADER = 10
     "v10 on it names the leader, its epoch and its address.",
     accepted="NOT_LEADER_OR_FOLLOWER(6) and base offset -1 from a follower and from a broker that has no replica, in every "
     "version; the log end stays",
-    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+    nodes=3, configs=QUICK, deadline_s=DEADLINE_S, requires=("BAS-14",),
 )  # fmt: skip
 def produce_elsewhere(broker: Broker) -> None:
     with cluster(broker) as nodes:

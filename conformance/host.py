@@ -279,4 +279,5 @@ def guess_kafka_version(api_versions: dict[int, tuple[int, int]]) -> tuple[str, 
         )
 
     best = max(reversed(releases), key=likeness)
-    return best, likeness(best) < ALIKE * len(api_versions.keys() & APIS.keys())
+    own = {key for key, api in APIS.items() if best in api.releases and "broker" in api.releases[best][3]}
+    return best, likeness(best) < ALIKE * len(own | api_versions.keys() & APIS.keys())

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import EARLIEST, AnswerParts, Broker, Topic, error_name, only
+from conformance.broker import EARLIEST, AnswerParts, Broker, Topic, built_on, error_name, only
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from linearizability.client.requests import TRANSACTION
@@ -143,6 +143,14 @@ def half_an_identity(broker: Broker) -> None:
                 broker.expect_equal("the producer id", answer.producer_id, NO_PRODUCER)
 
 
+@built_on("IDM-10")
+def begun(broker: Broker, sequence: int, count: int) -> Producer:
+    """A producer whose first batch begins with this sequence."""
+    producer = Producer(broker, written_topic(broker))
+    producer.stored(sequence, count)
+    return producer
+
+
 @requirement(
     "IDM-03",
     notices="stuck: every idempotent producer counts like this, and fails for good when the numbers begin again",
@@ -160,12 +168,11 @@ def sequences_count_records(broker: Broker) -> None:
         ordinary.stored(sequence, count)
     if not broker.is_kafka("2.5"):  # KIP-360: until then the first sequence was 0, and the last is too far from it
         return
-    between = Producer(broker, written_topic(broker))
-    between.stored(LAST_SEQUENCE - 2, 3)
+    between = begun(broker, LAST_SEQUENCE - 2, 3)
     between.refused(1, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     between.stored(0, 2)
-    within = Producer(broker, written_topic(broker))
-    within.stored(LAST_SEQUENCE - 1, 4)
+    within = begun(broker, LAST_SEQUENCE - 1, 1)
+    within.stored(LAST_SEQUENCE, 3)
     within.refused(0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
     within.stored(2, 1)
 

@@ -424,14 +424,15 @@ class Broker:
         """A new topic with a name of its own, once every partition has a leader; unreplicated ones share a leader.
 
         Unless `configs` says otherwise it keeps its records for ever (retention.ms=-1): targets that the suite starts
-        look for expired ones several times a second, and records with old timestamps would vanish under the test.
+        look for expired ones several times a second, and records with old timestamps would vanish under the test. Where the
+        broker's defaults are not Kafka's, it is given Kafka's.
         """
         profile = self.subject.profile
         if profile.topics_by != "CreateTopics":
             return self._found_topic(partitions, configs or {}, replication_factor, name)
         if configs and not profile.topic_configs:
             self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations", Lack.API)
-        given = {"retention.ms": "-1"} | dict(configs or {}) if profile.topic_configs else {}
+        given = {"retention.ms": "-1"} | profile.pinned | dict(configs or {}) if profile.topic_configs else {}
         placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
         for _ in range(1 if name or not placed else PLACEMENTS):
             topic_name = name or self.unused_name()
@@ -857,7 +858,11 @@ class Broker:
         until = time.monotonic() + within_s
         pause_s = every_s
         while True:
-            found = probe()
+            try:
+                found = probe()
+            except DeadlinePassed as failure:
+                failure.unasked = False  # what was awaited has not come, whatever was asked last
+                raise
             if found is not None and found is not False:
                 return found
             if time.monotonic() + pause_s > min(until, self.deadline.at_s):
@@ -887,7 +892,7 @@ class Broker:
     def out_of_time(self, failure: Failed) -> str:
         """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
 
-        So it is where joins take long, and where the last wait had only begun.
+        So it is where joins take long, where the last wait had only begun, and where nothing was asked any more.
         """
         profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
         deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
@@ -895,7 +900,7 @@ class Broker:
             return ""
         if 1 < profile.patience <= self.patience:
             return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
-        begun = failure.about is not None and failure.waited_s < BEGUN_S
+        begun = failure.unasked or (failure.about is not None and failure.waited_s < BEGUN_S)
         return (
             f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
             if begun

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from conformance.broker import RETRIABLE, Broker, built_on, error_name, only
+from conformance.results import Lack
 from conformance.wire import Connection, Failed, Misbehaved
 from linearizability.client.group_member import (
     CONSUMER,
@@ -269,6 +270,8 @@ class Member:
         version = self.broker.version_for(JoinGroupRequest, self.version)
         if self.id == NO_MEMBER and self.instance_id is None and version >= FIRST_WITH_IDENTITY:
             answer = self.ask_to_join()
+            if answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT:
+                self._skip_out_of_bounds()
             if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 raise Failed(f"JoinGroup without a member id: {error_name(answer.error_code)}")
 
@@ -319,6 +322,17 @@ class Member:
         """How LeaveGroup names this member."""
         return self._said().identity()
 
+    def _skip_out_of_bounds(self) -> None:
+        """A session that the broker's bounds leave out cannot be had; that it keeps to its bounds is the business of GRP-02."""
+        described = self.broker.subject.profile.configs
+        least_ms, most_ms = (described.get(f"group.{bound}.session.timeout.ms") or "" for bound in ("min", "max"))
+        known = least_ms.isdigit() and most_ms.isdigit()
+        if known and not int(least_ms) <= self.session_timeout_ms <= int(most_ms):
+            self.broker.skip(
+                f"needs a session timeout of {self.session_timeout_ms} ms; the target takes {least_ms} to {most_ms}",
+                Lack.CONFIGURATION,
+            )
+
     def leave(self) -> int:
         """The error code of a LeaveGroup for this member alone."""
         version = self.broker.version_for(LeaveGroupRequest)
@@ -330,5 +344,7 @@ class Member:
 
     def expect(self, code: int, what: str) -> None:
         """What this member asked must have been agreed to."""
+        if code == ErrorCode.INVALID_SESSION_TIMEOUT:
+            self._skip_out_of_bounds()
         if code != ErrorCode.NONE:
             raise Failed(f"{what} of {self.id or 'a new member'} of {self.group.name}: {error_name(code)}")

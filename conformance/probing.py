@@ -273,6 +273,8 @@ class _Prober:
         )
         began = time.monotonic()
         answer = member.ask_to_join()
+        if answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT and session_ms < MEMBER_SESSION_MS:
+            return self._one_generation(broker, MEMBER_SESSION_MS)
         self.profile.admits_at_once = answer.error_code == ErrorCode.NONE
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             began = time.monotonic()

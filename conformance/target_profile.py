@@ -22,6 +22,18 @@ BY_TOPIC_ID = {"Fetch": 13, "Produce": 13, "OffsetCommit": 10, "OffsetFetch": 10
 """API -> the first version that names topics by their ids alone."""
 
 
+USUAL = {
+    "cleanup.policy": ("log.cleanup.policy", "delete"),
+    "compression.type": ("compression.type", "producer"),
+    "max.message.bytes": ("message.max.bytes", "1048588", "1000012"),
+    "message.timestamp.type": ("log.message.timestamp.type", "CreateTime"),
+    "min.insync.replicas": ("min.insync.replicas", "1"),
+    "retention.bytes": ("log.retention.bytes", "-1"),
+    "segment.bytes": ("log.segment.bytes", "1073741824"),
+}
+"""Configuration of a topic -> that of the broker from which its default comes, and the values that Kafka's releases have."""
+
+
 class SeenNode(BaseModel):
     """A broker that Metadata lists."""
 
@@ -85,6 +97,14 @@ class TargetProfile(BaseModel):
     def patience(self) -> float:
         """By how much the deadline of a requirement grows that makes classic groups."""
         return PATIENCE_WITH_SLOW_JOINS if self.join_s > SLOW_JOIN_S else 1.0
+
+    @property
+    def pinned(self) -> dict[str, str]:
+        """What a topic must be given to be one with Kafka's defaults, where the broker's own differ."""
+        held = {name: self.configs.get(of_broker) for name, (of_broker, *_) in USUAL.items()}
+        return {
+            name: USUAL[name][1] for name, value in held.items() if value is not None and value not in USUAL[name][1:]
+        }
 
     @property
     def newest_format(self) -> int:

@@ -63,6 +63,8 @@ class DeadlinePassed(NoAnswer):
 
     waited_s: float = 0.0
     """How long the wait at hand had lasted."""
+    unasked: bool = False
+    """Nothing was asked any more: all that was asked before has been answered, or has failed by itself."""
 
 
 class Unreadable(Misbehaved):
@@ -90,7 +92,9 @@ class Deadline:
         """
         left = self.at_s - time.monotonic()
         if left <= 0:
-            raise DeadlinePassed("the requirement's deadline passed")
+            failure = DeadlinePassed("the requirement's deadline passed")
+            failure.unasked = True
+            raise failure
         return min(wanted_s, left)
 
 

@@ -494,6 +494,11 @@ def twice_in_one_request(broker: Broker) -> None:
 )
 def takes_effect(broker: Broker) -> None:
     topic = broker.topic()
+    pinned = broker.subject.profile.pinned
+
+    def take_back(name: str) -> None:
+        """Let the topic have Kafka's default again, which the broker may have to be asked for."""
+        altered(broker, topic, (name, SET, pinned[name]) if name in pinned else (name, DELETE, None))
 
     def answered(data: bytes, error: ErrorCode) -> bool:
         return broker.produce(topic, data).error_code == error
@@ -505,7 +510,7 @@ def takes_effect(broker: Broker) -> None:
         broker.append(topic, data)
         altered(broker, topic, (name, SET, value))
         broker.eventually(lambda data=data, error=error: answered(data, error), f"{name}={value}: {error.name}")
-        altered(broker, topic, (name, DELETE, None))
+        take_back(name)
         broker.eventually(lambda data=data: answered(data, ErrorCode.NONE), f"{name} is the default again: NONE")
         broker.saw(f"{name}={value} led to {error.name}, and its default to NONE")
 
@@ -517,7 +522,7 @@ def takes_effect(broker: Broker) -> None:
     broker.expect(not stamped(), "with CreateTime the record keeps its timestamp")
     altered(broker, topic, ("message.timestamp.type", SET, "LogAppendTime"))
     broker.eventually(stamped, "LogAppendTime stamps records")
-    altered(broker, topic, ("message.timestamp.type", DELETE, None))
+    take_back("message.timestamp.type")
     broker.eventually(lambda: not stamped(), "CreateTime is in force again")
     broker.saw("LogAppendTime stamped records, and after DELETE they kept their timestamps")
 

@@ -902,7 +902,8 @@ class Broker:
             return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
         begun = failure.unasked or (failure.about is not None and failure.waited_s < BEGUN_S)
         return (
-            f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
+            f"needs more than {deadline_s:g} s here, in which the target answered all"
+            f"{'' if failure.unasked else ' but the last request'}"
             if begun
             else ""
         )

@@ -86,6 +86,21 @@ def test_a_join_that_is_refused_is_a_failure(broker: Broker, coordinator: Agreea
     assert (member.generation, member.leads) == (-1, False)
 
 
+def test_a_session_that_the_targets_bounds_leave_out_cannot_be_had(broker: Broker, coordinator: Agreeable) -> None:
+    def refuse(request: Any, response: Any, version: int) -> None:
+        response.error_code = ErrorCode.INVALID_SESSION_TIMEOUT
+
+    coordinator.answers["JoinGroup"] = refuse
+    with pytest.raises(Failed, match="INVALID_SESSION_TIMEOUT"):
+        Group(broker).member(session_timeout_ms=6_000).join()
+    bounds = {"group.min.session.timeout.ms": "10000", "group.max.session.timeout.ms": "60000"}
+    broker.subject.profile.configs = dict(bounds)
+    with pytest.raises(Skipped, match="takes 10000 to 60000"):
+        Group(broker).member(session_timeout_ms=6_000).join()
+    with pytest.raises(Failed, match="INVALID_SESSION_TIMEOUT"):
+        Group(broker).member(session_timeout_ms=10_000).join()
+
+
 def test_a_group_waits_for_its_coordinator(broker: Broker, coordinator: Agreeable) -> None:
     codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR, ErrorCode.NONE]
     asked: list[str] = []

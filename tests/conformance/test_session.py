@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -14,13 +13,11 @@ from typing import Any
 import pytest
 
 from conformance import host, requirement, runner, session
-from conformance.broker import Broker, Subject, built_on, directly
-from conformance.judging import judge
+from conformance.broker import Broker, built_on, directly
 from conformance.levels import MAY, MUST
 from conformance.requirement import Entry, Needs, Requirement
 from conformance.results import Judgement, Run, RunVerdict, Verdict
 from conformance.runner import Plan, run
-from conformance.target_profile import TargetProfile
 from conformance.wire import Failed
 from linearizability.targets import TargetError
 from tests.conformance.parrot import Parrot
@@ -476,41 +473,3 @@ def test_verdicts_are_streamed_as_they_are_reached(tmp_path: Path) -> None:
     judged_on(Mortal(restartable=True), tmp_path, entry("PRD-01", asks), entry("PRD-02", asks))
     lines = [json.loads(line) for line in (tmp_path / runner.STREAM_NAME).read_text().splitlines()]
     assert {line["id"]: line["verdict"] for line in lines} == {"PRD-01": "pass", "PRD-02": "pass"}
-
-
-@pytest.mark.parametrize("waits", [False, True])
-def test_what_was_not_asked_any_more_is_not_judged_and_what_did_not_come_is_a_failure(waits: bool) -> None:
-    def test(broker: Broker) -> None:
-        with broker.case("takes all the time"):
-            time.sleep(0.3)
-        with broker.case("comes too late"):
-            if waits:
-                broker.eventually(lambda: broker.deadline.left_s(1) < 0, "what never comes")
-            broker.deadline.left_s(1)
-
-    judgement = judge(entry("PRD-01", test, deadline_s=0.2), Subject([("127.0.0.1", 1)], "4.3.1"))
-    assert judgement.cases[1].verdict is (Verdict.FAIL if waits else Verdict.NOT_JUDGED), judgement.cases
-
-
-def test_topics_are_pinned_to_the_defaults_that_the_broker_does_not_have() -> None:
-    described = {
-        "log.message.timestamp.type": "LogAppendTime",
-        "message.max.bytes": "1000012",
-        "log.retention.bytes": None,
-    }
-    assert TargetProfile(configs=described).pinned == {"message.timestamp.type": "CreateTime"}
-
-
-def test_a_case_that_fails_in_a_basic_step_does_not_hide_one_of_the_requirement_itself() -> None:
-    from conformance.wire import Failed
-
-    def test(broker: Broker) -> None:
-        with broker.case("setup"):
-            failure = Failed("no topic")
-            failure.built_on = "BAS-02"
-            raise failure
-        with broker.case("own"):
-            broker.fail("it was bad")
-
-    subject = Subject([("127.0.0.1", 1)], "4.3.1")
-    assert judge(entry("PRD-01", test), subject).built_on == ""

@@ -1,0 +1,57 @@
+"""How one requirement is judged: what its cases say together, when its time was too short, and what its topics are given."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from conformance.broker import Broker, Subject
+from conformance.judging import judge
+from conformance.levels import MUST
+from conformance.requirement import Entry, Requirement
+from conformance.results import Verdict
+from conformance.target_profile import TargetProfile
+from conformance.wire import Failed
+
+
+def entry(test: Any, **fields: Any) -> Entry:
+    record = Requirement(id="PRD-01", level=MUST, sentence="A sentence of its own.", source="a test", **fields)
+    return Entry(requirement=record, test=test)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_what_was_not_asked_any_more_is_not_judged_and_what_did_not_come_is_a_failure(waits: bool) -> None:
+    def test(broker: Broker) -> None:
+        with broker.case("takes all the time"):
+            time.sleep(0.3)
+        with broker.case("comes too late"):
+            if waits:
+                broker.eventually(lambda: broker.deadline.left_s(1) < 0, "what never comes")
+            broker.deadline.left_s(1)
+
+    judgement = judge(entry(test, deadline_s=0.2), Subject([("127.0.0.1", 1)], "4.3.1"))
+    assert judgement.cases[1].verdict is (Verdict.FAIL if waits else Verdict.NOT_JUDGED), judgement.cases
+
+
+def test_topics_are_pinned_to_the_defaults_that_the_broker_does_not_have() -> None:
+    described = {
+        "log.message.timestamp.type": "LogAppendTime",
+        "message.max.bytes": "1000012",
+        "log.retention.bytes": None,
+    }
+    assert TargetProfile(configs=described).pinned == {"message.timestamp.type": "CreateTime"}
+
+
+def test_a_case_that_fails_in_a_basic_step_does_not_hide_one_of_the_requirement_itself() -> None:
+    def test(broker: Broker) -> None:
+        with broker.case("setup"):
+            failure = Failed("no topic")
+            failure.built_on = "BAS-02"
+            raise failure
+        with broker.case("own"):
+            broker.fail("it was bad")
+
+    subject = Subject([("127.0.0.1", 1)], "4.3.1")
+    assert judge(entry(test), subject).built_on == ""

@@ -512,17 +512,21 @@ class Broker:
 
         topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions", within_s=within_s)
         self._expect_own_id(topic)
-        if ListOffsetsRequest.KEY not in self.subject.api_versions:
-            return topic
         for partition in range(topic.partitions):  # the metadata is ahead of the leader's own log for a moment
             self.eventually(
-                lambda partition=partition: (
-                    self.offset_of(topic, EARLIEST, partition=partition).error_code not in RETRIABLE
-                ),
+                lambda partition=partition: self._error_of_leader(topic, partition) not in RETRIABLE,
                 f"the leader of {name}-{partition} serves it",
                 within_s=within_s,
             )
         return topic
+
+    def _error_of_leader(self, topic: Topic, partition: int) -> int:
+        """How a partition's leader answers for it, by ListOffsets or else by Fetch."""
+        if ListOffsetsRequest.KEY in self.subject.api_versions:
+            return self.offset_of(topic, EARLIEST, partition=partition).error_code
+        if FetchRequest.KEY in self.subject.api_versions:
+            return self.fetch(topic, 0, partition=partition).error_code
+        return ErrorCode.NONE
 
     def restart_node(self, node: int) -> None:
         """Restart a node (needs the hook `restart`), after hanging up."""

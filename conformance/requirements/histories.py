@@ -3,11 +3,12 @@
 All requirements look at the history of one short hunt (see `conformance.hunting`), each with rules of its own.
 """
 
-from functools import partial
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from conformance.broker import Broker
 from conformance.hunting import KNOWN, expect_none, hunted
-from conformance.requirement import requirement
+from conformance.requirement import Test, requirement
 from conformance.wire import Failed
 
 ENDS = ("kill", "restart")
@@ -29,8 +30,12 @@ WITHOUT_A_MARKER = (
 DEADLINE_S = 420.0
 """The first of them carries the hunt out."""
 
-of_the_hunt = partial(requirement, hooks=ENDS, configs=FAST, deadline_s=DEADLINE_S)
-"""Registers a requirement that is judged by the hunt's history."""
+
+def of_the_hunt(id: str, *, apis: Mapping[str, int] | None = None, **fields: Any) -> Callable[[Test], Test]:
+    """Registers a requirement that is judged by the hunt's history. The hunt makes its topics itself."""
+    return requirement(
+        id, hooks=ENDS, configs=FAST, apis={"CreateTopics": 0, **(apis or {})}, deadline_s=DEADLINE_S, **fields
+    )
 
 
 def sends(broker: Broker) -> dict[str, int]:

@@ -206,6 +206,7 @@ RESTRICTIONS = {
         "compression.type": "lz4", "log.message.timestamp.type": "LogAppendTime", "message.max.bytes": "262144",
         "log.retention.ms": "3600000", "group.min.session.timeout.ms": "10000", "max.incremental.fetch.session.cache.slots": "3",
     }),
-    "no-admin-with-hooks": Restriction("restarts and configurations, and no administration", without=ADMIN, hooks=True),
+    "no-admin-with-hooks": Restriction("restarts and configurations, and no administration; old records are kept",
+                                       without=ADMIN, hooks=True, config={"log.retention.ms": "-1"}),
 }  # fmt: skip
 """Name -> a sound broker that serves less."""

@@ -862,11 +862,7 @@ class Broker:
         until = time.monotonic() + within_s
         pause_s = every_s
         while True:
-            try:
-                found = probe()
-            except DeadlinePassed as failure:
-                failure.unasked = False  # what was awaited has not come, whatever was asked last
-                raise
+            found = probe()
             if found is not None and found is not False:
                 return found
             if time.monotonic() + pause_s > min(until, self.deadline.at_s):
@@ -896,7 +892,7 @@ class Broker:
     def out_of_time(self, failure: Failed) -> str:
         """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
 
-        So it is where joins take long, where the last wait had only begun, and where nothing was asked any more.
+        So it is where joins take long, and where the last wait had only begun.
         """
         profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
         deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
@@ -904,10 +900,9 @@ class Broker:
             return ""
         if 1 < profile.patience <= self.patience:
             return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
-        begun = failure.unasked or (failure.about is not None and failure.waited_s < BEGUN_S)
+        begun = failure.about is not None and failure.waited_s < BEGUN_S
         return (
-            f"needs more than {deadline_s:g} s here, in which the target answered all"
-            f"{'' if failure.unasked else ' but the last request'}"
+            f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
             if begun
             else ""
         )
@@ -929,12 +924,16 @@ class Broker:
         if deadline_s is not None:
             self.deadline.at_s = min(outer_deadline, time.monotonic() + deadline_s)
         case = Case(name=name, verdict=Verdict.PASS)
+        begins_late = time.monotonic() >= self.deadline.at_s
         try:
             yield
             if self.tolerances:
                 case.verdict, case.reason = Verdict.TOLERATED, "; ".join(self.tolerances)
         except Failed as failure:
-            if late := self.out_of_time(failure):
+            late = self.out_of_time(failure)
+            if begins_late and isinstance(failure, DeadlinePassed) and not self.abandoned:
+                late = "the requirement's time was over before this case"
+            if late:
                 case.verdict, case.reason = Verdict.NOT_JUDGED, late
             else:
                 case.verdict, case.reason = Verdict.FAIL, str(failure)

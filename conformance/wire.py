@@ -63,8 +63,6 @@ class DeadlinePassed(NoAnswer):
 
     waited_s: float = 0.0
     """How long the wait at hand had lasted."""
-    unasked: bool = False
-    """Nothing was asked any more: all that was asked before has been answered, or has failed by itself."""
 
 
 class Unreadable(Misbehaved):
@@ -92,9 +90,7 @@ class Deadline:
         """
         left = self.at_s - time.monotonic()
         if left <= 0:
-            failure = DeadlinePassed("the requirement's deadline passed")
-            failure.unasked = True
-            raise failure
+            raise DeadlinePassed("the requirement's deadline passed")
         return min(wanted_s, left)
 
 

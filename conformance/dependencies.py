@@ -61,6 +61,7 @@ USED_BY = {
     "TXN-07": "TXN-43",
     "TXV-02": "FET-14 TXV-07 TXV-13 TXV-16 TXV-21",
     "FSS-01": "FET-06 FSS-10",
+    "ACK-02": "ACK-03",
     "ACK-03": "ACK-16",
     "PRD-13": "PRD-28 CFG-09",
     "FSS-02": "FSS-05 FSS-08",

@@ -436,7 +436,7 @@ class Broker:
         placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
         for _ in range(1 if name or not placed else PLACEMENTS):
             topic_name = name or self.unused_name()
-            made = self.create_topic(
+            made = self._made(
                 topic_name, partitions, configs=given, replication_factor=replication_factor, placed=placed
             )
             if made.error_code != ErrorCode.NONE:
@@ -447,6 +447,16 @@ class Broker:
         else:
             self.scattered.add(topic.name)
         return topic
+
+    def _made(self, name: str, partitions: int, *, replication_factor: int, **options: Any) -> Any:
+        """The result of CreateTopics; a broker that a busy machine has fenced for a moment is waited for."""
+
+        def made() -> Any:
+            found = self.create_topic(name, partitions, replication_factor=replication_factor, **options)
+            fenced = replication_factor == 1 and found.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
+            return None if fenced else found
+
+        return self.eventually(made, f"CreateTopics finds one broker for {name}")
 
     def _found_topic(self, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str) -> Topic:
         """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""

@@ -70,7 +70,7 @@ LIES = [
     Lie("unknown-id-adds-offsets", OFFSETS, "INVALID_PRODUCER_ID_MAPPING is reported as no error", "TXN-07 TXN-08", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, 0)),
     Lie("zombie-adds", ADD, "PRODUCER_FENCED is reported as no error", "TXN-08 TXN-02", answer=errors(E.PRODUCER_FENCED, 0)),
     Lie("zombie-ends", END, "PRODUCER_FENCED is reported as no error", "TXN-08 TXN-02 TXN-15 TXN-20 TXN-23", answer=errors(E.PRODUCER_FENCED, 0)),
-    Lie("zombie-ends-with-old-error", END, "PRODUCER_FENCED is reported as INVALID_PRODUCER_EPOCH", "TXN-08 TXN-02", answer=errors(E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH)),
+    Lie("zombie-ends-with-old-error", END, "PRODUCER_FENCED is reported as INVALID_PRODUCER_EPOCH", "", answer=errors(E.PRODUCER_FENCED, E.INVALID_PRODUCER_EPOCH), unseen="Java's producer takes both for the same (TransactionManager.EndTxnHandler); TXN-08 and TXN-02 tolerate it"),
     Lie("add-not-attempted-unnoticed", ADD, "OPERATION_NOT_ATTEMPTED is reported as no error", "TXN-09", answer=errors(E.OPERATION_NOT_ATTEMPTED, 0)),
     Lie("add-unknown-unnoticed", ADD, "an unknown partition is reported as not attempted", "TXN-09", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, E.OPERATION_NOT_ATTEMPTED)),
     Lie("add-not-done", ADD, "partitions are not added", "TXN-16 TXN-29 TXN-30", ask=replied(added), versions="0-3"),

@@ -21,7 +21,7 @@ FREEZES = ("pause",)
     "UNKNOWN_TOPIC_OR_PARTITION.",
     accepted="6 from a follower and from a broker without a replica, 3 for an unknown topic and partition from each broker, "
     "without an offset, in every version from 1 on, for the first and the last offset",
-    nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+    requires=("BAS-14",), nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def list_offsets_elsewhere(broker: Broker) -> None:
     with cluster(broker) as nodes:

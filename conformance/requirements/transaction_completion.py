@@ -232,7 +232,7 @@ def between_end_and_completion(broker: Broker) -> None:
     source="KIP-98; KafkaApis; TransactionCoordinator (NOT_COORDINATOR)",
     sentence="A broker that is not the transactional id's coordinator answers NOT_COORDINATOR to all requests about it.",
     accepted="NOT_COORDINATOR(16) for InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and DescribeTransactions",
-    nodes=3, configs=PATIENT, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
+    requires=("BAS-14",), nodes=3, configs=PATIENT, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def another_broker(broker: Broker) -> None:
     with cluster(broker) as nodes:

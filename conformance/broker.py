@@ -497,11 +497,7 @@ class Broker:
         version: int | None = None, validate_only: bool = False, placed: Sequence[Sequence[int]] | None = None,
     ) -> Any:  # fmt: skip
         """CreateTopics for one topic; gives its result, whatever it is. `placed` are the replicas of each partition."""
-        topic = new_topic(name, partitions, configs=configs, replication_factor=replication_factor)
-        if placed is not None:
-            place = CreateTopicsRequest.CreatableReplicaAssignment
-            topic.num_partitions = topic.replication_factor = -1
-            topic.assignments = [place(partition_index=n, broker_ids=list(ids)) for n, ids in enumerate(placed)]
+        topic = new_topic(name, partitions, configs=configs, replication_factor=replication_factor, placed=placed)
         request = CreateTopicsRequest(
             topics=[topic],
             timeout_ms=10_000,

@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from conformance.batches import batch
+from linearizability.client.requests import list_offsets_request, produce_request, produced
 from linearizability.targets import TargetError, open_target
 from linearizability.targets.adapter import Adapter
 from linearizability.targets.target import HOOKS, Node
@@ -317,22 +318,16 @@ class _Contract:
         return None
 
     def _produce(self, topic: str) -> Any:
-        partition = ProduceRequest.PartitionProduceData(index=0, records=batch(b"contract"))
-        data = ProduceRequest.TopicProduceData(name=topic, partition_data=[partition])
-        answer = self._call(ProduceRequest(acks=-1, timeout_ms=2_000, topic_data=[data]))
-        return answer.responses[0].partition_responses[0]
+        return produced(self._call(produce_request({(topic, 0): batch(b"contract")}, timeout_ms=2_000)))
 
     def _eventually_end(self, topic: str) -> int:
         """The log end offset as soon as it is 1; where it never is, the last that was given, 0 for an unknown topic."""
         until = time.monotonic() + ANSWERS_WITHIN_S
-        partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
-        asked = ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])
         end = 0
         while end != 1 and time.monotonic() < until:
             with suppress(WireError, ValueError, IndexError):
-                end = max(
-                    0, self._call(ListOffsetsRequest(replica_id=-1, topics=[asked])).topics[0].partitions[0].offset
-                )
+                answer = self._call(list_offsets_request({(topic, 0): LATEST}))
+                end = max(0, answer.topics[0].partitions[0].offset)
             time.sleep(0.2)
         return end
 

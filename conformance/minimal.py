@@ -7,10 +7,11 @@ from collections.abc import Callable
 from conformance.batches import batch, message_set
 from conformance.broker import EARLIEST, Broker, Topic, delete_topics_request, fetch_request, list_offsets_request
 from conformance.broker import produce_request as produce_to
+from linearizability.client.group_member import ClassicMember
+from linearizability.client.requests import delete_records_request, fetch_offsets_of_one, fetch_offsets_request
 from reference.protocol.apis import APIS
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.api_versions import ApiVersionsRequest
-from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.describe_acls import DescribeAclsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.describe_producers import DescribeProducersRequest
@@ -18,11 +19,9 @@ from reference.protocol.messages.describe_topic_partitions import DescribeTopicP
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
-from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
-from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest
@@ -77,19 +76,14 @@ def _coordinator(broker: Broker, version: int, _: Topic) -> Message:
 
 
 def _join(broker: Broker, _: int, __: Topic) -> Message:
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")
-    return JoinGroupRequest(
-        group_id=broker.unused_name("group"), session_timeout_ms=10_000, rebalance_timeout_ms=10_000,
-        protocol_type="consumer", protocols=[protocol],
-    )  # fmt: skip
+    return ClassicMember(broker.unused_name("group"), {"range": b""}, rebalance_timeout_ms=10_000).join()
 
 
 def _offset_fetch(broker: Broker, version: int, topic: Topic) -> Message:
     group = broker.unused_name("group")
     if version >= 8:
-        return OffsetFetchRequest(groups=[OffsetFetchRequest.OffsetFetchRequestGroup(group_id=group)])
-    asked = OffsetFetchRequest.OffsetFetchRequestTopic(name=topic.name, partition_indexes=[0])
-    return OffsetFetchRequest(group_id=group, topics=[asked])
+        return fetch_offsets_request({group: ()})
+    return fetch_offsets_of_one(group, [(topic, 0)])
 
 
 def _configs(_: Broker, __: int, topic: Topic) -> Message:
@@ -106,9 +100,7 @@ def _leader_epoch(_: Broker, __: int, topic: Topic) -> Message:
 
 
 def _delete_records(_: Broker, __: int, topic: Topic) -> Message:
-    partition = DeleteRecordsRequest.DeleteRecordsPartition(partition_index=0, offset=0)
-    asked = DeleteRecordsRequest.DeleteRecordsTopic(name=topic.name, partitions=[partition])
-    return DeleteRecordsRequest(topics=[asked], timeout_ms=5_000)
+    return delete_records_request({(topic.name, 0): 0}, 5_000)
 
 
 SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {

@@ -38,7 +38,7 @@ from linearizability.bench.load import (
     make_batch,
     produce_body,
 )
-from linearizability.client.requests import produce_request
+from linearizability.client.requests import new_topic, produce_request
 from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.results import new_run_folder
 from linearizability.targets import Node, Target, TargetError, open_target
@@ -97,7 +97,7 @@ class Topics:
         connection.socket.settimeout(CREATED_WITHIN_S)
         factor = min(3, len(self.target.nodes))
         for name, size in self.sizes.items():
-            topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=size, replication_factor=factor)
+            topic = new_topic(name, size, replication_factor=factor)
             body = CreateTopicsRequest(topics=[topic], timeout_ms=int(CREATED_WITHIN_S * 1000))
             code = connection.call(CREATE_TOPICS, CREATE_TOPICS_VERSION, body).topics[0].error_code
             if code:

@@ -6,7 +6,7 @@ grouped by topic in the order given, unless they are to stand `apart`, each in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
@@ -19,7 +19,7 @@ from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
-from reference.protocol.primitives import NO_UUID, Buffer
+from reference.protocol.primitives import NO_UUID, Buffer, NodeId
 
 ALL_REPLICAS = -1
 """acks=all."""
@@ -82,14 +82,19 @@ def _name_and_id(topic: str | Topic) -> dict[str, Any]:
 
 
 def new_topic(
-    name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1
-) -> CreateTopicsRequest.CreatableTopic:
-    """One topic of a CreateTopics request."""
-    config = CreateTopicsRequest.CreatableTopicConfig
+    name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
+    placed: Sequence[Sequence[int]] | None = None,
+) -> CreateTopicsRequest.CreatableTopic:  # fmt: skip
+    """One topic of a CreateTopics request. `placed` are the replicas of each partition, where they are chosen."""
+    config, place = CreateTopicsRequest.CreatableTopicConfig, CreateTopicsRequest.CreatableReplicaAssignment
+    assignments = [
+        place(partition_index=index, broker_ids=[NodeId(id) for id in ids]) for index, ids in enumerate(placed or ())
+    ]
     return CreateTopicsRequest.CreatableTopic(
         name=name,
-        num_partitions=partitions,
-        replication_factor=replication_factor,
+        num_partitions=partitions if placed is None else -1,
+        replication_factor=replication_factor if placed is None else -1,
+        assignments=assignments,
         configs=[config(name=key, value=value) for key, value in (configs or {}).items()],
     )
 

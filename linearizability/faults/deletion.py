@@ -7,7 +7,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from linearizability.client.requests import produce_request
+from linearizability.client.requests import new_topic, produce_request
 from linearizability.faults.background import Background
 from linearizability.faults.fault import Fault, World, register
 from linearizability.faults.injection import Injection
@@ -42,7 +42,7 @@ class Deletion(Fault):
     def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         name = f"{world.topic}-doomed-{len(world.writers)}"
         nodes = len(world.nodes)
-        topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=nodes, replication_factor=min(nodes, 3))
+        topic = new_topic(name, nodes, replication_factor=min(nodes, 3))
         if wish(world, CreateTopicsRequest(topics=[topic], timeout_ms=int(ASK_TIMEOUT_S * 1000))) is None:
             return None
         world.writers[name] = Background(f"writer to {name}", partial(write_until, world.nodes, name))

@@ -6,6 +6,7 @@ A request that the cluster does not carry out in time is given up: the next faul
 import time
 from typing import Any
 
+from linearizability.client.requests import new_topic
 from linearizability.faults.fault import Fault, World, register
 from linearizability.faults.injection import Injection
 from linearizability.targets.wire import Wire, WireError
@@ -143,9 +144,7 @@ class Bystander(Fault):
 
     def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
         name = f"{world.topic}-bystander"
-        topic = CreateTopicsRequest.CreatableTopic(
-            name=name, num_partitions=len(world.nodes), replication_factor=min(len(world.nodes), 3)
-        )
+        topic = new_topic(name, len(world.nodes), replication_factor=min(len(world.nodes), 3))
         request = CreateTopicsRequest(topics=[topic], timeout_ms=int(ASK_TIMEOUT_S * 1000))
         return None if wish(world, request) is None else {"topic": name}
 

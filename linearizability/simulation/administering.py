@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from linearizability.client.errors import STALE
+from linearizability.client.requests import new_topic
 from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, SimulatedClient
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
@@ -64,20 +65,11 @@ class SimulatedAdministrator(SimulatedClient):
             # A fenced broker would not be in the first ISR.
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._create)
             return
-        configs = [
-            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()
-        ]
-        chosen = [
-            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=[*topic.replicas])
-            for index in range(topic.partitions if topic.replicas else 0)
-        ]
-        wanted = CreateTopicsRequest.CreatableTopic(
-            name=topic.name,
-            num_partitions=-1 if chosen else topic.partitions,
-            replication_factor=-1 if chosen else self.cluster.schedule.replication_factor,
-            assignments=chosen,
-            configs=configs,
-        )
+        wanted = new_topic(
+            topic.name, topic.partitions, configs=topic.configs,
+            replication_factor=self.cluster.schedule.replication_factor,
+            placed=[topic.replicas] * topic.partitions if topic.replicas else None,
+        )  # fmt: skip
         body = CreateTopicsRequest(topics=[wanted], timeout_ms=CREATE_TIMEOUT_MS)
         self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, body, self._on_created)
 

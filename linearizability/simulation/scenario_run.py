@@ -19,7 +19,7 @@ from typing import Any
 
 from linearizability.client.errors import error_name
 from linearizability.client.producer_session import ProducerSession
-from linearizability.client.requests import produce_request, produced
+from linearizability.client.requests import new_topic, produce_request, produced
 from linearizability.simulation.client import SimulatedClient
 from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
@@ -181,24 +181,16 @@ def _state_of(row: Mapping[str, Any]) -> str:
 def _topic(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
     """Create a topic with one partition whose replicas are given; the first of them leads."""
     replicas = [int(node) for node in options.get("replicas", "1,2,3").split(",")]
-    request = CreateTopicsRequest
-    configs = [
-        request.CreatableTopicConfig(name=CONFIGS[name], value=value)
-        for name, value in options.items()
-        if name in CONFIGS
-    ]
+    configs = {CONFIGS[name]: value for name, value in options.items() if name in CONFIGS}
     if "min-isr" in options and run.cluster.checker is not None:
         run.cluster.checker.expect(words[0], int(options["min-isr"]))
-    assignment = request.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
-    wanted = request.CreatableTopic(
-        name=words[0], num_partitions=-1, replication_factor=-1, assignments=[assignment], configs=configs
-    )
+    wanted = new_topic(words[0], configs=configs, placed=[replicas])
 
     def answered(body: Any) -> None:
         if body.topics[0].error_code != ErrorCode.NONE:
             run.show(f"refused: {error_name(body.topics[0].error_code)}", "node", "client")
 
-    run.ask(replicas[0], 19, 7, request(topics=[wanted], timeout_ms=1_000), answered)
+    run.ask(replicas[0], 19, 7, CreateTopicsRequest(topics=[wanted], timeout_ms=1_000), answered)
 
 
 CONFIGS = {"min-isr": "min.insync.replicas", "unclean": "unclean.leader.election.enable"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from linearizability.client.errors import error_name
+from linearizability.client.requests import new_topic
 from linearizability.targets.target import Node, TargetError
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
@@ -20,7 +21,6 @@ from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.metadata import MetadataRequest
-from reference.protocol.primitives import NodeId
 
 ASK_TIMEOUT_S = 1.5
 PREFERRED = 0
@@ -186,17 +186,8 @@ def create_topic(
 def _creation(
     topic: str, partitions: int, factor: int, configs: Mapping[str, str], replicas: Sequence[int]
 ) -> CreateTopicsRequest:
-    config, assignment = CreateTopicsRequest.CreatableTopicConfig, CreateTopicsRequest.CreatableReplicaAssignment
-    wanted = CreateTopicsRequest.CreatableTopic(
-        name=topic,
-        num_partitions=-1 if replicas else partitions,  # -1: as assigned
-        replication_factor=-1 if replicas else factor,
-        assignments=[
-            assignment(partition_index=number, broker_ids=[NodeId(replica) for replica in replicas])
-            for number in range(partitions if replicas else 0)
-        ],
-        configs=[config(name=name, value=value) for name, value in configs.items()],
-    )
+    placed = [replicas] * partitions if replicas else None
+    wanted = new_topic(topic, partitions, configs=configs, replication_factor=factor, placed=placed)
     return CreateTopicsRequest(topics=[wanted], timeout_ms=10_000)
 
 

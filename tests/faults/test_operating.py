@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from linearizability.client.requests import list_offsets_request
 from linearizability.faults import all_faults
 from linearizability.faults.fault import FAULTS, World, select
 from linearizability.faults.injection import Injection
@@ -15,7 +16,6 @@ from linearizability.targets.target import TargetError
 from linearizability.targets.wire import Wire
 from linearizability.workload.cluster import Coordinated, create_topic, find_coordinator
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
-from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 
 TOPIC = "operated"
@@ -110,10 +110,7 @@ def test_a_topic_is_deleted_while_it_is_written_to(world):
 
 
 def end_offset(world: World, topic: str, number: int) -> int:
-    partition = ListOffsetsRequest.ListOffsetsPartition(partition_index=number, timestamp=-1)
-    request = ListOffsetsRequest(
-        replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=topic, partitions=[partition])]
-    )
+    request = list_offsets_request({(topic, number): -1})
     for node in world.nodes:
         with Wire.connect(node.host, node.port) as wire:
             reported = wire.call(request).topics[0].partitions[0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import commit_request
 from reference.node.group_offsets import offset_commit, txn_offset_commit
 from reference.node.requests import Client, Request
 from reference.protocol.errors import ErrorCode
@@ -18,18 +20,11 @@ def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinato
     disk.make_folder(FOLDER)
     node = start(disk, NOW)
     create(node, "t", NOW)
-    place = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    body = OffsetCommitRequest(
-        group_id="g", topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name="t", partitions=[place])]
-    )
+    body = commit_request("g", {("t", 0): 1})
     answer = offset_commit(node.groups, Request(CLIENT, OffsetCommitRequest.KEY, 8, 1, None), body, NOW)
     assert isinstance(answer, OffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-    part = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-    in_transaction = TxnOffsetCommitRequest(
-        transactional_id="id", group_id="g", producer_id=1, producer_epoch=0,
-        topics=[TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(name="t", partitions=[part])],
-    )  # fmt: skip
+    in_transaction = ProducerSession("id", (1, 0)).commit_offsets("g", {("t", 0): 1})
     answer = txn_offset_commit(
         node.groups, node.verification, Request(CLIENT, TxnOffsetCommitRequest.KEY, 3, 1, None), in_transaction, NOW
     )

@@ -31,7 +31,7 @@ from typing import Any, Literal, cast
 
 from linearizability.client.errors import error_of
 from linearizability.client.producer_session import ProducerSession
-from linearizability.client.requests import commit_request, produce_request
+from linearizability.client.requests import commit_request, new_topic, produce_request
 from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
 from linearizability.simulation.reception import bytes_of, release
 from linearizability.simulation.schedule import Schedule
@@ -226,11 +226,7 @@ class Operations(Nodes):
         self.leader, *_ = sorted(set(self.nodes) - {controller}, key=lambda number: number == self.transactions)
         replicas = [self.leader, controller, *(set(self.nodes) - {self.leader, controller})]
         self.follower = replicas[-1]
-        placed = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
-        new = CreateTopicsRequest.CreatableTopic(
-            name=TOPIC, num_partitions=-1, replication_factor=-1, assignments=[placed]
-        )
-        self.ask(CreateTopicsRequest(topics=[new], timeout_ms=10_000), 7)
+        self.ask(CreateTopicsRequest(topics=[new_topic(TOPIC, placed=[replicas])], timeout_ms=10_000), 7)
         self.until(lambda: all((TOPIC, 0) in node.partitions for node in self.nodes.values()))
         self._write()
 

@@ -130,7 +130,7 @@ TRUE_BOMBS = {
 
 
 @pytest.mark.parametrize("name", TRUE_BOMBS)
-def test_millions_of_true_array_elements_hold_up_nobody(broker: Broker, name: str) -> None:
+def test_millions_of_true_array_elements_hold_up_no_client(broker: Broker, name: str) -> None:
     """All of them are there, in a frame of a legal size: decoding them would hold the one loop for many seconds."""
     before, logged = broker.rss_bytes(), len(broker.log())
     with broker.connect() as connection:

@@ -70,7 +70,7 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert_refused(done, str(port), "in use")
 
 
-def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_of_another_owner_is_left_alone(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "letter.txt").write_text("mine")

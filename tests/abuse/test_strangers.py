@@ -122,7 +122,7 @@ def says(log: Path, sentence: str) -> Callable[[], bool]:
 
 
 @pytest.mark.timeout(300)
-def test_a_node_of_another_cluster_is_told_so_and_ends(house: House) -> None:
+def test_a_node_of_another_cluster_gets_an_error_and_ends(house: House) -> None:
     process, log = house.stranger("elsewhere", 5, "AAAAAAAAAAAAAAAAAAAAAA")
     assert process.wait(WITHIN_S) == 1
     text = log.read_text()
@@ -174,7 +174,7 @@ def active(house: House) -> tuple[Member, int]:
     raise AssertionError("no member is the active controller")
 
 
-def test_absurd_epochs_and_unknown_voters_move_nobody(house: House) -> None:
+def test_absurd_epochs_and_unknown_voters_change_nothing(house: House) -> None:
     leader, epoch = active(house)
     asks = {
         ErrorCode.INCONSISTENT_VOTER_SET: quorum_messages.vote_request(

@@ -256,7 +256,7 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str) -> Str
     return Stream("aiokafka", "", "t", 0, tmp_path)
 
 
-def test_a_stream_is_heard_and_ends_in_good_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stream_is_received_and_ends_in_good_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with started(monkeypatch, tmp_path, GOOD) as stream:
         stream.await_acknowledgement(time.monotonic())
         stream.await_acknowledgement(time.monotonic())
@@ -266,7 +266,9 @@ def test_a_stream_is_heard_and_ends_in_good_order(monkeypatch: pytest.MonkeyPatc
     assert outcomes.times == sorted(outcomes.times)
 
 
-def test_a_producer_that_ends_by_itself_is_told_with_its_log(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_producer_that_ends_by_itself_is_reported_with_its_log(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     stream = started(monkeypatch, tmp_path, "raise SystemExit('no such thing')")
     with pytest.raises(TargetError, match="aiokafka: its producer ended by itself: no such thing"), stream:
         stream.await_acknowledgement(time.monotonic())

@@ -120,7 +120,7 @@ def test_administrators_see_the_group(broker: Target, filled_topic: str) -> None
     admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
 
 
-def test_a_group_changes_its_protocol_when_nobody_is_in_it(broker: Target, filled_topic: str) -> None:
+def test_a_group_changes_its_protocol_when_it_is_empty(broker: Target, filled_topic: str) -> None:
     """CGH-17: what was committed stays."""
     group = f"changing-{filled_topic}"
     for protocol in ("classic", "consumer", "classic"):

@@ -90,11 +90,11 @@ def test_partitions_of_one_request_share_a_broker(broker: Broker, flock: Flock) 
     assert flock.placed["three"] == [2]
 
 
-def test_nobody_leads_an_unknown_topic_and_somebody_is_asked(broker: Broker, flock: Flock) -> None:
+def test_an_unknown_topic_has_no_leader_and_any_node_is_asked(broker: Broker, flock: Flock) -> None:
     assert broker.leader(Topic("unknown", NO_UUID, 1), 77) == ("127.0.0.1", flock.port)
 
 
-def test_writes_are_told_apart_and_losses_are_seen(broker: Broker) -> None:
+def test_writes_are_distinguished_and_losses_are_seen(broker: Broker) -> None:
     writes = Writes()
     assert [writes.value(), writes.value()] == [b"0", b"1"]
     nodes = Cluster(broker)

@@ -96,7 +96,7 @@ def test_a_broken_target_exits_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         ("run", "--backend", "netns", "--target", "addr:127.0.0.1:1"),
     ],
 )
-def test_wrong_usage_is_told_in_a_sentence(arguments: tuple[str, ...]) -> None:
+def test_wrong_usage_is_an_error_message(arguments: tuple[str, ...]) -> None:
     result = command(*arguments)
     assert result.exit_code == 2  # typer's own; the command line's root makes it 64
     assert "Error" in result.stderr
@@ -156,7 +156,7 @@ def test_a_verdict_that_cannot_be_stored_is_shown_and_exits_3(
 
 
 @pytest.mark.parametrize("where", ["a file", "nowhere"])
-def test_a_results_folder_that_cannot_be_made_is_told_in_a_sentence(where: str, tmp_path: Path) -> None:
+def test_a_results_folder_that_cannot_be_made_is_an_error_message(where: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     results = tmp_path / "file" if where == "a file" else Path("/proc/none")
     arguments = [

@@ -140,7 +140,7 @@ def test_topics_are_named_once_with_all_their_partitions() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 9, 10])
-def test_what_is_committed_in_any_version_is_told_in_it(broker: Broker, version: int) -> None:
+def test_what_is_committed_in_any_version_is_returned_in_it(broker: Broker, version: int) -> None:
     assert commit(broker, "g", {(TOPIC, 1): 5}, version=version) == {(TOPIC, 1): ErrorCode.NONE}
     found = committed(broker, "g", [(TOPIC, 1), (TOPIC, 2)], version=version)
     assert {key: one.offset for key, one in found.partitions.items()} == {(TOPIC, 1): 5, (TOPIC, 2): -1}
@@ -151,7 +151,7 @@ def test_several_groups_below_their_version_are_skipped(broker: Broker) -> None:
         fetch_request(broker, {"a": None, "b": None}, 7)
 
 
-def test_a_topic_that_nobody_asked_for_is_a_failure() -> None:
+def test_a_topic_that_was_not_asked_for_is_a_failure() -> None:
     reported = type("Entry", (), {"name": "strange", "topic_id": uuid.uuid4()})()
     for version in (9, 10):
         with pytest.raises(Failed, match="which was not asked for"):
@@ -176,7 +176,7 @@ def test_commits_wait_for_a_coordinator_that_loads_and_for_nothing_else(broker: 
 # ---- consumers
 
 
-def test_a_consumer_owns_what_it_is_told_and_says_so_once(broker: Broker) -> None:
+def test_a_consumer_owns_what_it_is_assigned_and_says_so_once(broker: Broker) -> None:
     (consumer,) = joined(broker, "g", 1, [TOPIC])
     assert consumer.assigned == consumer.reported == partitions_of(TOPIC)
     assert consumer.beat().assignment is None
@@ -197,7 +197,7 @@ def test_what_was_not_yet_said_to_be_given_up_is_held(broker: Broker) -> None:
     expect_apart(broker, [one, other])
 
 
-def test_partitions_are_told_by_topic() -> None:
+def test_partitions_are_reported_by_topic() -> None:
     reported = [(one.topic_id, list(one.partitions)) for one in owned_partitions(partitions_of(TOPIC))]
     assert reported == [(TOPIC.id, [0, 1, 2])]
 

@@ -152,7 +152,7 @@ def test_the_matrix_finds_what_differs() -> None:
     assert matrix_page(found).count('data-differs="yes"') == 1
 
 
-def test_runs_on_one_target_are_told_apart_by_their_start() -> None:
+def test_runs_on_one_target_are_distinguished_by_their_start() -> None:
     assert len(set(matrix([a_run("x"), a_run("x").model_copy(update={"started_at": "later"})]).labels)) == 2
 
 

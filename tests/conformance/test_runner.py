@@ -358,7 +358,7 @@ def test_an_engine_error_keeps_the_verdict_unknown() -> None:
     assert (report.verdict, report.broken, report.engine_errors) == (RunVerdict.UNKNOWN, True, 1)
 
 
-def test_failures_are_told_by_what_was_seen() -> None:
+def test_failures_are_reported_with_what_was_seen() -> None:
     with pytest.raises(Failed, match="3 instead of one topic"):
         from conformance.broker import only
 

@@ -235,7 +235,7 @@ def test_plain_records_of_an_aborting_producer_count() -> None:
     assert values_of(LOG[0] + own, [(1, 0)]) == [b"own"]
 
 
-def test_a_marker_is_told_in_full() -> None:
+def test_a_marker_is_traced_in_full() -> None:
     (marker,) = markers(plain(0, b"x") + ended(1, 9, COMMIT))
     assert (marker.offset, marker.kind, marker.producer_id, marker.producer_epoch) == (1, COMMIT, 9, 5)
     assert (marker.key_version, marker.value_version, marker.coordinator_epoch) == (0, 0, 3)
@@ -269,7 +269,7 @@ def test_pieces_are_fetched_from_the_offset_after_the_last() -> None:
         assert committed_values(broker, TOPIC, offset=5) == [b"one at last"]
 
 
-def test_who_was_never_initialised_is_nobody(flock: list[Parrot]) -> None:
+def test_a_producer_that_was_never_initialised_is_unknown(flock: list[Parrot]) -> None:
     client = client_of(Coordinator(), flock)
     stranger = TransactionalClient(client.broker, CLASSIC, "txn", initialised=False)
     assert stranger.identity == (NO_ID, NO_ID)

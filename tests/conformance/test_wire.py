@@ -115,7 +115,7 @@ def test_an_impossible_frame_is_unreadable() -> None:
         ask(connection)
 
 
-def test_a_close_is_told_from_silence() -> None:
+def test_a_close_is_distinguished_from_silence() -> None:
     with answering(lambda peer, request: None) as (connection, recorder), pytest.raises(Closed):
         ask(connection)
     assert recorder.exchanges[0].outcome == "closed"
@@ -138,7 +138,7 @@ def test_the_deadline_bounds_a_longer_timeout() -> None:
             ask(connection)
 
 
-def test_nobody_there_is_unreachable() -> None:
+def test_an_address_without_a_listener_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
     with pytest.raises(Unreachable):

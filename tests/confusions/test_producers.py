@@ -93,7 +93,7 @@ ELECTIONS = [
 """What befalls a request: its leader dies, or the new one has not yet enough replicas in sync; what the client reports."""
 
 
-def test_an_error_during_an_election_that_nobody_retries(unlucky: Applications, wire: Wire) -> None:
+def test_an_error_during_an_election_that_clients_do_not_retry(unlucky: Applications, wire: Wire) -> None:
     for mishap, error, reported in ELECTIONS:
         unretried, retried = unlucky.new_topic(), unlucky.new_topic()
         wire.befall(ProduceRequest, mishap, error)

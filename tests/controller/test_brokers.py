@@ -43,7 +43,7 @@ def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration(
     assert not cluster.image.is_active(4)
 
 
-def test_the_same_life_amends_its_registration() -> None:
+def test_the_same_incarnation_amends_its_registration() -> None:
     cluster = three_brokers()
     request = cluster.registration(1, incarnation_id=cluster.image.brokers[1].registration.incarnation_id, rack="r")
     epoch = cluster.image.brokers[1].epoch
@@ -54,7 +54,7 @@ def test_the_same_life_amends_its_registration() -> None:
     assert [type(each) for each in cluster.written] == [RegisterBrokerRecord]
 
 
-def test_another_life_is_refused_while_the_first_has_a_session() -> None:
+def test_another_incarnation_is_refused_while_the_first_has_a_session() -> None:
     cluster = three_brokers()
     cluster.now += SESSION_MS
     assert refusal(cluster, cluster.registration(1)).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
@@ -183,7 +183,7 @@ def test_a_fenced_leader_is_followed_by_a_member_of_the_isr() -> None:
     assert isinstance(cluster.written[-1], BrokerRegistrationChangeRecord)
 
 
-def test_a_fenced_follower_begins_no_reign() -> None:
+def test_a_fenced_follower_begins_no_leader_epoch() -> None:
     cluster = three_brokers()
     cluster.fence(2)
     partition = cluster.partition()

@@ -51,7 +51,7 @@ class TracingCluster(Cluster):
         return self.reported[-1][1]["partitions"][f"{TOPIC}-0"]
 
 
-def test_a_reassignment_is_told_and_its_end_is_the_proposal_that_brings_the_last_one_in() -> None:
+def test_a_reassignment_is_traced_and_its_end_is_the_proposal_that_adds_the_last_replica() -> None:
     cluster = TracingCluster()
     move(cluster, [3, 1, 2])
     assert (cluster.last["replicas"], cluster.last["adding"], cluster.last["removing"]) == ([3, 1, 2, 0], [3], [0])
@@ -60,7 +60,7 @@ def test_a_reassignment_is_told_and_its_end_is_the_proposal_that_brings_the_last
     assert (cluster.last["replicas"], cluster.last["adding"], cluster.last["leader"]) == ([3, 1, 2], [], 3)
 
 
-def test_one_that_is_done_at_once_is_told_as_one() -> None:
+def test_one_that_is_done_at_once_is_traced_as_one() -> None:
     cluster = TracingCluster()
     move(cluster, [0, 1])
     move(cluster, [1, 0])
@@ -69,7 +69,7 @@ def test_one_that_is_done_at_once_is_told_as_one() -> None:
 
 
 @pytest.mark.step("replication", "CallOffReassignment")
-def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
+def test_a_cancelled_reassignment_is_traced_also_where_it_is_an_unclean_election() -> None:
     cluster = TracingCluster(**{"unclean.leader.election.enable": "true"})
     move(cluster, [0, 1, 3])
     move(cluster, None)
@@ -82,7 +82,7 @@ def test_a_recall_is_told_also_where_it_is_an_unclean_election() -> None:
 
 
 @pytest.mark.step("replication", "ChangeMinIsr")
-def test_min_insync_replicas_is_told_with_the_partitions_that_forget_who_was_eligible() -> None:
+def test_min_insync_replicas_is_traced_with_the_partitions_whose_elr_is_cleared() -> None:
     cluster = TracingCluster()
     cluster.fence(1)
     cluster.fence(2)

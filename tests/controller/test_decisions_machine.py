@@ -180,13 +180,13 @@ class Decisions(RuleBasedStateMachine):
             assert leader in self.partition.isr and self.cluster.image.is_active(leader)
 
     @invariant()
-    def a_partition_has_a_leader_while_a_member_of_the_isr_or_the_elr_lives(self) -> None:
+    def a_partition_has_a_leader_while_a_member_of_the_isr_or_the_elr_is_alive(self) -> None:
         electable = self.partition.isr or self.partition.eligible_leader_replicas
         if self.partition.leader == NO_LEADER:
             assert not [each for each in electable if self.cluster.image.is_active(each)]
 
     @invariant()
-    def nobody_is_eligible_once_the_isr_is_large_enough(self) -> None:
+    def no_replica_is_eligible_once_the_isr_is_large_enough(self) -> None:
         smallest = min(MIN_ISR, len(self.partition.replicas))
         assert len(self.partition.isr) < smallest or not self.partition.eligible_leader_replicas
 

@@ -29,7 +29,7 @@ def test_a_broker_is_unfenced_once_it_has_replayed_its_registration() -> None:
     assert cluster.image.is_active(3)
 
 
-def test_a_heartbeat_of_another_life_is_refused() -> None:
+def test_a_heartbeat_of_another_incarnation_is_refused() -> None:
     cluster = two_brokers()
     with pytest.raises(KafkaError) as caught:
         cluster.heartbeat(1, epoch=cluster.image.brokers[1].epoch + 1)
@@ -59,7 +59,7 @@ def test_a_new_controller_gives_every_unfenced_broker_a_whole_session() -> None:
     assert later.overdue(cluster.image, 1_000_001 + SESSION_MS) is None
 
 
-def test_the_silence_of_a_former_life_fences_nobody() -> None:
+def test_the_silence_of_a_former_incarnation_fences_no_broker() -> None:
     cluster = two_brokers()
     cluster.now = SESSION_MS + 1
     cluster.register(cluster.registration(0))

@@ -25,7 +25,7 @@ def change(**fields: object) -> PartitionChangeRecord:
     return record
 
 
-def test_a_leader_that_is_named_again_begins_another_reign() -> None:
+def test_a_leader_that_is_named_again_begins_another_leader_epoch() -> None:
     cluster = two_brokers()
     cluster.write([change(leader=0)])
     assert (cluster.partition().leader, cluster.partition().leader_epoch, cluster.partition().partition_epoch) == (

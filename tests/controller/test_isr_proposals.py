@@ -56,7 +56,7 @@ def test_below_min_isr_who_leaves_is_eligible_until_the_isr_has_grown() -> None:
     assert cluster.partition().eligible_leader_replicas == []
 
 
-def test_a_leader_of_another_life_is_refused_as_a_whole() -> None:
+def test_a_leader_of_another_incarnation_is_refused_as_a_whole() -> None:
     cluster = three_brokers()
     request = cluster.proposal([0])
     request.broker_epoch -= 1
@@ -96,7 +96,7 @@ def test_epochs_must_be_those_of_the_partition(leader_step: int, partition_step:
     assert cluster.partition().isr == [0, 1]
 
 
-def test_who_does_not_lead_may_not_propose_and_is_told_so_before_its_version_is_looked_at() -> None:
+def test_a_follower_may_not_propose_and_gets_the_error_before_its_version_is_checked() -> None:
     cluster = three_brokers()
     request = cluster.proposal([0, 1])
     request.broker_id, request.broker_epoch = 1, cluster.image.brokers[1].epoch
@@ -112,7 +112,7 @@ def test_an_isr_that_cannot_be_is_refused(isr: list[int]) -> None:
 
 
 @pytest.mark.step("replication", "AlterPartition")
-def test_a_member_that_is_fenced_or_stops_or_lives_another_life_is_not_eligible() -> None:
+def test_a_member_that_is_fenced_or_stops_or_is_in_another_incarnation_is_not_eligible() -> None:
     cluster = three_brokers()
     cluster.fence(2)
     assert cluster.alter_isr([0, 1, 2]) == ErrorCode.INELIGIBLE_REPLICA
@@ -155,7 +155,7 @@ def test_a_recovering_leader_is_alone_and_does_not_begin_again() -> None:
     assert cluster.partition().leader_recovery_state == RECOVERED
 
 
-def test_the_proposal_that_completes_a_reassignment_may_end_the_proposers_reign() -> None:
+def test_the_proposal_that_completes_a_reassignment_may_end_the_proposers_leadership() -> None:
     cluster = three_brokers()
     wanted = Wanted(partition_index=0, replicas=[3, 2])
     cluster.reassign(AlterPartitionReassignmentsRequest(topics=[Reassignable(name=TOPIC, partitions=[wanted])]))

@@ -163,7 +163,7 @@ def test_votes_that_are_refused_leave_the_leader_alone(three: Members, request_:
     assert (three[0].is_leader, three[0].epoch) == (True, 1)
 
 
-def test_a_vote_for_somebody_else_is_not_given() -> None:
+def test_a_vote_for_another_candidate_is_not_granted() -> None:
     members = Members()
     members.start(0)
     assert asked_vote(members, vote(voter=2)) == (ErrorCode.INVALID_VOTER_KEY, False)
@@ -252,7 +252,7 @@ def test_a_clean_end_hands_over_to_the_best_successor(three: Members) -> None:
 
 
 @pytest.mark.step("quorum", "LearnEpoch")
-def test_an_old_leader_hears_of_the_new_epoch(three: Members) -> None:
+def test_an_old_leader_learns_of_the_new_epoch(three: Members) -> None:
     three.reaches = lambda sender, receiver: False
     three.now += 1000
     three[0].tick(three.now)
@@ -316,7 +316,7 @@ def test_a_fetch_that_has_waited_enough_is_answered_with_nothing(three: Members)
     assert (part(answers[0][1]).error_code, len(part(answers[0][1]).records)) == (0, 0)
 
 
-def test_a_fetch_is_told_of_a_newer_high_watermark_at_once(three: Members) -> None:
+def test_a_fetch_receives_a_newer_high_watermark_at_once(three: Members) -> None:
     request = fetch(1, last=(1, 1), known=0, wait_ms=500)
     assert part(three.fetch(0, request)).high_watermark == 1
 
@@ -493,7 +493,7 @@ def test_a_decision_that_no_batch_holds_is_refused() -> None:
     assert members[0].append([topic(1)], members.now) == 1
 
 
-def test_a_cut_that_the_disk_refuses_stops_the_member_until_it_starts_anew(three: Members) -> None:
+def test_a_truncation_that_the_disk_refuses_stops_the_member_until_it_restarts(three: Members) -> None:
     three.reaches = lambda sender, receiver: False
     for number in range(30):
         three[0].append([topic(number)], three.now)

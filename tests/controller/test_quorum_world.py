@@ -51,12 +51,12 @@ def test_one_voter_and_two_observers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [THREE, FIVE])
-def test_thousands_of_lives(size: tuple[int, int]) -> None:
+def test_thousands_of_runs(size: tuple[int, int]) -> None:
     lives(range(1000, 5000), size)
     lives(range(100, 9000), size, storm=True)
 
 
-def test_a_life_is_its_seed() -> None:
+def test_a_run_is_its_seed() -> None:
     first, second = World(77), World(77)
     first.live()
     second.live()

@@ -64,7 +64,7 @@ def test_version_4_asks_the_new_member_to_come_back_with_the_id_it_is_given() ->
     assert room.joined("a2").member_id == first.member_id
 
 
-def test_an_id_that_nobody_uses_is_forgotten_and_holds_up_the_others_no_longer() -> None:
+def test_an_unused_id_is_forgotten_and_holds_up_the_others_no_longer() -> None:
     room = Room()
     leader, _, _ = room.two_members()
     first = room.join("c1", version=4)
@@ -150,7 +150,7 @@ def test_a_group_that_lost_its_members_while_it_waits_for_a_newcomer_takes_other
     assert room.join("e1", protocols=("other",)) is None, "it is a member, and waits for the one that is awaited"
 
 
-def test_a_full_group_takes_nobody_more() -> None:
+def test_a_full_group_takes_no_further_member() -> None:
     room = Room(max_size=2)
     leader, follower, _ = room.two_members()
     assert room.refused_join("c1") == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -233,7 +233,7 @@ def test_a_protocol_that_a_member_names_twice_counts_once() -> None:
 
 
 @pytest.mark.parametrize("rebalance_timeout_ms", [0, -1])
-def test_a_rebalance_timeout_of_nothing_waits_for_nobody(rebalance_timeout_ms: int) -> None:
+def test_a_rebalance_timeout_of_zero_waits_for_no_member(rebalance_timeout_ms: int) -> None:
     room = Room()
     room.join("a1", rebalance_timeout_ms=rebalance_timeout_ms)
     first = room.joined("a1").member_id
@@ -306,7 +306,7 @@ def test_from_version_5_on_a_sync_says_its_protocol() -> None:
     check_sync(SyncGroupRequest(group_id="g"), 4)
 
 
-def test_who_waits_for_an_assignment_is_told_when_a_rebalance_begins() -> None:
+def test_a_waiting_sync_fails_when_a_rebalance_begins() -> None:
     room = Room()
     room.join("a1")
     leader = room.joined("a1").member_id
@@ -353,7 +353,7 @@ def test_who_does_not_ask_for_its_assignment_is_given_up() -> None:
 # ---- heartbeats, sessions, leaving
 
 
-def test_heartbeats_tell_of_a_rebalance_and_refuse_strangers() -> None:
+def test_heartbeats_report_a_rebalance_and_refuse_strangers() -> None:
     room = Room()
     leader, follower, generation = room.two_members()
     assert room.heartbeat(leader, generation) == ErrorCode.NONE
@@ -422,7 +422,7 @@ def test_leaving_empties_the_group_and_its_record_says_so() -> None:
     assert (room.group.state, room.group.generation) == (State.EMPTY, 2)
 
 
-def test_that_nobody_is_left_is_written_later_where_it_cannot_be_now() -> None:
+def test_that_the_group_is_empty_is_written_later_where_it_cannot_be_now() -> None:
     room = Room()
     room.join("a1")
     leader = room.joined("a1").member_id
@@ -435,7 +435,7 @@ def test_that_nobody_is_left_is_written_later_where_it_cannot_be_now() -> None:
     assert room.group.state is State.EMPTY
 
 
-def test_several_leave_at_once_and_each_is_told() -> None:
+def test_several_leave_at_once_and_each_gets_its_answer() -> None:
     room = Room()
     leader, follower, generation = room.two_members()
     answer = room.leave(follower, "stranger")
@@ -455,7 +455,7 @@ def test_an_id_that_was_given_out_can_be_given_back() -> None:
     assert room.refused_join("a2", first.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_leaves_while_it_waits_is_told_that_it_waits_in_vain() -> None:
+def test_a_member_that_leaves_while_it_waits_gets_an_error() -> None:
     room = Room()
     _, follower, _ = room.two_members()
     room.join("b2", follower, metadata=b"new")
@@ -501,7 +501,7 @@ def test_another_coordinator_knows_of_members_what_the_last_generation_says() ->
     assert room.group.members[first].metadata_for("range") == b"after"
 
 
-def test_who_waits_is_told_that_another_node_coordinates() -> None:
+def test_waiting_requests_fail_when_another_node_coordinates() -> None:
     room = Room()
     leader, follower, generation = room.two_members()
     room.join("b2", follower, metadata=b"new")
@@ -522,7 +522,7 @@ def test_a_group_of_an_older_kafka_is_read() -> None:
     assert room.group.rebalance_timeout_ms == 10_000
 
 
-def test_a_leader_whom_the_record_does_not_tell_of_is_another_member() -> None:
+def test_a_leader_that_the_record_does_not_name_is_another_member() -> None:
     """A record that is not what a coordinator writes must not make the group useless."""
     room = Room()
     member = GroupMetadataValue.MemberMetadata(

@@ -96,7 +96,7 @@ def test_the_broker_names_a_member_of_version_0() -> None:
     assert (answer.error_code, len(answer.member_id or "")) == (0, 22), "a UUID as Kafka writes one down"
 
 
-def test_what_is_owned_is_told_once_and_to_who_asks_in_full() -> None:
+def test_what_is_owned_is_sent_once_and_in_answers_to_full_requests() -> None:
     """CGH-06."""
     room = Room(foo=1)
     client = Client(room, "a", topics=["foo"])
@@ -312,7 +312,7 @@ def test_commits_of_epochs_that_are_over() -> None:
     assert group.check_commit("", None, -1, 9, True) is None, "a transaction that names no member"
 
 
-def test_fetches_of_offsets_name_the_epoch_or_nobody() -> None:
+def test_fetches_of_offsets_name_the_epoch_or_no_member() -> None:
     """CGH-14."""
     room = Room(foo=1)
     client = Client(room, "a", topics=["foo"])
@@ -326,7 +326,7 @@ def test_fetches_of_offsets_name_the_epoch_or_nobody() -> None:
         assert refused.value.code == code
 
 
-def test_an_empty_group_takes_commits_of_nobody() -> None:
+def test_an_empty_group_takes_commits_without_a_member() -> None:
     """OFF: a group may be used for its offsets only."""
     room = Room(foo=1)
     client = Client(room, "a", topics=["foo"])

@@ -77,7 +77,7 @@ class ConsumerGroupRun(RuleBasedStateMachine):
         self.room.pass_time(ms)
 
     @rule()
-    def everybody_is_silent_for_too_long(self) -> None:
+    def all_are_silent_for_too_long(self) -> None:
         self.room.pass_time(45_000)
         self.clients.clear()
         self.away.clear()
@@ -129,7 +129,7 @@ class ConsumerGroupRun(RuleBasedStateMachine):
         assert len(owned) == len(set(owned))
 
     @invariant()
-    def nobody_is_ahead_of_its_target(self) -> None:
+    def no_member_is_ahead_of_its_target(self) -> None:
         group = self.group()
         if group is not None:
             assert group.assignment_epoch <= group.epoch

@@ -36,7 +36,7 @@ def test_lists_are_filtered_by_states_and_types(states: list[str], types: list[s
     assert {each.group_id for each in list_groups(three_groups().shard.groups, request)} == found
 
 
-def test_a_list_tells_what_each_group_is() -> None:
+def test_a_list_has_the_type_and_state_of_each_group() -> None:
     listed = {each.group_id: each for each in list_groups(three_groups().shard.groups, ListGroupsRequest())}
     reported = {id: (each.protocol_type, each.group_state, each.group_type) for id, each in listed.items()}
     assert reported == {
@@ -58,7 +58,7 @@ def test_a_stable_group_is_described_with_everything() -> None:
     ]
 
 
-def test_in_other_states_members_metadata_are_not_told() -> None:
+def test_in_other_states_members_metadata_are_not_reported() -> None:
     reported = describe_group(three_groups().shard.groups, "workers", 5)
     assert (reported.group_state, reported.protocol_type, reported.protocol_data) == (
         "CompletingRebalance",

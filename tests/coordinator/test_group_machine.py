@@ -265,7 +265,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert all(member.syncing is None for member in group.members.values())
 
     @invariant()
-    def nobody_waits_without_a_deadline(self) -> None:
+    def no_request_waits_without_a_deadline(self) -> None:
         if any(
             member.joining or member.syncing
             for member in getattr(self.room.shard.groups.get("g"), "members", {}).values()

@@ -50,7 +50,7 @@ def test_a_new_member_joins_a_classic_group() -> None:
     assert old.beat() == ErrorCode.NONE, "the next coordinator knows what the member speaks"
 
 
-def test_whoever_waits_in_a_classic_group_is_told_to_come_again() -> None:
+def test_members_that_wait_in_a_classic_group_have_to_join_again() -> None:
     room = Room(foo=4)
     first = a_classic_group(room)
     second = Classic(room)

@@ -224,7 +224,7 @@ def test_deleting_what_is_not_there(how: dict[str, object], code: ErrorCode) -> 
     assert delete(room, **how) == code  # type: ignore[arg-type]
 
 
-def test_what_members_use_that_are_no_consumers_nobody_knows() -> None:
+def test_what_members_that_are_no_consumers_use_is_unknown() -> None:
     room = Room()
     room.join("a1", protocol_type="connect")
     assert delete(room) == ErrorCode.NON_EMPTY_GROUP
@@ -315,7 +315,7 @@ def test_a_deleted_topics_offsets_vanish() -> None:
     assert (room.committed(), room.committed(partition=1), room.committed(topic="orders")) == (None, None, 2)
 
 
-def test_offsets_of_another_life_of_the_topic_stay() -> None:
+def test_offsets_of_an_earlier_topic_of_this_name_stay() -> None:
     room = Room()
     room.commit(1)
     room.shard.topics_deleted({room.topics.ids["orders"]: "events"}, room.now)

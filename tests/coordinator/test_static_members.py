@@ -42,7 +42,7 @@ def test_a_follower_comes_back_without_a_rebalance() -> None:
     assert room.heartbeat(leader, generation, instance="i") == ErrorCode.NONE
 
 
-def test_a_leader_that_comes_back_is_told_to_assign_nothing() -> None:
+def test_a_leader_that_comes_back_is_asked_to_skip_the_assignment() -> None:
     room = Room()
     _, follower, generation = two_static_members(room)
     room.join("i3", instance="i", version=9)

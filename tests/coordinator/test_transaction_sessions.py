@@ -140,7 +140,7 @@ def test_epochs_that_are_used_up_bring_another_producer_id() -> None:
     assert room.begin(last) == after, "the answer may have been lost"
 
 
-def test_an_id_that_nobody_uses_is_forgotten() -> None:
+def test_an_unused_id_is_forgotten() -> None:
     room = Room()
     room.begin()
     assert room.coordinator.expire(999) == []

@@ -108,7 +108,7 @@ def test_what_is_gone_or_another_is_refused_by_name(
         replaced("plain-0/00000000000000000000.timeindex", lambda data: data[:12] + bytes(3) + data[15:]),
     ],
 )
-def test_what_the_log_tells_is_made_again(damage: Callable[[Folder], Folder], end: str) -> None:
+def test_what_the_log_holds_is_restored(damage: Callable[[Folder], Folder], end: str) -> None:
     assert outcome(damage(ground(end).folder), end)[0] is Verdict.RIGHT
 
 

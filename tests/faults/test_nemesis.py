@@ -198,7 +198,7 @@ def test_a_node_is_trusted_when_all_has_been_whole_for_a_while(target, tmp_path,
     assert [line for line in target.log if line.startswith("rob")] == ["rob 2", "rob 2", "rob 1"]
 
 
-def test_when_nobody_answers_the_cluster_is_not_whole(target, monkeypatch):
+def test_when_no_node_answers_the_cluster_is_not_whole(target, monkeypatch):
     world = World(target, "topic")
     assert world.look().answered == {1, 2, 3}
     for node in (1, 2, 3):
@@ -224,7 +224,7 @@ def test_a_node_that_ends_by_itself_is_noted_and_started_again(target, tmp_path)
     assert target.log == ["restart 3"]
 
 
-def test_nodes_that_end_again_and_again_are_left_alone_and_told(target, tmp_path, monkeypatch):
+def test_nodes_that_end_again_and_again_are_left_alone_and_reported(target, tmp_path, monkeypatch):
     monkeypatch.setattr(target, "restart", lambda node, *, wait=True: None)
     with Recorder.open(tmp_path, process=0) as recorder:
         attacker = Nemesis(World(target, "topic"), recorder, partitions=2)
@@ -234,7 +234,7 @@ def test_nodes_that_end_again_and_again_are_left_alone_and_told(target, tmp_path
     assert len(attacker.deaths) == 1 + nemesis.DEATHS_A_NODE * 3
 
 
-def test_a_cluster_that_does_not_heal_is_told(target, tmp_path, monkeypatch):
+def test_a_cluster_that_does_not_heal_is_reported(target, tmp_path, monkeypatch):
     monkeypatch.setattr(nemesis, "COMPLETE_WITHIN_S", 0.1)
     behind = PartitionView(2, 5, (1, 2, 3), (2,))
     monkeypatch.setattr(fault, "look", lambda nodes, topic: ClusterView(frozenset((1, 2)), 3, {0: behind, 1: behind}))

@@ -100,7 +100,7 @@ def test_another_network_can_follow_in_the_same_sandbox():
     assert len(lines) == 12 and lines[:6] == lines[6:], done.stderr
 
 
-def test_a_program_outside_reaches_nobody_and_sends_nothing():
+def test_a_program_outside_reaches_no_node_and_sends_nothing():
     code = "import socket; socket.create_connection(('127.77.0.1', 7000), timeout=2)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=False)
     assert "ConnectionRefusedError" in done.stderr

@@ -111,7 +111,7 @@ def test_what_is_there_condemns_though_something_is_missing(tmp_path: Path) -> N
     assert judge(tmp_path).verdict == "invalid"
 
 
-def test_what_is_missing_condemns_nobody(tmp_path: Path) -> None:
+def test_what_is_missing_is_no_anomaly(tmp_path: Path) -> None:
     """Without the producer's tail its records look like phantoms: that proves nothing."""
     producer, _ = record(tmp_path)
     producer.write_text("".join(producer.read_text().splitlines(keepends=True)[:9]))
@@ -387,7 +387,7 @@ def test_anything_in_any_place_gives_a_verdict(form: str, data: st.DataObject) -
     assert judgements and all(judgement.verdict in ("valid", "invalid", "unknown") for judgement in judgements)
 
 
-def test_a_step_of_a_transaction_that_cannot_begin_is_told_once(tmp_path: Path) -> None:
+def test_a_step_of_a_transaction_that_cannot_begin_is_reported_once(tmp_path: Path) -> None:
     steps = [
         at
         for at, event in enumerate(OF_EVERYTHING)

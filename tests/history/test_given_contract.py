@@ -63,7 +63,7 @@ def cases(folder: Path) -> list[tuple[str, Contract]]:
     return given
 
 
-def test_the_command_tells_what_was_given(tmp_path: Path) -> None:
+def test_the_command_prints_what_was_given(tmp_path: Path) -> None:
     path = edn(tmp_path)
     assert run("check", path).return_value == 1
     result = run("check", path, "--contract", "acks=1", "--contract", "min.insync.replicas=1", "--json")

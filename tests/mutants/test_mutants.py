@@ -56,7 +56,7 @@ def test_planting_replaces_one_function_and_is_undone(name: str):
     assert original_of(mutant.function) is original
 
 
-def test_whoever_imported_the_function_by_name_has_the_bug_too():
+def test_a_module_that_imported_the_function_by_name_has_the_bug_too():
     import reference.storage.producer_state as importer
 
     original = importer.check_sequence
@@ -65,7 +65,7 @@ def test_whoever_imported_the_function_by_name_has_the_bug_too():
     assert importer.check_sequence is original
 
 
-def test_a_mutant_that_nobody_planted():
+def test_a_mutant_that_was_not_planted():
     with pytest.raises(UnknownMutant, match="nonsense"), planted("nonsense"):
         pass
 
@@ -106,7 +106,7 @@ def test_a_bug_may_be_known_by_certain_broken_promises_only():
     assert MUTANTS["kip-497"].is_found_by("whatever")
 
 
-def test_a_bug_does_not_outlive_its_life():
+def test_a_bug_does_not_outlast_its_run():
     before, _ = run_schedule(short(1))
     run_planted(short(1, "high-watermark-back"))
     after, _ = run_schedule(short(1))

@@ -15,7 +15,7 @@ from linearizability.mutants.registry import MUTANTS
 from linearizability.simulation.remote_interpreter import RemoteInterpreter
 
 
-def test_a_trial_counts_the_lives_until_the_bug_is_found():
+def test_a_trial_counts_the_runs_until_the_bug_is_found():
     trial = run_trial(Task("acknowledged-before-commit", EVERYTHING, 0), most=10)
     assert trial.schedules is not None and trial.schedules == trial.lived <= 10
     assert trial.rule == "acknowledged-before-commit" and trial.seconds > 0
@@ -46,7 +46,7 @@ def test_the_table_names_another_interpreter(tmp_path: Path):
     assert "| records, 3 nodes | history (1 by PyPy 3.11) | 2 |" in table(rows(["kip-279"], trials))
 
 
-def test_an_interpreter_that_cannot_lead_lives_is_wrong_usage(tmp_path: Path):
+def test_an_interpreter_that_cannot_execute_runs_is_wrong_usage(tmp_path: Path):
     ended = CliRunner().invoke(
         app, ["fuzz", "--python", str(tmp_path / "none"), "--store", str(tmp_path / "fuzz.json")]
     )
@@ -115,7 +115,7 @@ def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
     assert body.startswith("def fencing_unnoticed(") and "in_history" not in body
 
 
-def test_what_was_not_found_is_looked_for_again_in_more_lives(tmp_path, monkeypatch):
+def test_what_was_not_found_is_looked_for_again_in_more_runs(tmp_path, monkeypatch):
     lived: list[int] = []
 
     def trial(task: Task, most: int, leader: RemoteInterpreter | None) -> Trial:

@@ -222,7 +222,7 @@ def test_the_store_keeps_what_it_is_given(tmp_path: Path) -> None:
     assert said["engine_errors"] == {"watermark-plus-one": {"FET-03": "KeyError: 1"}}
 
 
-def test_the_suite_finds_a_lie_and_accuses_nobody_else() -> None:
+def test_the_suite_finds_a_lie_and_accuses_no_bystander() -> None:
     usage = Store.read(STORE).usage
     few = {id: usage[id] for id in ("LOF-01", "LOF-14", "MET-01")}
     with Worker("reference:1") as worker:

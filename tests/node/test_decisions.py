@@ -78,7 +78,7 @@ def test_who_was_deposed_gives_no_answer() -> None:
     assert story.events == ["decide first", "abandon first", "abandon second"]
 
 
-def test_a_new_reign_does_not_answer_for_the_one_before() -> None:
+def test_a_new_leader_epoch_does_not_answer_for_the_one_before() -> None:
     """The same node leads again: its records may have been replaced meanwhile."""
     story = Story()
     story.submit("first")

@@ -69,7 +69,7 @@ def test_who_asks_for_what_lies_behind_all_that_it_may_see_is_answered_at_once(
     assert [offset for offset in range(9) if is_answered_at_once(node, offset, isolation_level)] == at_once
 
 
-def test_damage_is_told_of_the_partition_that_has_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_is_reported_for_the_partition_that_has_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     def find_damage(log: Log, *_: object) -> None:
         raise CorruptBatch(f"{log.topic} holds no batch")
 

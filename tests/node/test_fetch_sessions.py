@@ -72,7 +72,7 @@ def test_partitions_with_records_go_to_the_end() -> None:
     assert [each.partition for each in after.wanted] == [1, 2, 0]
 
 
-def test_an_error_is_told_and_its_end_too() -> None:
+def test_an_error_is_reported_and_its_end_too() -> None:
     sessions = FetchSessions(10, random.Random(1))
     id = open_session(sessions, 0)
     context = sessions.context(request(id, 1), VERSION, 0)

@@ -92,7 +92,7 @@ def test_a_refused_registration_is_asked_again() -> None:
         assert isinstance(broker.tick(RETRY_MS), BrokerRegistrationRequest)
 
 
-def test_a_controller_that_forgot_the_broker_makes_it_register_anew() -> None:
+def test_a_controller_that_forgot_the_broker_makes_it_register_again() -> None:
     for code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
         broker = Broker()
         broker.run()
@@ -162,7 +162,7 @@ def test_who_is_being_registered_and_wants_to_stop_waits_neither_after_a_refusal
         assert unanswered.member.state is State.GONE
 
 
-def test_the_last_of_a_cluster_that_stops_finds_nobody_to_ask() -> None:
+def test_the_last_of_a_cluster_that_stops_finds_no_controller_to_ask() -> None:
     broker = Broker()
     broker.run()
     broker.member.leave(10, timeout_ms=100_000)

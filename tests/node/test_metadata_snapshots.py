@@ -63,7 +63,7 @@ def snapshots(disk: SimulatedDisk) -> list[str]:
     return [name for name in disk.list_folder(FOLDER / "__cluster_metadata-0") if name.endswith(".checkpoint")]
 
 
-def test_snapshots_are_written_and_tell_what_the_log_told() -> None:
+def test_snapshots_are_written_and_hold_what_the_log_held() -> None:
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
     disk.sync_folder(FOLDER.parent)

@@ -52,7 +52,7 @@ def test_each_question_gets_its_own_answer() -> None:
     assert "quorum" not in asker.peers.purposes_to(2)
 
 
-def test_a_lost_connection_fails_what_its_lane_asked_and_nothing_else() -> None:
+def test_a_lost_connection_fails_the_requests_of_its_channel_and_nothing_else() -> None:
     asker = Asker()
     (
         asker.ask("first"),
@@ -67,7 +67,7 @@ def test_a_lost_connection_fails_what_its_lane_asked_and_nothing_else() -> None:
 
 
 @pytest.mark.parametrize("damage", ["another correlation id", "rubbish", "trailing bytes"])
-def test_an_answer_that_does_not_fit_ends_the_lane(damage: str) -> None:
+def test_an_answer_that_does_not_fit_ends_the_channel(damage: str) -> None:
     asker = Asker()
     asker.ask("first")
     fitting = answer_to(asker.ask("second"))
@@ -77,7 +77,7 @@ def test_an_answer_that_does_not_fit_ends_the_lane(damage: str) -> None:
     assert asker.effects[-1] == HangUp(2, "quorum")
 
 
-def test_an_answer_that_nobody_waits_for_ends_the_lane() -> None:
+def test_an_answer_without_an_open_request_ends_the_channel() -> None:
     asker = Asker()
     asker.peers.answered(2, "quorum", b"\x00" * 8, now=1)
     assert asker.effects == [HangUp(2, "quorum")]
@@ -96,7 +96,7 @@ def test_what_waits_too_long_has_failed() -> None:
     assert asker.peers.next_deadline() == 500
 
 
-def test_who_hears_of_a_failure_may_ask_again_at_once() -> None:
+def test_a_caller_that_learns_of_a_failure_may_ask_again_at_once() -> None:
     asker = Asker()
 
     def again(answer: Message | None, now: int) -> None:

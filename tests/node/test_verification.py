@@ -86,7 +86,7 @@ def test_only_who_adds_does_not_merely_verify() -> None:
         assert room.asked[0][0].transactions[0].verify_only is (operation is not Operation.ADD)
 
 
-def test_verdicts_are_told_in_words_of_the_version() -> None:
+def test_verdicts_are_codes_of_the_version() -> None:
     reported = {
         (ErrorCode.PRODUCER_FENCED, Operation.ADD): ErrorCode.INVALID_PRODUCER_EPOCH,
         (ErrorCode.TRANSACTION_ABORTABLE, Operation.VERIFY): ErrorCode.TRANSACTION_ABORTABLE,

@@ -132,11 +132,11 @@ def test_two_replicas_agree_however_often_they_compact_and_change_places(steps: 
     replicas = [replica(node, log=open_log(SimulatedDisk(), COMPACT)) for node in PAIR]
     epoch, leads = 5, 0
 
-    def everybody_follows() -> None:
+    def all_follow() -> None:
         for each in (replicas[leads], replicas[1 - leads]):
             each.take_up(state(PAIR[leads], epoch, epoch + 10, isr=PAIR, replicas=PAIR), NOW)
 
-    everybody_follows()
+    all_follow()
     committed: dict[bytes, tuple[int, bytes | None]] = {}
     for number, (step, which) in enumerate(steps):
         if step == "put":
@@ -149,7 +149,7 @@ def test_two_replicas_agree_however_often_they_compact_and_change_places(steps: 
             compact_committed(replicas[which])
         elif step == "lead":
             leads, epoch = which, epoch + 1
-            everybody_follows()
+            all_follow()
         else:
             old = replicas[which]
             disk = old.log._disk
@@ -157,7 +157,7 @@ def test_two_replicas_agree_however_often_they_compact_and_change_places(steps: 
             again = replica(old.node, log=open_log(disk, COMPACT, recovery_point=old.log.recovery_point))
             again.restart(old.high_watermark)
             replicas[which], epoch = again, epoch + 1
-            everybody_follows()
+            all_follow()
     copy_all(replicas[leads], replicas[1 - leads])
     one, other = (each.log for each in replicas)
     assert latest(one) == latest(other)

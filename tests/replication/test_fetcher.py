@@ -112,7 +112,7 @@ def test_a_diverging_log_is_cut_and_goes_on_with_the_leaders_records() -> None:
     assert contents(pair.following.log) == [(0, 1, b"x"), (1, 5, b"b")]
 
 
-def test_a_log_that_is_longer_than_the_leaders_without_epochs_to_tell_is_cut_to_its_end() -> None:
+def test_a_log_that_is_longer_than_the_leaders_without_epochs_is_cut_to_its_end() -> None:
     following = follower(truncation="high-watermark")
     following.append_fetched(1, 0, batch(b"x", b"y", base_offset=0, epoch=4), 0, 0, NOW)
     following.append_fetched(1, 2, batch(b"z", base_offset=2, epoch=4), 0, 0, NOW)
@@ -180,7 +180,7 @@ def test_an_error_that_repeats_itself_is_noted_once_until_it_has_passed() -> Non
     assert noted == [1, 0, 1, 0, 0, 1]
 
 
-def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_reign() -> None:
+def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_leader_epoch() -> None:
     pair = Pair()
     pair.answer_with(error_code=ErrorCode.FENCED_LEADER_EPOCH)
     assert pair.fetcher.has_failed(pair.following)
@@ -214,7 +214,7 @@ def test_bytes_without_a_whole_batch_are_not_asked_for_at_once() -> None:
     assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
 
 
-def test_no_answer_delays_all_and_begins_the_session_anew() -> None:
+def test_no_answer_delays_all_and_begins_the_session_again() -> None:
     pair = Pair()
     pair.exchange()
     assert pair.fetcher.next_request(NOW) is not None
@@ -233,7 +233,7 @@ def test_an_answer_to_nothing_and_one_of_another_kind_change_nothing() -> None:
     assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
 
 
-def test_a_lost_session_is_begun_anew_at_once_and_one_that_cannot_be_begun_after_a_pause() -> None:
+def test_a_lost_session_is_begun_again_at_once_and_one_that_cannot_be_begun_after_a_pause() -> None:
     pair = Pair()
     pair.exchange()
     pair.side.sessions.sessions.clear()
@@ -244,7 +244,7 @@ def test_a_lost_session_is_begun_anew_at_once_and_one_that_cannot_be_begun_after
     assert pair.fetcher.next_deadline() == NOW + BACKOFF_MS
 
 
-def test_answers_to_questions_of_an_ended_reign_are_not_used() -> None:
+def test_answers_to_requests_of_an_ended_leader_epoch_are_not_used() -> None:
     pair = Pair()
     pair.produce(b"a")
     request = pair.fetcher.next_request(NOW)
@@ -259,7 +259,7 @@ def test_answers_to_questions_of_an_ended_reign_are_not_used() -> None:
     assert pair.fetcher.is_idle and pair.fetcher.next_request(NOW) is None
 
 
-def test_what_a_leader_told_in_vain_it_is_made_to_tell_again() -> None:
+def test_a_leader_repeats_what_it_sent_without_effect() -> None:
     """Within a session it would leave out what it believes to be known."""
     pair = Pair()
     pair.produce(b"a")
@@ -282,7 +282,7 @@ def test_what_a_leader_told_in_vain_it_is_made_to_tell_again() -> None:
     assert isinstance(request, FetchRequest) and (request.session_epoch, len(request.topics)) == (0, 1)
 
 
-def test_after_a_cut_the_leader_is_made_to_tell_its_high_watermark_again() -> None:
+def test_after_a_cut_the_leader_sends_its_high_watermark_again() -> None:
     pair = Pair()
     pair.produce(b"a")
     pair.exchange_often()

@@ -62,7 +62,7 @@ def test_only_the_leader_is_listened_to() -> None:
         assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_corrupt_bytes_are_refused_and_what_came_before_them_is_told() -> None:
+def test_corrupt_bytes_are_refused_and_what_came_before_them_is_traced() -> None:
     following = follower()
     reported = steps_of(following)
     corrupt = batch(b"b", base_offset=1, epoch=5)
@@ -131,7 +131,7 @@ def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
     assert contents(following.log) == [(0, 1, b"v1"), (1, 1, b"w")]
 
 
-def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_anew() -> None:
+def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_again() -> None:
     following = filled(1, 3)
     assert not following.truncate_to_leader_end(1, 2)
     assert not following.truncate_to_leader_end(1, -1)
@@ -154,7 +154,7 @@ def test_before_kip_101_a_log_was_cut_to_its_high_watermark_and_compared_no_more
     assert kept.log.log_end_offset == 2
 
 
-def test_without_a_leader_there_is_nobody_to_listen_to() -> None:
+def test_without_a_leader_there_is_no_node_to_follow() -> None:
     following = follower()
     assert following.take_up(state(-1, 6, 11), NOW)
     with pytest.raises(KafkaError):

@@ -52,7 +52,7 @@ def refusal(code: ErrorCode, leading: Partition, node: int, offset: int, **chang
 
 
 @pytest.mark.step("replication", "BecomeLeader")
-def test_only_a_newer_reign_is_taken_up() -> None:
+def test_only_a_newer_leader_epoch_is_taken_up() -> None:
     leading = leader()
     for stale in (state(), state(epoch=4), state(epoch=5, partition_epoch=99)):
         assert not leading.become_leader(stale, NOW)
@@ -61,7 +61,7 @@ def test_only_a_newer_reign_is_taken_up() -> None:
 
 
 @pytest.mark.step("replication", "BecomeLeader")
-def test_a_new_reign_forgets_progress_and_proposals_and_begins_an_epoch() -> None:
+def test_a_new_leader_epoch_forgets_progress_and_proposals() -> None:
     leading, _ = caught_up(isr=(1, 2))
     fetch(leading, 3, 1, last_epoch=5)
     assert leading.pending is not None
@@ -75,7 +75,7 @@ def test_a_new_reign_forgets_progress_and_proposals_and_begins_an_epoch() -> Non
 
 
 @pytest.mark.step("replication", "BecomeFollower")
-def test_a_reign_that_ends_leaves_nothing_of_the_role() -> None:
+def test_a_leader_epoch_that_ends_leaves_nothing_of_the_role() -> None:
     leading, _ = caught_up(isr=(1, 2))
     fetch(leading, 3, 1, last_epoch=5)
     assert leading.take_up(state(leader=2, epoch=6, partition_epoch=11), NOW)
@@ -85,7 +85,7 @@ def test_a_reign_that_ends_leaves_nothing_of_the_role() -> None:
 
 
 @pytest.mark.step("replication", "CommitIsr")
-def test_an_isr_is_committed_by_newer_partition_epochs_of_this_reign_only() -> None:
+def test_an_isr_is_committed_by_newer_partition_epochs_of_this_leader_epoch_only() -> None:
     leading, _ = caught_up()
     for stale in (state(partition_epoch=10, isr=(1,)), state(epoch=4, partition_epoch=11, isr=(1,))):
         assert not leading.commit_isr(stale, NOW)
@@ -126,7 +126,7 @@ def test_a_fetch_gives_all_up_to_the_logs_end_and_the_high_watermark_before_it()
 
 
 @pytest.mark.step("replication", "AnswerFetch")
-def test_fetches_of_other_reigns_strangers_and_earlier_lives_teach_nothing() -> None:
+def test_fetches_of_other_leader_epochs_strangers_and_earlier_incarnations_are_no_progress() -> None:
     leading, registry = caught_up(isr=(1, 2))
     registry.peers[2] = Peer(incarnation(2) + 100)
     before = replace(leading.followers[2])
@@ -140,7 +140,7 @@ def test_fetches_of_other_reigns_strangers_and_earlier_lives_teach_nothing() -> 
     assert leading.followers[2] == before
 
 
-def test_a_fetch_of_logs_that_part_is_told_where_and_teaches_nothing() -> None:
+def test_a_fetch_of_a_diverging_log_is_answered_with_the_epoch_and_is_no_progress() -> None:
     leading, _ = caught_up()
     leading.take_up(state(epoch=8, partition_epoch=11), NOW)
     produce(leading)
@@ -161,7 +161,7 @@ def test_below_the_logs_start_all_is_out_of_range_even_where_the_logs_part() -> 
     refusal(ErrorCode.OFFSET_OUT_OF_RANGE, leading, 2, 1, last_epoch=3)
 
 
-def test_the_low_watermark_waits_for_living_followers_to_tell_their_start() -> None:
+def test_the_low_watermark_waits_for_live_followers_to_report_their_start() -> None:
     leading, registry = caught_up()
     assert leading.delete_records(1) == -1
     fetch(leading, 2, 1, last_epoch=5, log_start=1)
@@ -264,7 +264,7 @@ def test_acks_all_waits_for_the_high_watermark_and_then_asks_whether_enough_hold
     assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-def test_an_end_is_not_told_while_a_new_leader_does_not_know_what_is_committed() -> None:
+def test_an_end_is_not_reported_while_a_new_leader_does_not_know_what_is_committed() -> None:
     leading, _ = caught_up()
     produce(leading)
     leading.take_up(state(epoch=6, partition_epoch=11), NOW)
@@ -301,7 +301,7 @@ def test_who_is_not_admissible_is_not_proposed(peer: Peer | None) -> None:
 
 
 @pytest.mark.step("replication", "ExpandIsr")
-def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_reign_began_with() -> None:
+def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_leader_epoch_began_with() -> None:
     leading, _ = caught_up(isr=(1, 2))
     produce(leading, 2)
     leading.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
@@ -366,7 +366,7 @@ def test_who_left_by_an_answer_counts_until_the_record_is_replayed() -> None:
     assert not leading.take_up(state(partition_epoch=11, isr=(1,)), LATE)
 
 
-def test_a_later_record_tells_as_much() -> None:
+def test_a_later_record_shows_as_much() -> None:
     leading = gone_by_answer()
     assert leading.take_up(state(partition_epoch=12, isr=(1,)), LATE)
     assert leading.high_watermark == 2
@@ -400,7 +400,7 @@ def test_who_joined_and_left_by_answers_counts_too() -> None:
     assert leading.high_watermark == 2
 
 
-def test_a_new_reign_waits_for_nobody_who_left_before() -> None:
+def test_a_new_leader_epoch_waits_for_no_replica_that_left_before() -> None:
     leading = gone_by_answer()
     assert leading.take_up(state(epoch=6, partition_epoch=12, isr=(1,)), NOW)
     assert leading.high_watermark == 2 and not leading.removed_pending_replay
@@ -448,7 +448,7 @@ def test_a_proposal_that_was_refused_for_good_is_undone(error: ErrorCode) -> Non
 
 
 @pytest.mark.parametrize("error", [code for code, outcome in OUTCOMES.items() if outcome is ProposalOutcome.KEPT])
-def test_a_stale_proposal_is_kept_until_metadata_tell_its_fate(error: ErrorCode) -> None:
+def test_a_stale_proposal_is_kept_until_metadata_show_its_outcome(error: ErrorCode) -> None:
     leading, proposal = proposing()
     assert answer(leading, proposal, error=error) is ProposalOutcome.KEPT
     assert leading.is_in_maximal_isr(3) and leading.take_proposal() is None
@@ -487,7 +487,7 @@ def test_a_proposal_that_changed_nothing_is_settled() -> None:
 # ---- the disk
 
 
-def test_a_reign_that_the_disk_does_not_take_is_not_taken_up() -> None:
+def test_a_leader_epoch_that_the_disk_does_not_take_does_not_begin() -> None:
     leading, _ = caught_up()
     leading.log._disk.read_only = True  # type: ignore[attr-defined]
     with pytest.raises(StorageError):
@@ -499,7 +499,7 @@ def test_a_reign_that_the_disk_does_not_take_is_not_taken_up() -> None:
 
 
 @pytest.mark.step("replication", "LearnMinIsr")
-def test_another_min_isr_is_told_by_who_leads_and_holds_at_once() -> None:
+def test_another_min_isr_is_traced_by_the_leader_and_holds_at_once() -> None:
     leading, _ = caught_up(isr=(1, 2), min_isr=2)
     reported = steps_of(leading)
     leading.learn_min_isr(2)
@@ -511,7 +511,7 @@ def test_another_min_isr_is_told_by_who_leads_and_holds_at_once() -> None:
 
 
 @pytest.mark.step("replication", "GiveUpReplica")
-def test_a_replica_that_is_given_up_has_no_role_and_tells_an_empty_log() -> None:
+def test_a_replica_that_is_given_up_has_no_role_and_traces_an_empty_log() -> None:
     leading, _ = caught_up()
     rows: list[Any] = []
     leading.trace = lambda action, row: rows.append(row)

@@ -90,7 +90,7 @@ def test_a_follower_refuses_clients() -> None:
 
 
 @pytest.mark.parametrize(("asked", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_requests_of_another_reign_are_refused(asked: int, code: ErrorCode) -> None:
+def test_requests_of_another_leader_epoch_are_refused(asked: int, code: ErrorCode) -> None:
     found = partition()
     for attempt in (lambda: read(found, 0, asked_epoch=asked), lambda: found.list_offset(EARLIEST, False, asked)):
         with pytest.raises(KafkaError) as error:
@@ -109,7 +109,7 @@ def test_offsets_outside_of_the_log_are_refused() -> None:
     assert values(read(found, 2)) == []
 
 
-def test_a_history_that_diverges_is_told_where() -> None:
+def test_a_diverging_history_gets_the_diverging_epoch() -> None:
     found = partition()
     found.produce(batch(NOW), NOW)
     found.become_leader(PartitionState(1, 5, 2, (1,), (1,)), NOW)
@@ -157,7 +157,7 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
 
 
 @pytest.mark.step("replication", "Acknowledge", "Consume")
-def test_what_clients_were_promised_is_told_by_the_offset_behind_it() -> None:
+def test_what_clients_were_promised_is_traced_by_the_offset_behind_it() -> None:
     steps: list[tuple[str, dict[str, Any]]] = []
     found = partition()
     found.produce(batch(NOW, NOW), NOW)

@@ -71,7 +71,7 @@ def test_a_follower_joins_with_all_that_is_or_may_be_committed(
         (7, 7, False, True, False),
     ],
 )
-def test_who_is_fenced_leaving_or_of_another_life_stays_out(
+def test_a_follower_that_is_fenced_leaving_or_of_another_incarnation_stays_out(
     fetched: int, registered: int, fenced: bool, leaving: bool, admissible: bool
 ) -> None:
     assert is_admissible(fetched, registered, fenced, leaving) is admissible

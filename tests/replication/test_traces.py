@@ -27,14 +27,14 @@ def trace_of(seed: int, *, steps: int = STEPS) -> Trace:
     return read_trace([json.dumps(row) for row in [begin, *world.rows]], f"life {seed}")
 
 
-def test_lives_are_behaviours_of_the_specification() -> None:
+def test_runs_are_behaviours_of_the_specification() -> None:
     done = check_traces([trace_of(seed) for seed in range(LIVES)])
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event, verdict.reason) for verdict in done.rejected] == []
     assert done.events > 50 * LIVES
 
 
-def test_a_life_with_a_planted_bug_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_a_planted_bug_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leading, "is_in_maximal_isr", lambda self, broker: broker in self.state.isr)
     done = check_traces([trace_of(seed, steps=400) for seed in range(40)])
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason

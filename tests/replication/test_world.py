@@ -34,7 +34,7 @@ def first_broken(**settings: object) -> str:
 
 
 @pytest.mark.step("replication", "Crash")
-def test_no_promise_is_broken_and_all_lives_come_to_rest() -> None:
+def test_no_promise_is_broken_and_all_runs_come_to_rest() -> None:
     counts: Counter[str] = Counter()
     for seed in range(LIVES):
         world = live(seed)
@@ -47,7 +47,7 @@ def test_no_promise_is_broken_and_all_lives_come_to_rest() -> None:
     assert {action.name for action in ACTIONS} - set(counts) == by_world
 
 
-def test_the_same_seed_gives_the_same_life() -> None:
+def test_the_same_seed_gives_the_same_run() -> None:
     assert live(7).rows == live(7).rows
 
 

@@ -180,7 +180,7 @@ def test_every_difference_is_written_down() -> None:
     assert all_differences() == DIFFERENCES.read_text()
 
 
-def test_the_readme_tells_how_many_are_equal() -> None:
+def test_the_readme_says_how_many_are_equal() -> None:
     equal = DIFFERENCES.read_text().split(" of 500 histories have exactly", maxsplit=1)[0].split()[-1]
     assert f"| 500 | {equal} equal;" in README.read_text()
 

@@ -69,7 +69,7 @@ def test_a_state_that_overlaps_both_hides_no_regression(states: str, name: str) 
     assert judgement.anomalies == {f"{name.replace('_', '-')}-regression": 1}, judgement.to_json()
 
 
-def test_states_told_at_the_same_time_may_differ() -> None:
+def test_states_reported_at_the_same_time_may_differ() -> None:
     judgement = judge_history(
         history(
             SENT

@@ -38,7 +38,7 @@ class Machine:
         return (self.wall_offset + self.passed) // MS
 
 
-def test_it_is_the_wall_clock_that_nobody_sets() -> None:
+def test_it_is_a_wall_clock_that_is_never_set() -> None:
     machine = Machine()
     assert machine.clock.now() == START // MS
     for _ in range(100):

@@ -18,7 +18,7 @@ def with_segments(folder: Path, count: int) -> Path:
     return folder
 
 
-def test_the_limit_is_told_in_partitions(tmp_path: Path) -> None:
+def test_the_limit_is_reported_in_partitions(tmp_path: Path) -> None:
     level, reported = check_limit(1064, [with_segments(tmp_path, 3)])
     assert (level, reported) == (
         "info",

@@ -66,7 +66,7 @@ def test_frames_go_out_in_order_and_answers_come_back_whole() -> None:
     asyncio.run(story())
 
 
-def test_nobody_there_is_told_once_and_the_next_frame_tries_again() -> None:
+def test_an_unreachable_peer_is_reported_once_and_the_next_frame_tries_again() -> None:
     async def story() -> None:
         with socket.socket() as unused:
             unused.bind(("127.0.0.1", 0))
@@ -84,7 +84,7 @@ def test_nobody_there_is_told_once_and_the_next_frame_tries_again() -> None:
     asyncio.run(story())
 
 
-def test_a_peer_that_hangs_up_or_talks_nonsense_is_told_as_unreachable() -> None:
+def test_a_peer_that_hangs_up_or_sends_nonsense_is_reported_as_unreachable() -> None:
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(5)
         writer.close()

@@ -15,7 +15,7 @@ def played(request: pytest.FixtureRequest) -> dict[Path, Played]:
 
 
 @pytest.mark.parametrize("path", scenarios(), ids=lambda path: path.stem)
-def test_the_story_happens_as_it_is_told(path: Path, played: dict[Path, Played]):
+def test_the_story_happens_as_it_is_written(path: Path, played: dict[Path, Played]):
     assert played[path].text == path.read_text(), "run with --rewrite and review the diff"
 
 
@@ -23,7 +23,7 @@ def test_the_page_shows_every_story(played: dict[Path, Played]):
     assert PAGE.read_text() == page([*played.values()])
 
 
-def test_the_two_rules_of_truncation_tell_the_same_story_with_two_ends(played: dict[Path, Played]):
+def test_the_two_rules_of_truncation_give_one_story_with_two_ends(played: dict[Path, Played]):
     loss, kept = (
         next(each for path, each in played.items() if name in path.stem) for name in ("101-high", "101-leader")
     )

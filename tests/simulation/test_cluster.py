@@ -51,7 +51,7 @@ def live_fairly(schedule: Schedule, monkeypatch, **planted: bool) -> Outcome:
 
 
 @pytest.mark.parametrize("nodes", [3, 5])
-def test_lives_in_which_leaders_change_keep_every_promise(nodes: int, monkeypatch):
+def test_runs_in_which_leaders_change_keep_every_promise(nodes: int, monkeypatch):
     outcomes = [live_fairly(fair(seed, nodes), monkeypatch) for seed in range(8)]
     assert not [(each.schedule.seed, each.rule, each.text) for each in outcomes if each.verdict == "invalid"]
     assert sum(each.leader_changes for each in outcomes) >= 5
@@ -73,7 +73,7 @@ def quiet(*faults: Fault) -> Schedule:
 
 
 @pytest.mark.parametrize("kind", ["cut", "cut-out", "cut-in", "isolate", "pause", "crash", "power-loss"])
-def test_a_leader_that_is_struck_is_replaced_and_nothing_is_lost(kind: str, monkeypatch):
+def test_a_leader_that_fails_is_replaced_and_nothing_is_lost(kind: str, monkeypatch):
     topic = quiet().topics[0].name
     fault = Fault(at_ms=500, kind=kind, role="leader", topic=topic, node=1, for_ms=900)
     outcome = live_fairly(quiet(fault), monkeypatch)
@@ -84,7 +84,7 @@ def test_a_leader_that_is_struck_is_replaced_and_nothing_is_lost(kind: str, monk
     assert outcome.judgement is not None and not outcome.judgement.permitted
 
 
-def test_the_fault_strikes_who_leads_then(monkeypatch):
+def test_the_fault_is_injected_into_the_leader_of_then(monkeypatch):
     topic = quiet().topics[0].name
     first = Fault(at_ms=300, kind="crash", role="leader", topic=topic, node=1, for_ms=5_000)
     second = first.model_copy(update={"at_ms": 1_500, "for_ms": 100})
@@ -162,7 +162,7 @@ def test_members_that_ended_uncleanly_and_stay_in_the_isr_are_found(monkeypatch)
 
 
 @pytest.mark.parametrize("seed", (0, 2, 3))
-def test_lives_of_three_nodes_keep_every_promise(seed: int):
+def test_runs_of_three_nodes_keep_every_promise(seed: int):
     drawn = draw(seed, None, 3)
     outcome, _ = run_schedule(drawn)
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")

@@ -39,7 +39,7 @@ def fault(kind: str) -> Fault:
     return Fault(at_ms=150, kind=kind, for_ms=100, amount=amount)
 
 
-def test_a_quiet_life_is_valid_and_loses_nothing():
+def test_a_quiet_run_is_valid_and_loses_nothing():
     outcome, _ = run_schedule(schedule())
     assert outcome.verdict == "valid"
     assert outcome.acknowledged > 50

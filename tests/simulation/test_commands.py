@@ -58,7 +58,7 @@ def test_replaying_what_is_no_schedule_is_an_engine_error(tmp_path: Path, capsys
     assert "no schedule" in capsys.readouterr().err
 
 
-def test_several_processes_give_the_same_lives(tmp_path: Path, capsys):
+def test_several_processes_give_the_same_runs(tmp_path: Path, capsys):
     both = []
     for jobs in ("1", "2"):
         _, lines = run(

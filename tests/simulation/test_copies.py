@@ -55,7 +55,7 @@ def test_a_coordinator_of_transactions_that_is_cut_off_is_succeeded():
     assert counts["fault cut"] == 1
 
 
-def test_a_drawn_life_strikes_both_coordinators():
+def test_a_drawn_run_injects_faults_into_both_coordinators():
     faults = [fault for seed in range(30) for fault in draw(seed, None, 3, "copy").faults]
     assert {"coordinator", "transaction-coordinator"} <= {fault.role for fault in faults}
     drawn = draw(3, None, 1, "copy")
@@ -68,7 +68,7 @@ def test_the_same_copiers_leave_the_same_trace():
     assert first.digest == again.digest
 
 
-def test_offsets_told_before_their_transaction_is_decided_are_copied_twice(monkeypatch: pytest.MonkeyPatch):
+def test_offsets_returned_before_their_transaction_is_decided_are_copied_twice(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(Offsets, "is_unstable", lambda *_: False)
     unlucky = quiet(faults_percent=30, session_timeout_ms=200, rebalance_timeout_ms=250, pause_ms=5)
     outcomes = (outcome_of(unlucky, unlucky, unlucky, seed=seed, duration_ms=3_000) for seed in range(8))

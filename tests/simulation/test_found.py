@@ -11,6 +11,6 @@ FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
-def test_a_life_that_broke_a_promise_keeps_it(path: Path):
+def test_a_run_that_broke_a_promise_keeps_it(path: Path):
     outcome, _ = run_schedule(read_schedule(path))
     assert outcome.verdict == "valid", f"{outcome.rule}: {outcome.text}"

@@ -28,7 +28,7 @@ def actions_of(rows: list[dict[str, Any]]) -> set[str]:
     return {row["action"] for row in rows}
 
 
-def test_without_gates_nobody_leaves_the_isr() -> None:
+def test_without_gates_no_replica_leaves_the_isr() -> None:
     assert not actions_of(rows_of()) & {"ShrinkIsr", "RollBackIsr"}
 
 

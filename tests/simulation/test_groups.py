@@ -40,7 +40,7 @@ def quiet(**changes: int) -> Member:
     return Member(faults_percent=0, pause_ms=10).model_copy(update=changes)
 
 
-def test_the_leaders_assignor_is_told_what_members_want_and_had():
+def test_the_leaders_assignor_gets_what_members_want_and_had():
     had = {"a": [("t", 1)], "b": [("t", 0), ("t", 2)], "c": []}
     members = [
         JoinGroupResponse.JoinGroupResponseMember(
@@ -105,7 +105,7 @@ def test_another_coordinator_takes_over_with_all_that_was_committed():
     assert counts["fault cut"] and counts["answer FindCoordinator NONE"] > 2
 
 
-def test_a_drawn_life():
+def test_a_drawn_run():
     drawn = draw(7, None, 1, "groups")
     assert drawn.has_groups and not drawn.always_flushed
     assert all(fault.kind != "power-loss" for fault in drawn.faults), "a lone node may not forget generations"
@@ -113,7 +113,7 @@ def test_a_drawn_life():
     assert (outcome.verdict, outcome.rule, outcome.text) == ("valid", "", "")
 
 
-def test_drawn_clusters_strike_the_coordinator():
+def test_drawn_clusters_inject_faults_into_the_coordinator():
     assert any(fault.role == "coordinator" for seed in range(20) for fault in draw(seed, None, 3, "groups").faults)
 
 

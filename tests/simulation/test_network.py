@@ -89,7 +89,7 @@ def test_a_reset_between_two_pieces_leaves_half_a_frame(monkeypatch):
     assert halves
 
 
-def test_nobody_listens():
+def test_no_process_listens():
     world, caller = World(1), Caller()
     Network(world).connect(caller, Listener(accepts=False))  # type: ignore[arg-type]
     world.run(100_000)
@@ -197,7 +197,7 @@ def test_some_connections_die_of_a_cut(monkeypatch):
     assert not listener.data and listener.closed == 1 and caller.closed == ["reset"]
 
 
-def test_nobody_connects_through_a_cut(monkeypatch):
+def test_no_connection_is_made_through_a_cut(monkeypatch):
     monkeypatch.setattr(module, "DEAD_AFTER_CUT", 0.0)
     world, caller, listener = World(1), Caller(), Listener()
     network = Network(world)

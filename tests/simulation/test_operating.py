@@ -17,7 +17,7 @@ def test_the_last_epoch_counts_before_the_end_of_a_log():
     assert farthest_first({1: (2, 9), 2: (3, 5), 3: (3, 7)}) == (3, 2, 1)
 
 
-def test_partitions_that_a_change_left_without_anybody_eligible_are_led_again():
+def test_partitions_that_a_change_left_without_an_eligible_replica_are_led_again():
     schedule = read_schedule(FOUND)
     outcome, _ = run_schedule(schedule)
     assert outcome.counts["answer operator elect-unclean NONE"] == schedule.topics[0].partitions

@@ -311,7 +311,7 @@ def test_who_leads_late_need_not_have_what_later_leaders_committed():
         show(book, 3, replica(FakeLog(1), leader=3, epoch=4))
 
 
-def test_an_excuse_lasts_from_the_doubt_until_nobody_lacks_a_tail():
+def test_an_excuse_lasts_from_the_doubt_until_no_replica_lacks_a_tail():
     book, _ = agreeing(hw=3)
     reported: list[tuple[int, ...]] = []
     book.on_excuse = lambda oracle: reported.append(oracle.excuse_nodes)

@@ -67,7 +67,7 @@ def test_a_bug_is_found_by_the_pattern_that_leads_to_it(mutant: str):
 
 
 @pytest.mark.parametrize("mutant", DETECTED_BY)
-def test_a_bug_is_convicted_by_histories_alone_where_a_pattern_goes_on_to_the_loss(mutant: str):
+def test_a_bug_is_found_by_histories_alone_where_a_pattern_goes_on_to_the_loss(mutant: str):
     detected = _found(mutant, *DETECTED_BY[mutant], by_history=True)
     assert detected.judgement is not None and "lost-write" in detected.rule
 
@@ -81,7 +81,7 @@ def _found(mutant: str, pattern: str, first: int, by_history: bool) -> Outcome:
     pytest.fail(f"not found in {MOST_RUNS} runs")
 
 
-def test_a_cut_between_the_two_whom_a_step_names_strikes_no_third():
+def test_a_cut_between_the_two_nodes_of_a_step_affects_no_third():
     """The leader proposes a follower, and from then on learns of it no more; the third replica stays in sync."""
     crash = Fault(at_ms=300, kind="crash", node=3, for_ms=100)
     cut = Fault(at_ms=500, after="ExpandIsr", kind="cut", role="between", for_ms=1_500)

@@ -23,7 +23,7 @@ def without_time(run: Small) -> Small:
     return replace(run, seconds=0.0)
 
 
-def test_a_life_is_the_same_elsewhere() -> None:
+def test_a_run_is_the_same_in_another_interpreter() -> None:
     interpreter = RemoteInterpreter(sys.executable)
     try:
         received = list(interpreter.runs(TASK))
@@ -39,7 +39,7 @@ def test_a_life_is_the_same_elsewhere() -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_lives_are_judged_alike(tmp_path: Path, jobs: int) -> None:
+def test_runs_are_judged_alike(tmp_path: Path, jobs: int) -> None:
     plan = Plan(tmp_path, schedules=12, first_seed=40, jobs=jobs)
     here, there = fuzz(replace(plan, jobs=1)), fuzz(replace(plan, python=sys.executable))
     assert [without_time(run) for run in there.runs] == [without_time(run) for run in here.runs]
@@ -53,7 +53,7 @@ def test_a_bug_is_planted_there(tmp_path: Path) -> None:
     assert there.found
 
 
-def test_steps_of_the_specification_are_told(tmp_path: Path) -> None:
+def test_steps_of_the_specification_are_traced(tmp_path: Path) -> None:
     plan = Plan(tmp_path, schedules=1, nodes=3, traces=True)
     fuzz(plan)
     (here,) = (tmp_path / "traces").rglob("*.jsonl")
@@ -62,7 +62,7 @@ def test_steps_of_the_specification_are_told(tmp_path: Path) -> None:
     assert here.read_text() == before
 
 
-def test_answers_that_nobody_waits_for_do_not_come_later() -> None:
+def test_answers_without_an_open_request_do_not_come_later() -> None:
     interpreter = RemoteInterpreter(sys.executable)
     try:
         runs = interpreter.runs(TASK)
@@ -81,7 +81,7 @@ def test_an_interpreter_that_dies_is_named() -> None:
         next(interpreter.runs(TASK))
 
 
-def test_one_that_dies_in_the_middle_of_a_life_is_named(tmp_path: Path) -> None:
+def test_one_that_dies_in_the_middle_of_a_run_is_named(tmp_path: Path) -> None:
     python = tmp_path / "python"
     python.write_text(
         f"#!{sys.executable}\nimport pickle, sys\nsys.stdout.buffer.write(pickle.dumps({{'rule': ''}})[:-4])\n"
@@ -113,7 +113,7 @@ def test_pypy_is_set_for_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         assert module.crc32c(memoryview(b"123456789")) == 0xE3069283
 
 
-def test_speed_is_told_by_hundred_runs(tmp_path: Path) -> None:
+def test_speed_is_reported_by_hundred_runs(tmp_path: Path) -> None:
     runs = [
         Small(n, "valid", "", "", 300 if n < 100 else 600, 0, 0, 0, 0.1, Counter(), {}, 0, {}, "") for n in range(250)
     ]

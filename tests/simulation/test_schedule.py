@@ -44,7 +44,7 @@ def test_transactions_may_take_longer_where_the_clock_was_set_back():
     assert Schedule(seed=1, clients=clients, faults=(ahead,)).contract().bound_after_healing_ms == 60_000
 
 
-def test_a_plan_in_words_says_whom_each_role_means():
+def test_a_plan_in_words_names_the_node_of_each_role():
     roles = get_args(Fault.model_fields["role"].annotation)
     assert "bystander" in roles
     for role in roles:
@@ -129,7 +129,7 @@ def test_a_schedule_of_the_first_form_is_still_read(tmp_path: Path):
 
 @settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(schedules())
-def test_lives_that_hypothesis_draws_are_not_invalid(schedule: Schedule):
+def test_runs_that_hypothesis_draws_are_not_invalid(schedule: Schedule):
     outcome, _ = run_schedule(schedule)
     assert outcome.verdict != "invalid", (outcome.rule, outcome.text)
 

@@ -41,7 +41,7 @@ def test_what_a_killed_coordinator_had_decided_is_carried_out():
     assert outcome_of(Transactor(transactions=15, pause_ms=20), faults=(crash,)).counts["answer EndTxn NONE"] >= 8
 
 
-def test_a_drawn_life_of_three_nodes():
+def test_a_drawn_run_of_three_nodes():
     drawn = draw(16, None, 3, "transactions")
     assert drawn.transacts and drawn.contract(READER).isolation == "read_committed"
     outcome, _ = run_schedule(drawn)
@@ -49,7 +49,7 @@ def test_a_drawn_life_of_three_nodes():
     assert outcome.counts["answer EndTxn NONE"] > 10
 
 
-def test_a_transaction_that_nobody_decides_hangs(monkeypatch):
+def test_a_transaction_that_is_not_decided_hangs(monkeypatch):
     deserters = (Transactor(aborts_percent=0), *(Transactor(transactions=1, aborts_percent=100) for _ in range(6)))
     assert outcome_of(*deserters).counts["transactional sessions given up"]
     monkeypatch.setattr(TransactionCoordinator, "timed_out", lambda coordinator, now: [])
@@ -64,7 +64,7 @@ def test_what_is_left_behind_before_a_restart_with_the_clock_set_back_times_out_
     assert outcome_of(*deserters, faults=(back, restart)).virtual_ms > 100_000
 
 
-def test_a_life_in_which_nothing_was_acknowledged_is_given_a_last_word():
+def test_a_run_in_which_nothing_was_acknowledged_gets_a_last_write():
     outage = Fault(at_ms=1, kind="stop", for_ms=1_500)
     outcome = outcome_of(Transactor(transactions=1), faults=(outage,))
     assert outcome.counts["runs in which nothing was acknowledged before the end"] == 1

@@ -19,26 +19,26 @@ def outcome_of(*faults: Fault) -> Outcome:
     return outcome
 
 
-def test_a_fault_strikes_once_when_the_step_happens():
+def test_a_fault_is_injected_once_when_the_step_happens():
     fault = Fault(at_ms=100, after="AppendFetched", wait_ms=3, kind="crash", role="actor", for_ms=50)
     counts = outcome_of(fault).counts
     assert counts["fault crash"] == 1 and counts["action Crash"] == 1
 
 
-def test_a_fault_whose_step_never_happens_never_strikes():
+def test_a_fault_whose_step_never_happens_is_never_injected():
     assert not outcome_of(Fault(at_ms=100, after="BecomeCandidate", topic=METADATA_TOPIC, kind="crash")).counts[
         "fault crash"
     ]
 
 
-def test_steps_of_partitions_and_of_the_quorum_are_told_apart():
+def test_steps_of_partitions_and_of_the_quorum_are_distinguished():
     of_partition = Fault(at_ms=100, after="BecomeLeader", kind="pause", for_ms=10)
     assert not outcome_of(of_partition).counts["fault pause"], "nobody came to lead after the topics were made"
     of_quorum = Fault(at_ms=100, after="ApplyFetch", topic=METADATA_TOPIC, kind="pause", role="actor", for_ms=10)
     assert outcome_of(of_quorum).counts["fault pause"] == 1
 
 
-def test_the_other_node_of_a_step_is_struck(monkeypatch):
+def test_the_fault_is_injected_into_the_other_node_of_a_step(monkeypatch):
     from linearizability.simulation import faults
 
     seen: list[int] = []

@@ -82,7 +82,7 @@ KNOWN = {
 """Bugs that are told everywhere, and the switch of each."""
 
 
-def test_there_are_the_switches_that_everybody_knows() -> None:
+def test_the_well_known_switches_exist() -> None:
     switches = {switch.name for model in MODELS for switch in model.switches}
     assert len(switches) >= 20
     assert {*KNOWN.values()} - switches == set()

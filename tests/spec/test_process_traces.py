@@ -139,7 +139,7 @@ def test_processes_that_are_killed_under_load_keep_to_the_specification(cluster:
     assert len(done.verdicts) == len(traces)
 
 
-def test_what_a_process_tells_falsely_is_rejected(cluster: Path, tmp_path: Path) -> None:
+def test_what_a_process_traces_falsely_is_rejected(cluster: Path, tmp_path: Path) -> None:
     """One node says that its log ends one record later than it does."""
     for file in cluster.rglob(TRACE_FILE):
         rows = [json.loads(line) for line in file.read_text().splitlines()]

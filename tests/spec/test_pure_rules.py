@@ -84,13 +84,13 @@ def test_rules_over_plain_values_are_confirmed_and_none_is_refuted() -> None:
     assert len(scalar) >= 12
 
 
-def test_a_rule_told_in_words_has_a_bounded_form() -> None:
+def test_a_rule_with_a_contract_in_prose_has_a_bounded_form() -> None:
     bounded = {called for rule in RULES for called in rule.calls}
     assert [rule.title for rule in WORDED if rule.title not in bounded] == []
     assert [rule.title for rule in GENERAL if rule.title not in bounded] == []
 
 
-def test_the_page_tells_every_rule_and_what_was_found() -> None:
+def test_the_page_has_every_rule_and_what_was_found() -> None:
     """`tidegauge spec rules --record` makes it current."""
     assert sorted(load()) == sorted(IDS)
     assert (SPEC / "PURE_RULES.md").read_text() == page(load())
@@ -151,7 +151,7 @@ def test_a_finding_survives_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ("knowledge", "verdict", "code"),
     [(Knowledge.CONFIRMED, "pass", 0), (Knowledge.REFUTED, "fail", 1), (Knowledge.SEARCHED, "unknown", 2)],
 )
-def test_the_command_tells_them_apart(
+def test_the_command_distinguishes_them(
     knowledge: Knowledge, verdict: str, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pure_rules, "confirm_all", lambda seconds: ([RULE], [Finding(RULE.title, knowledge)], 0.1))

@@ -42,7 +42,7 @@ def split(rows: list[Row], grain: int) -> list[list[Row]]:
 
 
 @pytest.mark.java
-def test_lives_of_three_voters_with_faults_are_accepted(reported: list[list[Row]]) -> None:
+def test_runs_of_three_voters_with_faults_are_accepted(reported: list[list[Row]]) -> None:
     traces = [trace for seed, rows in zip(LIVES, reported, strict=True) for trace in traces_in(rows, seed)]
     assert len(traces) == len(LIVES)
     steps = Counter(event["action"] for trace in traces for event in trace.events)
@@ -181,7 +181,7 @@ def test_what_raft_forbids_is_rejected_at_the_step() -> None:
 # ---- from rows to traces
 
 
-def test_a_life_that_began_before_it_was_told_has_no_trace(reported: list[list[Row]]) -> None:
+def test_a_quorum_that_had_an_epoch_before_its_first_row_has_no_trace(reported: list[list[Row]]) -> None:
     rows = reported[0]
     later = next(number for number, row in enumerate(rows) if row["action"] == "BecomeLeader")
     assert quorum_traces(rows)
@@ -210,7 +210,7 @@ def test_what_is_no_trace_is_refused_with_its_line(line: str, reason: str) -> No
 
 
 @pytest.mark.java
-def test_the_command_tells_the_step_and_the_voters_before_it(tmp_path: Path) -> None:
+def test_the_command_prints_the_step_and_the_voters_before_it(tmp_path: Path) -> None:
     rows = [{"action": "Begin", "voters": [1, 2, 3]}, *FORBIDDEN["second vote"]]
     (tmp_path / "quorum.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + "\n")
     done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path)])

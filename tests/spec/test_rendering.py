@@ -37,7 +37,7 @@ def test_a_step_that_was_not_recorded_has_the_name_that_tlc_gives_it() -> None:
     assert title(TraceStep(2, "Crash", {})) == "Crash"
 
 
-def test_who_sends_to_whom_is_in_the_arrow_and_not_in_the_words() -> None:
+def test_sender_and_receiver_are_in_the_arrow_and_not_in_the_words() -> None:
     step = TraceStep(2, "Next", {"step": {"action": "GrantVote", "from": "v1", "to": "v2", "epoch": 3}})
     assert title(step) == "GrantVote  epoch 3"
     assert arrows([TRACE[0], step]) == (["v1", "v2"], [Arrow("v1", "v2", "GrantVote")])

@@ -119,7 +119,7 @@ def of_another_incarnation(row: dict) -> None:
     row["args"]["brokerEpoch"] += 1
 
 
-def test_a_fetch_of_a_former_life_is_rejected() -> None:
+def test_a_fetch_of_a_former_incarnation_is_rejected() -> None:
     """It names an earlier broker epoch than the leader knows of; a committed record is lost if it counts."""
     outcome = check(replace(all_cases()["FetchOfFormerIncarnation"].job(), jvm=SHORT_RUN))
     rows = trace_events(outcome.trace)
@@ -169,7 +169,7 @@ def runs() -> dict[str, Rows]:
     return simulated_traces(SEEDS)
 
 
-def test_five_hundred_traces_of_simulated_lives_with_faults_are_accepted(runs: dict[str, Rows]) -> None:
+def test_five_hundred_traces_of_simulated_runs_with_faults_are_accepted(runs: dict[str, Rows]) -> None:
     assert len(runs) >= 500
     assert sum(len(rows) for rows in runs.values()) > 5_000
     done = check_traces([as_trace(rows, name) for name, rows in runs.items()])

@@ -70,7 +70,7 @@ NAMES = {"replication": {}, "groups": {"m1": "a", "m2": "b"}, "transactions": {"
 
 
 @pytest.mark.parametrize("book", REJECTED)
-def test_the_event_and_the_state_before_it_are_told(book: str, tmp_path: Path) -> None:
+def test_the_event_and_the_state_before_it_are_printed(book: str, tmp_path: Path) -> None:
     rows, place, names = REJECTED[book]
     code, reported = run(write(rows, tmp_path / "one.jsonl"), "--json")
     row, summary = (json.loads(line) for line in reported.splitlines())
@@ -113,7 +113,7 @@ def test_what_was_not_looked_up_says_so_and_how_to_do_it(tmp_path: Path) -> None
     assert (summary["not_looked_up"], summary.get("look_up")) == (0, None)
 
 
-def test_a_state_that_breaks_a_promise_is_told_by_what_it_changes() -> None:
+def test_a_state_that_breaks_a_promise_is_printed_by_its_changes() -> None:
     event = {"action": "Produce"}
     verdict = TraceVerdict("one", False, 4, True, event, 2, "why", {"log": 1, "acks": 2}, {"log": 3, "acks": 2})
     assert _text(verdict).splitlines()[2:] == [

@@ -82,7 +82,7 @@ def test_a_trace_of_the_quorum_has_its_steps_and_one_more() -> None:
     assert {*steps_of("quorum")} | {"LeaveEpoch"} == {*quorum_trace.ARGUMENTS}
 
 
-def test_methods_of_one_name_are_told_apart() -> None:
+def test_methods_of_one_name_are_distinguished() -> None:
     """A broker's heartbeat is not a group's, a transaction's end not that of its offsets."""
     found = {(book, row.action): row for book in BROKERS for row in rows(book)}
     assert found["groups", "Heartbeat"].places == ("reference/coordinator/consumer_groups.py",)

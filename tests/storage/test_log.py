@@ -339,7 +339,7 @@ def test_flush_by_time() -> None:
     assert log.recovery_point == 1
 
 
-def test_closed_segments_are_flushed_and_may_be_so_elsewhere() -> None:
+def test_closed_segments_are_flushed_and_may_be_so_in_a_thread() -> None:
     log = open_log()
     waiting: list[PendingFlush] = []
     log.run_flush = waiting.append

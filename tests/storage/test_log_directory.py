@@ -56,7 +56,7 @@ def test_a_clean_end_and_the_next_start() -> None:
     assert offsets(log) == list(range(3, 20))
 
 
-def test_a_life_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no_crash() -> None:
+def test_an_incarnation_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no_crash() -> None:
     disk = SimulatedDisk()
     registered = manager(disk)
     registered.broker_epoch = 42
@@ -71,7 +71,7 @@ def test_a_life_without_an_epoch_hands_on_that_of_the_clean_end_before_and_of_no
     assert manager(disk).last_broker_epoch == -1
 
 
-def test_damage_after_a_clean_end_is_told_at_each_start_until_somebody_decides() -> None:
+def test_damage_after_a_clean_end_is_reported_at_each_start_until_an_operator_decides() -> None:
     disk = SimulatedDisk()
     first = manager(disk)
     for topic in ("a", "b"):
@@ -166,7 +166,7 @@ def test_a_truncation_lowers_the_checkpoint_first() -> None:
     assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
 
 
-def test_logs_that_nobody_opened_stay_as_they_are() -> None:
+def test_logs_that_were_not_opened_stay_as_they_are() -> None:
     disk = SimulatedDisk()
     first = manager(disk)
     for topic in ("a", "b"):

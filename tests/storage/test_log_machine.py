@@ -18,5 +18,5 @@ TestPosixLog.settings = settings(LIVES, max_examples=60)
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_lives_drawn_anew() -> None:
+def test_runs_drawn_again() -> None:
     run_state_machine_as_test(SimulatedLogMachine, settings=settings(LIVES, max_examples=10_000, derandomize=False))

@@ -159,7 +159,7 @@ WRONG_LAST_ENTRIES = {
 @pytest.mark.parametrize("suffix", [INDEX, TIMES])
 @pytest.mark.parametrize("what", WRONG_LAST_ENTRIES)
 @pytest.mark.parametrize("slot", [0, -1])
-def test_indexes_that_tell_of_no_batch_are_built_again(slot: int, what: str, suffix: str, clean: bool) -> None:
+def test_indexes_without_an_entry_are_built_again(slot: int, what: str, suffix: str, clean: bool) -> None:
     """A closed segment's index was trusted by its length: the log's end and its age were taken from it."""
     disk = SimulatedDisk()
     log = written(disk, close=True)
@@ -245,7 +245,7 @@ def test_rubbish_is_removed() -> None:
     assert not [name for name in left if name.endswith((".deleted", ".tmp", ".cleaned")) or "777" in name]
 
 
-def test_a_log_that_ends_before_its_start_begins_anew() -> None:
+def test_a_log_that_ends_before_its_start_begins_again() -> None:
     """DeleteRecords moved the start, then power failed before the records below it were on disk."""
     disk = SimulatedDisk()
     written(disk, 3)

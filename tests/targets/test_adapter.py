@@ -74,7 +74,7 @@ def test_what_died_is_brought_back(example, tmp_path):
         assert target.logs(1)[0].read_text().count("listens") == 2
 
 
-def test_an_adapter_without_restart_is_started_anew(tmp_path):
+def test_an_adapter_without_restart_is_started_again(tmp_path):
     with open_target(adapter(tmp_path, ORDERLY), folder=tmp_path) as target:
         target.revive()
         assert target.bootstrap == "127.0.0.1:9"

@@ -85,7 +85,7 @@ def test_without_a_restart_command_its_owner_is_waited_for(cluster, tmp_path, mo
             target.restart(1)
 
 
-def test_a_broker_that_advertises_what_nobody_reaches_is_judged_where_it_was_asked(tmp_path):
+def test_a_broker_that_advertises_an_unreachable_address_is_judged_where_it_was_asked(tmp_path):
     unreachable = {"advertised.listeners": "PLAINTEXT://127.0.0.1:1"}
     with open_target("reference:1", folder=tmp_path / "target", config=unreachable) as target:
         report = run(Plan(spec=f"addr:{target.bootstrap}", entries=select(["PRD-05"]), folder=tmp_path))

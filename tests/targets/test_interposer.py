@@ -100,7 +100,7 @@ def test_a_share_of_it_may_be_kept_and_is_durable_then(node):
     assert content(node, "a") == "durable01234"
 
 
-def test_bytes_of_an_earlier_life_are_lost_too(node):
+def test_bytes_of_an_earlier_incarnation_are_lost_too(node):
     run(node, ("open", "a", []), ("write", "a", "never flushed"))
     run(node, ("open", "a", ["O_APPEND"]), ("write", "a", ", in two lives"))
     assert content(node, "a") == "never flushed, in two lives"
@@ -134,7 +134,7 @@ def test_what_was_stored_in_mapped_memory_is_lost_unless_it_was_flushed(node):
     assert content(node, "a") == "flushed" + "\0" * 9
 
 
-def test_what_lies_elsewhere_is_left_alone(node, tmp_path):
+def test_files_in_other_places_are_left_alone(node, tmp_path):
     node.break_disk("full")
     assert run(node, ("open", "a", []), ("write", "a", "elsewhere"), folder=tmp_path)[1] == len("elsewhere")
     node.lose_power()

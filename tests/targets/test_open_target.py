@@ -41,7 +41,7 @@ def test_the_configuration_of_an_address_is_unknown(tmp_path):
     assert list(target.unknown_config) == ["log.retention.ms"]
 
 
-def test_nobody_at_the_address(tmp_path):
+def test_no_broker_at_the_address(tmp_path):
     (port,) = free_ports(1)
     with (
         pytest.raises(TargetError, match=f"addr:127.0.0.1:{port} does not answer"),

@@ -102,7 +102,7 @@ def test_what_cannot_be_done_says_so(started, tmp_path):
         missing.start()
 
 
-def test_the_tail_is_of_the_present_life(started):
+def test_the_tail_is_of_the_present_incarnation(started):
     process = started(
         [sys.executable, "-c", "import os, time; print('here', os.getpid(), flush=True); time.sleep(600)"]
     )
@@ -131,7 +131,7 @@ def test_nothing_outlives_its_starter(tmp_path, number):
     assert eventually(lambda: gone(child))
 
 
-def test_a_leftover_of_a_dead_owner_is_removed_and_nobody_else(started):
+def test_a_leftover_of_a_dead_owner_is_removed_and_nothing_else(started):
     ours = started(SLEEPER)
     dead = leash.owner().rsplit("/", 1)[0] + "/1"
     orphan = subprocess.Popen(["sleep", "600"], env=os.environ | {leash.OWNER: dead})

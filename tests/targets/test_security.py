@@ -123,7 +123,7 @@ def test_stores_may_be_pkcs12(kafka):
         ("MUTUAL", {}, "does not answer"),
     ],
 )  # fmt: skip
-def test_a_way_that_is_barred_is_told_by_its_reason(kafka, tmp_path, listener, changes, said):
+def test_a_way_that_is_barred_is_reported_with_its_reason(kafka, tmp_path, listener, changes, said):
     given = dict(changes)
     if "ssl_truststore_location" in given:
         given["ssl_truststore_location"] = str(kafka.secrets / given["ssl_truststore_location"])

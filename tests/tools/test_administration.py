@@ -44,7 +44,7 @@ class TestTopics:
             "Error while executing topic command : Topic 'life' does not exist as expected",
         )
 
-    def test_a_deleted_topic_can_be_made_anew_and_is_empty(self, admin: Admin) -> None:
+    def test_a_deleted_topic_can_be_created_again_and_is_empty(self, admin: Admin) -> None:
         admin.topic("again")
         admin.produce("again", "old")
         admin("kafka-topics", "--delete", "--topic", "again").well()

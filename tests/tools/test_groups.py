@@ -68,7 +68,7 @@ class TestLiveGroup:
                 row for row in typed if row["GROUP"] == "watchers"
             ).items()
 
-    def test_what_is_refused_while_it_lives(self, admin: Admin) -> None:
+    def test_what_is_refused_while_it_runs(self, admin: Admin) -> None:
         topic = admin.topic("in-use", partitions=4)
         admin.produce(topic, "a")
         with two_members(admin, topic, "users"):

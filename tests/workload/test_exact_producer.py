@@ -91,7 +91,7 @@ def test_an_idempotent_batch_is_sent_again_under_the_same_numbers(sender, tmp_pa
     assert one.sent[0] == one.sent[1] == one.sent[2]
 
 
-def test_a_duplicate_was_appended_before_nobody_knows_where(sender, tmp_path):
+def test_a_duplicate_was_appended_before_at_an_unknown_offset(sender, tmp_path):
     send_batches(sender(True, (NO_ANSWER, -1), (ErrorCode.DUPLICATE_SEQUENCE_NUMBER, 99)))
     assert outcomes(tmp_path) == [("ok", None, None)] * 2
 
@@ -103,7 +103,7 @@ def test_a_refusal_after_an_attempt_without_an_answer_proves_nothing(sender, tmp
     assert one.client_run.stopping.is_set()
 
 
-def test_a_lost_session_ends_the_life_and_leaves_the_batch_uncertain(sender, tmp_path):
+def test_a_lost_session_ends_the_incarnation_and_leaves_the_batch_uncertain(sender, tmp_path):
     one = sender(True, (NO_ANSWER, -1), (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1))
     with pytest.raises(SessionLost, match="OUT_OF_ORDER_SEQUENCE_NUMBER"):
         send_batches(one)
@@ -123,7 +123,7 @@ def test_after_a_lost_session_another_process_number_goes_on(sender, tmp_path, m
     assert values[0] >> 32 == 1000 and values[1] >> 32 == 1001
 
 
-def test_what_breaks_a_lane_is_not_hidden(sender, monkeypatch):
+def test_an_error_of_a_sender_is_not_hidden(sender, monkeypatch):
     one = sender(True)
     monkeypatch.setattr(one, "_produce", lambda recorder: 1 / 0)
     one.run()

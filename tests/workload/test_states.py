@@ -91,7 +91,7 @@ def verdict(folder: Path) -> tuple[str, dict[str, int]]:
     return judgement.verdict, {name: n for name, n in judgement.anomalies.items() if name != "availability-gap"}
 
 
-def test_a_leader_tells_all_that_it_knows(monkeypatch, tmp_path):
+def test_a_leader_reports_all_that_it_knows(monkeypatch, tmp_path):
     leader = Leader()
     with inspector(monkeypatch, leader, tmp_path) as ask:
         ask()
@@ -127,7 +127,7 @@ def test_what_a_broken_broker_says_condemns_it(planted, rule, monkeypatch, tmp_p
     assert found == "invalid" and rule in anomalies
 
 
-def test_a_broker_without_epochs_is_asked_for_nothing_that_a_new_reign_may_set_back(monkeypatch, tmp_path):
+def test_a_broker_without_epochs_is_asked_for_nothing_that_a_new_leader_may_set_back(monkeypatch, tmp_path):
     leader = Leader(list_offsets=1, metadata=2)
     with inspector(monkeypatch, leader, tmp_path) as ask:
         ask()
@@ -155,7 +155,7 @@ def test_who_does_not_lead_is_not_asked_and_an_answer_of_another_epoch_is_none(m
     assert reported(tmp_path) == []
 
 
-def test_a_node_that_may_have_been_started_anew_is_believed_from_its_next_epoch_on(monkeypatch, tmp_path):
+def test_a_node_that_may_have_been_restarted_is_believed_from_its_next_epoch_on(monkeypatch, tmp_path):
     leader = Leader()
     with inspector(monkeypatch, leader, tmp_path) as ask:
         ask()

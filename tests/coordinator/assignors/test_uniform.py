@@ -14,7 +14,7 @@ def test_every_partition_goes_to_one_subscriber(spec: GroupSpec) -> None:
 
 
 @given(groups(same_topics=True))
-def test_of_members_with_the_same_topics_nobody_has_two_more_than_another(spec: GroupSpec) -> None:
+def test_of_members_with_the_same_topics_none_has_two_more_than_another(spec: GroupSpec) -> None:
     sizes = [len(target) for target in assign(spec).values()]
     assert max(sizes) - min(sizes) <= 1
 
@@ -77,6 +77,6 @@ def test_one_topic_and_two_members() -> None:
     assert assign(both) == {NAMES[0]: {(topic, 0), (topic, 1)}, NAMES[1]: {(topic, 2)}}
 
 
-def test_nobody_and_nothing() -> None:
+def test_no_client_and_no_record() -> None:
     assert assign(GroupSpec({}, {})) == {}
     assert assign(GroupSpec({"lonely": MemberSpec(frozenset())}, {})) == {"lonely": frozenset()}

@@ -136,7 +136,7 @@ def test_a_cut_takes_only_the_messages_that_it_hits(
 
 
 @given(st.booleans(), INT32, INT64, st.integers(0, 2**15 - 1), st.integers(0, 2**62))
-def test_a_marker_says_what_it_was_told(
+def test_a_marker_says_what_it_was_given(
     committed: bool, coordinator: int, producer: int, epoch: int, offset: int
 ) -> None:
     marker = EndTransaction(committed, coordinator)

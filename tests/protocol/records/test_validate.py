@@ -179,7 +179,7 @@ def test_control_batches_are_not_packed() -> None:
     assert read_header(valid.batch).codec is Codec.NONE
 
 
-def test_wrong_offset_deltas_are_numbered_anew() -> None:
+def test_wrong_offset_deltas_are_renumbered() -> None:
     records = [Record(offset, NOW, b"k", b"v") for offset in (0, 5, 9)]
     data = bytearray(batch(NOW, NOW, NOW))
     data[61:] = b"".join(write_record(record, 0, NOW) for record in records)

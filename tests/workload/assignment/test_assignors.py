@@ -42,7 +42,7 @@ class TestEveryAssignor:
         )
         assert ASSIGNORS[name](shuffled) == ASSIGNORS[name](group)
 
-    def test_of_two_equally_full_members_the_first_in_order_gives_whoever_joined_first(self) -> None:
+    def test_of_two_equally_full_members_the_first_in_order_gives_in_whatever_order_they_joined(self) -> None:
         wanted = frozenset({"orders"})
         full = {
             "a": Member(wanted, owned=frozenset({("orders", 0), ("orders", 1)}), generation=1),
@@ -56,7 +56,7 @@ class TestEveryAssignor:
         assert sticky.assign(one)["c"] == [("orders", 1)]
 
     @every_assignor
-    def test_a_group_of_nobody(self, name: str) -> None:
+    def test_a_group_without_members(self, name: str) -> None:
         assert ASSIGNORS[name](Group({}, {"orders": 3})) == {}
 
     @every_assignor
@@ -116,9 +116,9 @@ class TestRoundRobin:
 
 def least_moves(group: Group) -> int:
     """How many owned partitions must move so that equal subscribers are level: whoever has most may keep one more."""
-    everybody_has, have_one_more = divmod(len(group.partitions()), len(group.members))
+    all_have, have_one_more = divmod(len(group.partitions()), len(group.members))
     owned = sorted((len(member.owned) for member in group.members.values()), reverse=True)
-    return sum(max(0, have - everybody_has - (place < have_one_more)) for place, have in enumerate(owned))
+    return sum(max(0, have - all_have - (place < have_one_more)) for place, have in enumerate(owned))
 
 
 class TestSticky:

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from linearizability.quiet import quiet
 from spec.options import Json
+
+if TYPE_CHECKING:
+    from spec.models import Case
+    from spec.results import Result
 
 LIST_EXAMPLES = "Examples:  tidegauge spec list   ·   tidegauge spec list --json"
 CHECK_EXAMPLES = (
@@ -25,7 +29,7 @@ def list_models(as_json: Json = False) -> None:
     from spec.results import load
 
     stored = load()
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, case in all_cases().items():
         result = stored.get(name)
         current = bool(result and result.digest == case.digest())
@@ -79,7 +83,7 @@ def check(
     if record and workers and workers > 1 and any(case.switch for case in chosen):
         raise typer.BadParameter("with several workers a switch's trace need not be the shortest: it is not recorded")
     stored = load()
-    results = []
+    results: list[Result] = []
     for case in chosen:
         kept = stored.get(case.name)
         if resume and kept and kept.digest == case.digest() and kept.as_expected:
@@ -106,7 +110,7 @@ def check(
     raise typer.Exit(code)
 
 
-def _chosen(names: list[str] | None, everything: bool) -> list:
+def _chosen(names: list[str] | None, everything: bool) -> list[Case]:
     from spec.catalogue import all_cases
 
     cases = all_cases()
@@ -118,7 +122,7 @@ def _chosen(names: list[str] | None, everything: bool) -> list:
     return [case for case in cases.values() if everything or case.quick]
 
 
-def _line(result) -> str:
+def _line(result: Result) -> str:
     mark = "as expected" if result.as_expected else "unknown" if result.unknown else "NOT AS EXPECTED"
     found = f"{result.actual} {result.violated}".strip()
     numbers = f"{result.distinct:,} states, depth {result.depth}, {result.seconds:.0f} s"
@@ -126,7 +130,7 @@ def _line(result) -> str:
     return f"{result.name:<34} {found:<40} {mark}{' (stored)' if result.stored else ''}: {numbers}{reason}"
 
 
-def summary(results: list, code: int) -> dict[str, object]:
+def summary(results: list[Result], code: int) -> dict[str, object]:
     """What the last line of JSON says of checked cases."""
     verdict = {0: "pass", 1: "fail", 2: "unknown", 3: "error"}[code]
     rows = [

@@ -76,7 +76,7 @@ class Job:
     coverage: bool = False
     options: tuple[str, ...] = ()
     jvm: tuple[str, ...] = LONG_RUN
-    modules: dict[str, str] = field(default_factory=dict)
+    modules: dict[str, str] = field(default_factory=dict[str, str])
     """Further modules, by name: generated ones."""
 
 
@@ -100,7 +100,7 @@ class Outcome:
     depth: int = 0
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    coverage: dict[str, int] = field(default_factory=dict)
+    coverage: dict[str, int] = field(default_factory=dict[str, int])
     """Action -> how often it was taken, as counted at the line that names the step."""
     trace: tuple[TraceStep, ...] = ()
     loop_to: int = 0

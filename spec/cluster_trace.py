@@ -30,8 +30,10 @@ Event = dict[str, Any]
 METADATA = "__cluster_metadata-0"
 NAMES = {action.name for action in ACTIONS}
 CONTROLLERS = {action.name for action in ACTIONS if action.actor == "controller"}
-OF_BROKERS = {action.name for action in ACTIONS if action.actor == "controller" and action.arguments == ("broker",)}
-OF_BROKERS -= {"ElectLeader", "ElectUncleanLeader"}
+OF_BROKERS = {action.name for action in ACTIONS if action.actor == "controller" and action.arguments == ("broker",)} - {
+    "ElectLeader",
+    "ElectUncleanLeader",
+}
 """Decisions about a broker: they stand in the traces of all its partitions."""
 
 RECORD = ("leader", "leaderEpoch", "partitionEpoch", "isr", "elr", "replicas", "adding", "removing")
@@ -87,7 +89,7 @@ def _is_lost(row: Row, leaderships: Iterable[tuple[int, int, int]]) -> bool:
 class Incarnation:
     """One process of a node: what each partition's log was recovered to, and which were shut down."""
 
-    recovered: dict[str, tuple[int, int]] = field(default_factory=dict)
+    recovered: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     """Partition -> log end offset and high watermark at its first step; (0, 0) for a new replica."""
     ended_cleanly: bool = False
 

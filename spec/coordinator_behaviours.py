@@ -75,7 +75,7 @@ def _of_groups(first: State) -> dict[str, Any]:
 def _group_step(step: State, before: State, after: State) -> dict[str, Any]:
     action = step["action"]
     if action == "UpdateTarget":
-        target = {member: [] for member in sorted(after["joined"])}
+        target: dict[str, list[str]] = {member: [] for member in sorted(after["joined"])}
         for partition, member in sorted(after["target"].items()):
             target[member].append(partition)
         return {"target": target}

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from spec.behaviours import NoBehaviours, without_properties
 from spec.checker import TraceStep, Verdict, check
@@ -121,5 +122,6 @@ def behaviour_of(path: Sequence[str], graph: Graph) -> tuple[TraceStep, ...]:
     for number, name in enumerate(path, 1):
         state = parse_state(graph.states[name])
         step = state.get("step")
-        found.append(TraceStep(number, str(step.get("action", "")) if isinstance(step, dict) else "", state))
+        action = cast("dict[str, object]", step).get("action", "") if isinstance(step, dict) else ""
+        found.append(TraceStep(number, str(action), state))
     return tuple(found)

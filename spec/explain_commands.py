@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -79,7 +79,10 @@ def _about_case(name: str) -> dict[str, Any]:
 
 
 def _lines(about: dict[str, Any]) -> str:
-    texts = {key: ", ".join(value) if isinstance(value, list) else str(value) for key, value in about.items()}
+    texts = {
+        key: ", ".join(cast("list[str]", value)) if isinstance(value, list) else str(value)
+        for key, value in about.items()
+    }
     return "\n".join(
         f"{key}:\n{text}" if "\n" in text else f"{key + ':':<14} {text}" for key, text in texts.items() if text
     )

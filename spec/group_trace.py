@@ -106,6 +106,8 @@ def _event(event: Event, names: _Names) -> str:
                 name: names.partitions.shorts(arguments[name] or ()) for name in ("owned", "assigned", "revoking")
             }
             fields["says"] = "FALSE" if arguments["owned"] is None else "TRUE"
+        case _:
+            pass
     return record(fields)
 
 

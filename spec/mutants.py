@@ -32,9 +32,11 @@ MUTATED: dict[str, tuple[str, ...]] = {
 }
 """The modules that say how a protocol behaves. Promises and histories are what judges the mutants."""
 
-NO_RULES = frozenset({"Init", "Spec", "FairSpec", "Fairness", "Next", "Step", "On", "Spend", "Symmetry", "View"})
-NO_RULES |= {"MessageSpec", "LateSpec", "InitMessages", "InitHistory", "HistoryAfter", "MessageNext", "LateStep"}
-NO_RULES |= {"MessageStep", "Shows", "KeepsPromises", "KnownBugs", "FirstAssignments", "LateView", "MayLose"}
+NO_RULES = (
+    frozenset({"Init", "Spec", "FairSpec", "Fairness", "Next", "Step", "On", "Spend", "Symmetry", "View"})
+    | {"MessageSpec", "LateSpec", "InitMessages", "InitHistory", "HistoryAfter", "MessageNext", "LateStep"}
+    | {"MessageStep", "Shows", "KeepsPromises", "KnownBugs", "FirstAssignments", "LateView", "MayLose"}
+)
 """Definitions that are not mutated: beginnings, the whole of it, the reader's, the environment's."""
 
 MOVED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "=<": "<"}

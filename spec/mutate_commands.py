@@ -7,11 +7,15 @@ import sys
 import time
 from collections import Counter
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spec.options import Json
+
+if TYPE_CHECKING:
+    from spec.mutants import Mutant
+    from spec.mutation import Row
 
 EXAMPLES = (
     "Examples:  tidegauge spec mutate Replica.ExpandIsr   ·   tidegauge spec mutate Quorum --for-s 600   ·   "
@@ -46,7 +50,8 @@ def mutate(
     numbers = {name: number for number, name in enumerate(all_mutants())}
     chosen = [mutant for mutant in waiting(names, again, largest_s) if numbers[mutant.name] % parts == part - 1]
     limits = Limits(mutant_s, model_s, largest_s, memory_mb)
-    start, done = time.monotonic(), []
+    start = time.monotonic()
+    done: list[Row] = []
     for mutant in chosen:
         if dry_run:
             print(json.dumps({"mutant": mutant.name, "change": mutant.change}) if as_json else _listed(mutant))
@@ -67,11 +72,11 @@ def mutate(
     raise typer.Exit(0 if dry_run else 2 if left else 1 if any(row.survived for row in done) else 0)
 
 
-def _listed(mutant) -> str:
+def _listed(mutant: Mutant) -> str:
     return f"{mutant.name:<44} {mutant.change[:120]}"
 
 
-def _line(row) -> str:
+def _line(row: Row) -> str:
     where = (
         f"{row.by} in {row.model}, {row.distinct:,} states, depth {row.depth}" if row.model else ", ".join(row.models)
     )

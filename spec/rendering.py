@@ -1,3 +1,5 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+# A value of TLC nests mappings, sequences and sets as it likes.
 """A counterexample for people: its steps in words, and a sequence diagram as text or SVG."""
 
 from __future__ import annotations

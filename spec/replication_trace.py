@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from spec import trace_form
 from spec.actions import ACTIONS
@@ -29,9 +29,9 @@ class Trace:
     min_isr: int
     first: dict[str, Any]
     events: tuple[Event, ...]
-    logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    logs: dict[int, list[tuple[int, int]]] = field(default_factory=dict[int, list[tuple[int, int]]])
     """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
-    high_watermarks: dict[int, int] = field(default_factory=dict)
+    high_watermarks: dict[int, int] = field(default_factory=dict[int, int])
     fenced: tuple[int, ...] = ()
 
     book = "replication"
@@ -116,7 +116,7 @@ def _tla(value: Any) -> str:
     if isinstance(value, str):
         return json.dumps(value)
     if isinstance(value, (list, tuple)):
-        return "{" + ", ".join(_tla(item) for item in value) + "}"
+        return "{" + ", ".join(_tla(item) for item in cast("Sequence[object]", value)) + "}"
     raise TraceError(f"{value!r} cannot stand in a trace")
 
 

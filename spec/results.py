@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 from spec.checker import Outcome, TraceStep, Verdict
 from spec.models import SPEC, Case, checked
@@ -33,8 +33,8 @@ class Result:
     reason: str = ""
     digest: str = ""
     stored: bool = False
-    coverage: dict[str, int] = field(default_factory=dict)
-    steps: list[str] = field(default_factory=list)
+    coverage: dict[str, int] = field(default_factory=dict[str, int])
+    steps: list[str] = field(default_factory=list[str])
     """The names of the steps of a violation's trace, after the first state."""
     first_violated: str = ""
     """With a switch on and all promises of its model checked: which one breaks first."""
@@ -88,11 +88,9 @@ def violated_promise(case: Case, outcome: Outcome) -> str:
 
 def named(step: TraceStep) -> str:
     """A step's name: the one in the state, or, where steps are not recorded, TLC's for it."""
-    recorded: Any = step.state.get("step")
-    is_named = (
-        isinstance(recorded, dict) and recorded.get("action") and (recorded["action"] != "Init" or step.number == 1)
-    )
-    return str(recorded["action"]) if is_named else step.action
+    recorded = step.state.get("step")
+    action = cast("dict[str, object]", recorded).get("action") if isinstance(recorded, dict) else None
+    return str(action) if action and (action != "Init" or step.number == 1) else step.action
 
 
 def load(path: Path = STORE) -> dict[str, Result]:

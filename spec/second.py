@@ -14,6 +14,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from spec.behaviours import without_properties
 from spec.checker import SHORT_RUN, Outcome, check
@@ -71,11 +72,13 @@ def states_by_second(case: Case, budget_s: float = 300) -> int:
 def read_count(name: str, output: str, errors: str, code: int) -> int:
     """The number of states in its output. Errors: SecondCheckerError, also where it gave up at a limit."""
     found = re.search(r"\{.*\}", output, re.S)
+    said: dict[str, Any]
     try:
         said = json.loads(found[0]) if found else {}
     except ValueError:
         said = {}
-    states = (said.get("stats") or {}).get("states_explored")
+    counted: dict[str, Any] = said.get("stats") or {}
+    states = counted.get("states_explored")
     if code != 0 or said.get("status") != "ok" or states is None or states >= MOST_STATES:
         text = " ".join((errors or output).split())[-300:]
         raise SecondCheckerError(f"{name}: it did not judge (exit code {code}): {text}")

@@ -152,7 +152,7 @@ class Definition:
 
 def tokens_of(text: str, span: Span) -> list[Token]:
     """The tokens of a piece of text."""
-    found = []
+    found: list[Token] = []
     for match in TOKEN.finditer(text, span.begin, span.end):
         start = text.rfind("\n", 0, match.start()) + 1
         found.append(Token(match[0], match.start(), text.count("\n", 0, match.start()), match.start() - start))

@@ -34,7 +34,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from spec import group_trace, quorum_trace, replication_trace, transaction_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
@@ -81,10 +81,10 @@ class TraceVerdict:
     place: int = 0
     """The rejected event's number, from 1; 0 where it is the trace's beginning, or not known."""
     reason: str = ""
-    before: State = field(default_factory=dict)
-    after: State = field(default_factory=dict)
+    before: State = field(default_factory=dict[str, Any])
+    after: State = field(default_factory=dict[str, Any])
     """The state that breaks a promise; empty where no action leads on from `before`."""
-    names: dict[str, str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict[str, str])
     """What the states' short names stand for (`m1`: a member, `p1`: a partition)."""
 
 
@@ -159,7 +159,7 @@ def read_rows(lines: Sequence[str], name: str) -> list[Event]:
             raise TraceError(f"{name}:{number}: not JSON: {error}") from error
         if not isinstance(row, dict):
             raise TraceError(f"{name}:{number}: not an object")
-        rows.append(row)
+        rows.append(cast("Event", row))
     return rows
 
 
@@ -192,7 +192,8 @@ def check_traces(
     groups: dict[tuple[Any, ...], list[AnyTrace]] = {}
     for trace in traces:
         groups.setdefault((trace.book, *trace.run), []).append(trace)
-    start, judging, looking_up, verdicts = time.monotonic(), 0.0, 0.0, {}
+    start, judging, looking_up = time.monotonic(), 0.0, 0.0
+    verdicts: dict[str, TraceVerdict] = {}
     outcome = Outcome(Verdict.HOLDS)
     for batch in (batch for group in groups.values() for batch in _batches(group)):
         accepted, outcome = _check_group(batch, budget_s, memory_mb)

@@ -80,6 +80,10 @@ class _Reader:
                 return self._function()
             case "TRUE" | "FALSE":
                 return token == "TRUE"
+            case _:
+                return self._plain(token)
+
+    def _plain(self, token: str) -> Any:
         if token.startswith('"'):
             return token[1:-1]
         if token.lstrip("-").isdigit():

@@ -114,7 +114,7 @@ class _Copies:
         began, ended = (self._times(kind, place, transactions) for kind in (BEGAN, ENDED))
         covering = self.of(EXCUSED)
         for number in covering[covering[:, 1] == place, 3]:
-            excuse = context.excuses[number]
+            excuse = context.excuses[int(number)]
             since = min(began.min(initial=NEVER), NEVER if made is None else made)
             if since <= excuse.ends and ended.max(initial=-NEVER) >= excuse.begins:
                 return excuse.reason

@@ -59,7 +59,7 @@ def strongly_connected(graph: Graph) -> list[list[int]]:
             if descended:
                 continue
             if low[node] == index[node]:
-                component = []
+                component: list[int] = []
                 while True:
                     member = stack.pop()
                     on_stack[member] = False
@@ -120,7 +120,8 @@ def add_precedence(graph: Graph, operation: Array, invoked: Array, completed: Ar
     events.sort()
     frontier: dict[int, set[int]] = {}
     preceding: dict[int, set[int]] = {}
-    before, after = [], []
+    before: list[int] = []
+    after: list[int] = []
     for _, kind, i in events:
         process = int(names[i]) >> 32 if by_process else 0
         ready = frontier.setdefault(process, set())

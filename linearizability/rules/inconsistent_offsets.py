@@ -26,7 +26,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
         slot = slots[index]
         read = observations.value[partition.observation_slot == slot]
         values = np.unique(np.concatenate([appends.value[reported[partition.append_slot[reported] == slot]], read]))
-        operations = []
+        operations: list[int] = []
         for value in values[:3]:
             seen = observations.operation[(partition.observation_slot == slot) & (observations.value == value)]
             sent = appends.operation[(partition.append_slot == slot) & (appends.value == value)]

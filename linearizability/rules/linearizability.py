@@ -102,7 +102,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     all_placed = places(partition, context.contract.strict_recency)
     place, invoked, completed = all_placed.place, all_placed.invoked, all_placed.completed
     reason, mine = context.contract.permits_loss("all"), owned(partition, place // 4)
-    conflicts = []
+    conflicts: list[tuple[int, int] | None] = []
     for after, before in [] if reason else eras(context, partition):
         within = mine & ((completed < before) | (before == NEVER))
         conflicts.append(first_conflict(place, invoked, all_placed.guarded(after), within))

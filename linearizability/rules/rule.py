@@ -1,3 +1,6 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownParameterType=false
+# pyright: reportMissingTypeStubs=false
+# PyArrow has no types.
 """Rules over histories, and their findings.
 
 A rule is a record (`Rule`) in a module of its own: the definition of the anomaly, the promise that it breaks and its source, the
@@ -179,7 +182,7 @@ def found(
     reasons = permitted(indices) if callable(permitted) else np.full(len(indices), permitted)
     for reason in np.unique(reasons):
         chosen = indices[reasons == reason]
-        anomalies = []
+        anomalies: list[Anomaly] = []
         for index in chosen[:MAX_WITNESSES]:
             offset, value, operations, text = witness(int(index))
             named = tuple(dict.fromkeys(int(operation) for operation in operations))

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from linearizability.simulation.fuzzing import Summary
@@ -84,8 +84,10 @@ def read_runs(store: Path = STORE) -> list[Run]:
     """All recorded runs in the order in which they were recorded."""
     if not store.exists():
         return []
-    lines = [json.loads(line) for line in store.read_text().splitlines()]
-    return [Run(**{**line, "violations": tuple((seed, rule) for seed, rule in line["violations"])}) for line in lines]
+    lines: list[dict[str, Any]] = [json.loads(line) for line in store.read_text().splitlines()]
+    for line in lines:
+        line["violations"] = tuple((seed, rule) for seed, rule in line["violations"])
+    return [Run(**line) for line in lines]
 
 
 def record(run: Run, store: Path = STORE) -> None:

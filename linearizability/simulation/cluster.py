@@ -86,7 +86,7 @@ class FinishedRun:
     text: str = ""
     digest: str = ""
     """Of the trace: the same schedule gives the same."""
-    counts: Counter[str] = field(default_factory=Counter)
+    counts: Counter[str] = field(default_factory=Counter[str])
     steps: int = 0
     virtual_ms: int = 0
     acknowledged: int = 0

@@ -55,7 +55,7 @@ class Session:
 
     id: int = 0
     epoch: int = 0
-    asked: dict[Key, tuple[int, int, int]] = field(default_factory=dict)
+    asked: dict[Key, tuple[int, int, int]] = field(default_factory=dict[Key, tuple[int, int, int]])
 
 
 class _Aborted:
@@ -286,7 +286,8 @@ class SimulatedConsumer(SimulatedClient):
             session.epoch = session.epoch + 1 if body.session_id else 0
         found: dict[str | int, list[list[int]]] = {}
         ends: dict[str | int, int] = {}
-        stale, seeks = False, []
+        stale = False
+        seeks: list[Key] = []
         for topic in body.responses:
             for each in topic.partitions:
                 key = (topic.topic, each.partition_index)

@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """What a coordinator keeps of a partition is what its records say: groups, their offsets, transactional ids.
 
 The records are replayed once more, as by a node that comes to lead the partition, and both are compared. Left out is what is

@@ -75,7 +75,7 @@ class Copy:
     """The transaction that is under way."""
 
     name: str
-    offsets: dict[Key, Position] = field(default_factory=dict)
+    offsets: dict[Key, Position] = field(default_factory=dict[Key, Position])
     batches: list[tuple[Key, list[int]]] = field(default_factory=list[tuple[Key, list[int]]])
     """What is to be written, batch by batch: output partition and values."""
     written: int = 0

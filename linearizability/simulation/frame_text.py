@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.frames import decode_request, decode_response
@@ -23,9 +23,9 @@ def _outline(value: Any) -> str:
         blank = type(value)()
         return " ".join(f"{name}={_outline(each)}" for name, each in fields if each != getattr(blank, name))
     if isinstance(value, list):
-        return "[" + "; ".join(_outline(each) for each in value) + "]"
+        return "[" + "; ".join(_outline(each) for each in cast("list[object]", value)) + "]"
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes"
+        return f"{len(cast(bytes, value))} bytes"
     return str(value)
 
 

@@ -106,12 +106,12 @@ class Summary:
     """All runs together."""
 
     plan: Plan
-    runs: list[Small] = field(default_factory=list)
-    found: list[Found] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    permitted: Counter[str] = field(default_factory=Counter)
-    excused: Counter[str] = field(default_factory=Counter)
-    verdicts: Counter[str] = field(default_factory=Counter)
+    runs: list[Small] = field(default_factory=list[Small])
+    found: list[Found] = field(default_factory=list[Found])
+    counts: Counter[str] = field(default_factory=Counter[str])
+    permitted: Counter[str] = field(default_factory=Counter[str])
+    excused: Counter[str] = field(default_factory=Counter[str])
+    verdicts: Counter[str] = field(default_factory=Counter[str])
     seconds: float = 0.0
     seconds_to_first: float | None = None
     schedules_to_first: int | None = None

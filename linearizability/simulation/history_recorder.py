@@ -26,7 +26,7 @@ class ClientHistory:
 
     process: int
     contract: Contract
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def write(self, folder: Path, run: str) -> None:
         """Write the process's file into a history folder."""

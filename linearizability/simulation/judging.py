@@ -1,3 +1,5 @@
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false
+# PyArrow has no types.
 """The verdict on a simulated run: what broke its promises, or what the history rules say of what its clients observed."""
 
 from __future__ import annotations

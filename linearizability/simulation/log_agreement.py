@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """What a log keeps beside its batches agrees with them: leader epochs, producers, snapshots, indexes, aborted transactions.
 
 Each is computed again from one walk over the batches, and compared. A walk costs as much as the log is long, so it is made

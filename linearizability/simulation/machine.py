@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """One simulated machine: a disk, a wall clock, power, and the node's processes that run on it, one after the other."""
 
 from __future__ import annotations
@@ -447,7 +448,7 @@ class Machine:
             self._survival.given_up({*self._survival.strangers(self._judged)} - stored)
         for topic, index, offset in lines:
             partition = self._judged.partitions.get((topic, int(index))) if self._judged is not None else None
-            if partition is None or partition.log._disk is not disk:
+            if partition is None or partition.log._disk is not cast(object, disk):
                 continue
             if int(offset) > bound_of(partition):
                 text = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from typing import cast
 
 from linearizability.simulation.client import Key
 from linearizability.simulation.schedule import Partitioned
@@ -67,8 +68,7 @@ class Outbox:
         while leaving := self._waiting.drain(now_ms):
             for batch in leaving:
                 self._waiting.answered(batch)
-                assert isinstance(batch.partition, tuple)
-                taken.append((batch.partition, batch.records))
+                taken.append((cast("Key", batch.partition), batch.records))
         return taken
 
     def next_deadline_ms(self) -> int | None:

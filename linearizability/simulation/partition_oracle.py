@@ -45,7 +45,7 @@ class View:
 
     log: Log | None
     start: Offset
-    batches: list[BatchRecord] = field(default_factory=list)
+    batches: list[BatchRecord] = field(default_factory=list[BatchRecord])
     checked: int = 0
     """So many of the batches were found equal to the committed log's."""
     flushed: int = 0

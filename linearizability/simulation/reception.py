@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from random import Random
+from typing import cast
 
 from linearizability.simulation.network import Connection, fingerprint
 from linearizability.simulation.world import World
@@ -147,7 +148,7 @@ def bytes_of(part: Part) -> bytes | bytearray | memoryview:
     if isinstance(part, LogSlice):
         return part.read()
     assert isinstance(part, (bytes, bytearray, memoryview))
-    return part
+    return cast("bytes | bytearray | memoryview", part)
 
 
 def release(parts: list[Part]) -> None:

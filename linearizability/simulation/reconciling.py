@@ -80,12 +80,12 @@ class ReconcilingMember(SimulatedMember):
         )  # fmt: skip
         if self.line_to(self._coordinator) is not None:
             self._said = owned
-        self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._beaten)
+        self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._heartbeat_answered)
 
     def _as_ids(self, keys: frozenset[Key]) -> list[ConsumerGroupHeartbeatRequest.TopicPartitions]:
         return owned_partitions(((self.topic_ids[name], index) for name, index in sorted(keys)), apart=True)
 
-    def _beaten(self, body: ConsumerGroupHeartbeatResponse) -> None:
+    def _heartbeat_answered(self, body: ConsumerGroupHeartbeatResponse) -> None:
         if not self._judge("ConsumerGroupHeartbeat", body.error_code):
             self._said = None
             return

@@ -48,7 +48,7 @@ class Task(NamedTuple):
     """Which runs are wanted: schedules drawn by ascending seeds."""
 
     first_seed: int
-    count: int
+    count: int  # pyright: ignore[reportIncompatibleMethodOverride]
     mutant: str | None
     nodes: int
     workload: str

@@ -40,7 +40,7 @@ def sampler(machines: Sequence[Machine], events: list[Any], samples: list[Sample
             node = machine.node
             note(machine.name, NODE, DOWN if node is None else "up")
             for (topic, index), one in node.partitions.items() if node is not None else ():
-                if one.log is not None:
+                if one.log is not None:  # pyright: ignore[reportUnnecessaryComparison]  # while it is given up
                     state = one.state
                     note(
                         machine.name, f"{topic}-{index}", str(one.role.name).lower(), int(state.leader_epoch),

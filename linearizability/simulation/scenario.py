@@ -25,9 +25,9 @@ class BadScenario(ValueError):
 class Block:
     """Prose, or a command with the events that followed."""
 
-    prose: list[str] = field(default_factory=list)
+    prose: list[str] = field(default_factory=list[str])
     command: str = ""
-    seen: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list[str])
 
 
 @dataclass

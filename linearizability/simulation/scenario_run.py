@@ -151,8 +151,12 @@ class ScenarioRun:
         world.run(world.now_us + DEFAULT_WAIT_MS * MICROSECONDS_A_MS, lambda: line.is_up)
         if not line.is_up:
             raise Refused(f"the client does not reach node {node}")
-        on_answer = (lambda answer, _: answered(answer)) if answered is not None else None
-        self._client.ask(key, version, body, on_answer, None, SETTLE_MS * 2, line)
+
+        def on_answer(answer: Any, _: Any) -> None:
+            assert answered is not None
+            answered(answer)
+
+        self._client.ask(key, version, body, on_answer if answered is not None else None, None, SETTLE_MS * 2, line)
 
     def partition(self, node: int, key: tuple[str, int]) -> Partition | None:
         found = self.cluster.machine(node).node
@@ -274,7 +278,8 @@ def _show(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
 
 
 def _held(partition: Partition) -> list[tuple[int, str]]:
-    log, offset, held = partition.log, partition.log.log_start_offset, []
+    log, offset = partition.log, partition.log.log_start_offset
+    held: list[tuple[int, str]] = []
     while offset < log.log_end_offset:
         found = log.read(offset, MOST_BYTES).records
         for batch in read_batches(found.read() if isinstance(found, LogSlice) else found):

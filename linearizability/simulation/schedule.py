@@ -379,7 +379,7 @@ class Schedule(Value):
         One node with `flush.messages=1` may lose nothing, ever; without it a power failure may take what was not yet
         fsynced. A killed process alone takes nothing. The history's marks say which losses are excused (`cluster_checker`).
         """
-        producing = {}
+        producing: dict[str, Any] = {}
         if isinstance(client, Producer):
             producing = {"acks": client.acks, "idempotence": client.idempotent, "max_in_flight": client.in_flight}
         isolation = client.isolation if isinstance(client, Consumer) else "read_uncommitted"

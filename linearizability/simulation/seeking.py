@@ -1,3 +1,4 @@
+# pyright: reportPrivateUsage=false
 """A client that asks for offsets by time and by place, and now and then deletes records.
 
 What it was answered is compared at the end with the records that are committed then: an offset below the high watermark holds the

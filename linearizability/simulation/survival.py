@@ -1,8 +1,10 @@
+# pyright: reportPrivateUsage=false
 """What the logs of one machine must still hold in its next process."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from typing import cast
 from uuid import UUID
 
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
@@ -46,7 +48,7 @@ class Survival:
     def remember(self, node: Node, disk: SimulatedDisk | None = None, in_step: bool = False) -> None:
         """A process ends, maybe in the middle of a step, or the contents of one of its disks are gone."""
         for key, partition in node.partitions.items():
-            if disk is not None and partition.log._disk is not disk:
+            if disk is not None and partition.log._disk is not cast(object, disk):
                 continue
             if in_step:
                 self._may_have_grown.add(key)

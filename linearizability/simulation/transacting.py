@@ -57,7 +57,7 @@ class Open:
     parts: dict[Key, list[int]]
     commits: bool
     is_left_behind: bool
-    offsets: dict[Key, int] = field(default_factory=dict)
+    offsets: dict[Key, int] = field(default_factory=dict[Key, int])
     begun_us: int = 0
     end_was_asked: bool = False
     end_was_repeated: bool = False

@@ -1,5 +1,6 @@
 """The wheel is the product: a clean environment, made as the GitHub Action makes it, judges a broker that runs already."""
 
+import email
 import os
 import re
 import subprocess
@@ -101,6 +102,17 @@ def test_it_holds_every_file_of_the_packages(job: Job) -> None:
     ).stdout.split()
     present = [name for name in tracked if (REPOSITORY / name).is_file()]
     assert [name for name in present if not (job.packages / name).is_file()] == []
+
+
+def test_its_metadata_is_whole(job: Job) -> None:
+    (folder,) = job.packages.glob("tidegauge-*.dist-info")
+    said = email.message_from_string((folder / "METADATA").read_text())
+    assert (said["License-Expression"], said.get_all("License-File")) == ("Apache-2.0", ["LICENSE"])
+    assert (folder / "licenses" / "LICENSE").read_text() == (REPOSITORY / "LICENSE").read_text()
+    assert said["Requires-Python"] == ">=3.11" and said["Summary"] and said["Author"] and said["Keywords"]
+    assert said["Description-Content-Type"] == "text/markdown" and said.get_payload().startswith("# tidegauge")
+    assert "Typing :: Typed" in said.get_all("Classifier", [])
+    assert [name for name in PACKAGES if not (job.packages / name / "py.typed").is_file()] == []
 
 
 def test_the_base_installation_is_small(job: Job) -> None:

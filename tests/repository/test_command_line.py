@@ -28,7 +28,9 @@ DOCUMENTS = (
     "linearizability/pipeline/README.md",
     "spec/README.md",
     "docs/ci.md",
+    "docs/disputes.md",
     "docs/testing.md",
+    *(f"docs/tutorial/{path.name}" for path in sorted((REPOSITORY / "docs" / "tutorial").glob("*.md"))),
     "linearizability/targets/CONTRACT.md",
 )
 LEAST_EXAMPLES = 90
@@ -84,7 +86,7 @@ def test_every_command_of_the_documents_parses() -> None:
     lines = [
         line
         for name in DOCUMENTS
-        for line in re.findall(r"^(?:    |)(tidegauge [a-z].*)$", (REPOSITORY / name).read_text(), re.M)
+        for line in re.findall(r"^(?:    |)(tidegauge (?:--quiet )?[a-z].*)$", (REPOSITORY / name).read_text(), re.M)
     ]
     for line in lines:
         parse(re.sub(r"\s+\d+>.*|\s+[|>].*", "", line))

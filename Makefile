@@ -8,7 +8,7 @@ INSTALLED := .venv/.installed
 # Tests side by side: one more than CI's two cores, because many wait for processes.
 JOBS ?= 3
 
-.PHONY: run test test-artifacts test-fast test-slow setup check table image lock clean
+.PHONY: run test test-artifacts test-fast test-slow setup check site table image lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
@@ -50,6 +50,9 @@ $(INSTALLED): requirements.lock pyproject.toml Makefile
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python -m linearizability.targets.java
 	touch $@
+
+site: setup ## the static site, to be opened from build/site/html/index.html
+	$(BIN)/python -m docs.site
 
 table: setup ## write the message table anew from Kafka's jars
 	$(BIN)/python -m linearizability.targets.artifacts fetch kafka-4.3.1 kafka-4.4.0 kafka-3.9.2

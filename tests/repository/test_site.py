@@ -1,0 +1,137 @@
+"""The site: it builds without a warning, its links lead somewhere, it says what the catalogue says, and axe-core finds nothing serious on it."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from conformance.releases import RELEASES
+from conformance.requirement import AREAS, catalogue
+from docs.site.__main__ import build, documents
+from docs.site.requirements import text
+from tests.browser import Browser, needs_chromium
+
+pytestmark = [
+    pytest.mark.xdist_group("site"),
+    pytest.mark.filterwarnings("ignore:.*MystReferenceResolver"),  # MyST with Sphinx 9
+]
+
+PAGES = ("index.html", "requirements/PRD-05.html", "requirements/matrix.html")
+WIDTHS = (400, 800, 1400)
+RESULTS = """new Promise((done) => {
+  const look = (left) => {
+    const found = [...document.querySelectorAll("#search-results li a")].map((one) => one.textContent.trim());
+    found.includes("PRD-05") || left === 0 ? done(found) : setTimeout(() => look(left - 1), 100);
+  };
+  look(600);
+})"""
+"""The titles that the search page has found, once the one that is looked for is there."""
+LEAST_LINKS = 20_000
+SPECIAL = "a * b_c_ <d> | `e` [f](g) $h$ ~i~ {j} #k \\l --- http://m.n"
+
+
+class Page(HTMLParser):
+    """What a page links to, the anchors that it has, and its words."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.links: set[str] = set()
+        self.anchors: set[str] = set()
+        self.words: list[str] = []
+        self.feed(path.read_text())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.links |= {found[name] or "" for name in ("href", "src") if name in found}
+        self.anchors |= {found[name] or "" for name in ("id", "name") if name in found}
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the built site. A warning of Sphinx fails the build."""
+    folder = tmp_path_factory.mktemp("site")
+    assert build(folder) == 0
+    return folder / "html"
+
+
+def test_every_document_and_requirement_has_a_page(site: Path) -> None:
+    names = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
+    assert {f"requirements/{name}.html" for name in (*catalogue(), "index", "profiles", "matrix")} <= names
+    repository = Path(__file__).resolve().parents[2]
+    wanted = {path.relative_to(repository).with_suffix(".html").as_posix() for path in documents()}
+    assert wanted - names == {"README.html", "docs/site/index.html"}  # the start page includes both
+
+
+def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
+    page = cache(Page)
+    broken: list[str] = []
+    count = 0
+    for path in sorted(site.rglob("*.html")):
+        for link in page(path).links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            count += 1
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            anchored = target.suffix != ".html" or not parts.fragment or unquote(parts.fragment) in page(target).anchors
+            if not (target.is_file() and target.is_relative_to(site) and anchored):
+                broken.append(f"{path.relative_to(site)}: {link}")
+    assert broken == []
+    assert count > LEAST_LINKS
+
+
+def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
+    loaded = re.compile(r'<(?:script|img|iframe)[^>]* src="(?:https?:)?//|<link[^>]* href="(?:https?:)?//')
+    assert [path.name for path in site.rglob("*.html") if loaded.search(path.read_text())] == []
+
+
+def test_pages_say_the_catalogue_unchanged(site: Path) -> None:
+    for id, entry in catalogue().items():
+        shown = " ".join("".join(Page(site / "requirements" / f"{id}.html").words).split())
+        record = entry.requirement
+        for said in (record.sentence, record.accepted, record.tolerated, record.source, record.notices):
+            assert " ".join(said.split()) in shown, f"{id}: {said}"
+
+
+def test_markdown_s_own_characters_are_escaped() -> None:
+    from markdown_it.renderer import RendererHTML
+    from myst_parser.config.main import MdParserConfig
+    from myst_parser.parsers.mdit import create_md_parser
+
+    html = create_md_parser(MdParserConfig(), RendererHTML).render(text(SPECIAL))
+    assert re.sub("<[^>]*>", "", html).strip().replace("&lt;", "<").replace("&gt;", ">") == SPECIAL
+
+
+def test_the_matrix_has_a_row_a_requirement_and_a_column_a_release(site: Path) -> None:
+    source = (site / "requirements" / "matrix.html").read_text()
+    rows = re.findall(r'<tr><th scope="row"><a href="([\w-]+)\.html".*?</tr>', source)
+    assert rows == list(catalogue())
+    assert {row.count("<td") for row in re.findall(r'<tr><th scope="row">.*?</tr>', source)} == {len(RELEASES) + 4}
+    assert len(re.findall(r'<div class="matrix"', source)) == len({id[:3] for id in catalogue()}) <= len(AREAS)
+
+
+@needs_chromium
+def test_axe_finds_nothing_serious(site: Path, tmp_path: Path) -> None:
+    with Browser(tmp_path) as browser:
+        for page in PAGES:
+            for width in WIDTHS:
+                browser.open((site / page).as_uri(), width=width, dark=width == WIDTHS[0])
+                assert browser.serious() == [], f"{page} at {width}"
+                wide = browser.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+                assert wide <= 0, f"{page} at {width} is {wide} pixels too wide"
+
+
+@needs_chromium
+def test_search_works_from_files(site: Path, tmp_path: Path) -> None:
+    with Browser(tmp_path) as browser:
+        browser.open((site / "search.html").as_uri() + "?q=CORRUPT_MESSAGE")
+        found = browser.evaluate(RESULTS)
+    assert "PRD-05" in found, found

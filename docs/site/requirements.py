@@ -20,9 +20,6 @@ DESCRIPTIONS = {
     ConformanceProfile.HISTORY: "what clients saw while nodes were killed, stopped and frozen",
 }
 
-FACTS = "{.facts}\n"
-"""Before a table: its class in `site.css`."""
-
 
 def requirement_pages() -> dict[str, str]:
     """File name -> Markdown."""
@@ -43,13 +40,13 @@ def requirement_page(entry: Entry) -> str:
         f"# {record.id}",
         f"[Requirements](index.md) / [{AREAS[record.area]}]({record.area}.md)",
         f"> {text(record.sentence)}",
-        FACTS + _table(("field", "what the catalogue says"), _facts(entry)),
+        _table(("field", "what the catalogue says"), _facts(entry)),
         "## Evidence\n\nOf Apache Kafka's releases:",
-        FACTS + _table(("verdict", "releases", "seen"), _release_rows(entry)),
+        _table(("verdict", "releases", "seen"), _release_rows(entry)),
     ]
     if rows := [(one.verdicts.get(record.id, "not judged"), f"`{one.target}`", one.day) for one in strangers()]:
         parts += ["Of brokers that others wrote ([more](../conformance/strangers/README.md)):"]
-        parts += [FACTS + _table(("verdict", "target", "day"), rows)]
+        parts += [_table(("verdict", "target", "day"), rows)]
     parts += [
         "## Is it wrong?\n\n[Disputes](../docs/disputes.md) says what counts as evidence, and what happens then. See it:",
         f"```sh\ntidegauge explain {record.id}\ntidegauge run {record.id} --target kafka:4.3.1\n```",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = (
     "Examples:  tidegauge spec mutate Replica.ExpandIsr   ·   tidegauge spec mutate Quorum --for-s 600   ·   "
-    "tidegauge spec mutate --dry-run   ·   tidegauge spec mutate Controller --share 1/2 --json"
+    "tidegauge spec mutate --dry-run   ·   tidegauge spec mutate Groups --singly --largest-s 9"
 )
 
 
@@ -36,40 +36,57 @@ def mutate(
     mutant_s: Annotated[
         float, typer.Option(min=1, help="Begin no other model of a mutant after so many seconds.")
     ] = 240,
-    model_s: Annotated[float, typer.Option(min=1, help="Time for one model.")] = 90,
+    model_s: Annotated[float, typer.Option(min=1, help="Time for one run of TLC.")] = 600,
     memory_mb: Annotated[int, typer.Option(min=64, help="TLC's heap.")] = 2000,
+    states: Annotated[
+        int,
+        typer.Option(min=1, help="Visit so many states of a mutant; where the model has more, only kills are stored."),
+    ] = 1_000_000,
+    singly: Annotated[
+        bool, typer.Option("--singly", help="One mutant in a run of TLC: also models of liveness, and simulations.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Change the specification in one place at a time, and see which model notices.
 
-    Rows are stored in spec/mutants.json as they are found, so that a run may be ended and taken up again.
+    Many mutants are judged in one run of TLC. Rows are stored in spec/mutants.json as they are found, so that a run may be ended
+    and taken up again.
     """
+    from spec.fusing import rows_together
     from spec.mutation import Limits, all_mutants, judge, load, store, waiting
 
     part, parts = (int(number) for number in share.split("/"))
     numbers = {name: number for number, name in enumerate(all_mutants())}
     chosen = [mutant for mutant in waiting(names, again, largest_s) if numbers[mutant.name] % parts == part - 1]
-    limits = Limits(mutant_s, model_s, largest_s, memory_mb)
+    limits = Limits(mutant_s, model_s, largest_s, memory_mb, states)
     start = time.monotonic()
-    done: list[Row] = []
-    for mutant in chosen:
-        if dry_run:
+    done: dict[str, Row] = {}
+
+    def keep(*rows: Row) -> None:
+        store(*rows)
+        for row in rows:
+            done[row.mutant] = row
+            print(json.dumps(asdict(row)) if as_json else _line(row), flush=True)
+
+    if dry_run:
+        for mutant in chosen:
             print(json.dumps({"mutant": mutant.name, "change": mutant.change}) if as_json else _listed(mutant))
-            continue
-        if for_s and time.monotonic() - start > for_s:
-            break
-        row = judge(mutant, limits, load().get(mutant.name))
-        store(row)
-        done.append(row)
-        print(json.dumps(asdict(row)) if as_json else _line(row), flush=True)
+    elif singly:
+        for mutant in chosen:
+            if for_s and time.monotonic() - start > for_s:
+                break
+            keep(judge(mutant, limits, load().get(mutant.name)))
+    else:
+        for rows in rows_together(chosen, limits, {} if again else load(), for_s):
+            keep(*rows)
     left = len(chosen) - len(done)
-    counts = Counter(row.outcome for row in done)
+    counts = Counter(row.outcome for row in done.values())
     if as_json:
-        verdict = "unknown" if left or dry_run else "fail" if any(row.survived for row in done) else "pass"
+        verdict = "unknown" if left or dry_run else "fail" if any(row.survived for row in done.values()) else "pass"
         print(json.dumps({"verdict": verdict, "run": len(done), "left": left, "outcomes": counts}))
     else:
         print(f"{len(done)} run, {left} left: {dict(counts)}", file=sys.stderr)
-    raise typer.Exit(0 if dry_run else 2 if left else 1 if any(row.survived for row in done) else 0)
+    raise typer.Exit(0 if dry_run else 2 if left else 1 if any(row.survived for row in done.values()) else 0)
 
 
 def _listed(mutant: Mutant) -> str:

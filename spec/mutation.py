@@ -188,6 +188,8 @@ class Limits:
     model_s: float = 90.0
     largest_s: float = 40.0
     memory_mb: int = 2000
+    states: int = 1_000_000
+    """Of one mutant in one model, where many are judged in one run."""
 
 
 def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
@@ -197,10 +199,12 @@ def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
     models = models_for(mutant, limits.largest_s)
     if mutant.kind == "action":
         taken = [model for model in models if load_results()[model.name].coverage.get(mutant.step)]
-        return _judge_coverage(mutant, taken[:1], limits, 0.0) or _row(mutant, MutantOutcome.UNFINISHED)
-    kept = before if before and before.survived and is_fresh(mutant, before) else _row(mutant, MutantOutcome.UNFINISHED)
+        return _judge_coverage(mutant, taken[:1], limits, 0.0) or row_of(mutant, MutantOutcome.UNFINISHED)
+    kept = (
+        before if before and before.survived and is_fresh(mutant, before) else row_of(mutant, MutantOutcome.UNFINISHED)
+    )
     spent, finished, late = 0.0, list(kept.models), list(kept.out_of_time)
-    differs = {kept.outcome}
+    outcome_so_far = merged(kept.outcome)
     for model in sorted(models, key=lambda model: not before or model.name != before.model):
         if model.name in finished or model.name in late:
             continue
@@ -208,24 +212,26 @@ def judge(mutant: Mutant, limits: Limits, before: Row | None = None) -> Row:
             break
         outcome = run(mutant, model, limits)
         spent += outcome.seconds
-        if row := _verdict(mutant, model, outcome, kept.seconds + spent):
+        if row := settled_by(mutant, model, outcome, kept.seconds + spent):
             return row
         (late if outcome.verdict in LATE else finished).append(model.name)
         if outcome.verdict == Verdict.SEARCHED:
             continue
         difference = _difference(model, outcome) if outcome.verdict == Verdict.HOLDS else MutantOutcome.WIDER
-        differs.add(difference)
+        outcome_so_far = merged(outcome_so_far, difference)
         if difference == MutantOutcome.NARROWER and (
             row := _judge_coverage(mutant, [model], limits, kept.seconds + spent)
         ):
             return row
-    result = next(
-        (result for result in (MutantOutcome.WIDER, MutantOutcome.NARROWER, MutantOutcome.SAME) if result in differs),
-        MutantOutcome.UNFINISHED,
-    )
-    row = replace(_row(mutant, result, models=tuple(finished)), out_of_time=tuple(late))
+    row = replace(row_of(mutant, outcome_so_far, models=tuple(finished)), out_of_time=tuple(late))
     seconds = round(kept.seconds + spent, 1)
     return replace(row, seconds=seconds, fingerprint=fingerprint(mutant, row.models + row.out_of_time, ""))
+
+
+def merged(*outcomes: str) -> MutantOutcome:
+    """What several models together say of a survivor."""
+    ranks = (MutantOutcome.WIDER, MutantOutcome.NARROWER, MutantOutcome.SAME, MutantOutcome.UNFINISHED)
+    return next(rank for rank in ranks if rank in outcomes)
 
 
 def run(mutant: Mutant, model: Model, limits: Limits, coverage: bool = False) -> Outcome:
@@ -235,21 +241,22 @@ def run(mutant: Mutant, model: Model, limits: Limits, coverage: bool = False) ->
     return check(replace(job, modules={mutant.module: mutant.text()}))
 
 
-def _row(mutant: Mutant, result: MutantOutcome, by: str = "", models: tuple[str, ...] = ()) -> Row:
+def row_of(mutant: Mutant, result: MutantOutcome, by: str = "", models: tuple[str, ...] = ()) -> Row:
+    """A row with this outcome; the models that it rests on are still to be named."""
     return Row(
         mutant.name, mutant.kind, str(result), mutant.change if mutant.kind != "action" else "", by, models=models
     )
 
 
-def _verdict(mutant: Mutant, model: Model, outcome: Outcome, spent: float) -> Row | None:
+def settled_by(mutant: Mutant, model: Model, outcome: Outcome, spent: float) -> Row | None:
     """A row, if this run settles it."""
     if outcome.verdict == Verdict.VIOLATED:
-        row = _row(mutant, MutantOutcome.KILLED, _promise(model, outcome))
+        row = row_of(mutant, MutantOutcome.KILLED, _promise(model, outcome))
         row = replace(row, model=model.name, distinct=outcome.distinct, depth=len(outcome.trace))
     elif outcome.verdict == Verdict.WRONG_MODEL and "Parsing or semantic analysis failed" in outcome.output:
-        row = _row(mutant, MutantOutcome.UNPARSABLE)
+        row = row_of(mutant, MutantOutcome.UNPARSABLE)
     elif outcome.verdict == Verdict.WRONG_MODEL:
-        row = replace(_row(mutant, MutantOutcome.REFUSED), model=model.name, distinct=outcome.distinct)
+        row = replace(row_of(mutant, MutantOutcome.REFUSED), model=model.name, distinct=outcome.distinct)
     elif outcome.verdict in (Verdict.HOLDS, Verdict.SEARCHED, *LATE):
         return None
     else:
@@ -293,13 +300,13 @@ def _judge_coverage(mutant: Mutant, models: list[Model], limits: Limits, spent: 
             continue
         outcome = run(mutant, model, limits, coverage=True)
         spent += outcome.seconds
-        if row := _verdict(mutant, model, outcome, spent):
+        if row := settled_by(mutant, model, outcome, spent):
             return row
         taken = {name for name, count in outcome.coverage.items() if count}
         wanted = {name for name, count in results[model.name].coverage.items() if count}
         lost = sorted((wanted - taken) & actions_by(model, mutant.definition))
         if outcome.verdict == Verdict.HOLDS and lost:
-            row = _row(mutant, MutantOutcome.UNREACHED, mutant.step if mutant.step in lost else lost[0])
+            row = row_of(mutant, MutantOutcome.UNREACHED, mutant.step if mutant.step in lost else lost[0])
             row = replace(row, model=model.name, distinct=outcome.distinct, seconds=round(spent, 1))
             return replace(row, fingerprint=fingerprint(mutant, (model.name,), ""))
     return None
@@ -320,11 +327,11 @@ def _read(row: dict[str, Any]) -> Row:
     return Row(**row)
 
 
-def store(row: Row, path: Path = STORE) -> None:
-    """Puts one row in; several runs may share the file."""
+def store(*new: Row, path: Path = STORE) -> None:
+    """Puts rows in; several runs may share the file."""
     with (path.parent / ".mutants.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        rows = load(path) | {row.mutant: row}
+        rows = load(path) | {row.mutant: row for row in new}
         order = list(all_mutants())
         kept = sorted((rows[name] for name in rows if name in order), key=lambda kept: order.index(kept.mutant))
         written = [{key: value for key, value in asdict(each).items() if value} for each in kept]

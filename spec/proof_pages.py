@@ -71,7 +71,11 @@ def mutants_page() -> str:
     lines += ["", "| killed by | mutants |", "| --- | ---: |"]
     lines += [f"| {promise} | {count} |" for promise, count in killers.most_common()]
     spent = sum(row.seconds for row in rows.values())
-    lines += ["", f"All of it took {spent / 60:.0f} minutes on a busy machine, one TLC with one worker at a time.", ""]
+    lines += [
+        "",
+        f"All of it took {spent / 60:.0f} minutes, with one worker of TLC; what was judged together is counted in CPU time.",
+        "",
+    ]
     lines += [
         "## Survivors and open ones",
         "",

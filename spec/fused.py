@@ -1,0 +1,273 @@
+"""One run of TLC for many mutants: most of a small model's time is the start of the virtual machine.
+
+A variable `mutant` is added to the model and never changes. Each mutated definition is kept in as many copies as it has mutants,
+and its name stands for the copy of the state's own mutant; 0 is the specification as it is. So one breadth-first search visits
+the states of all mutants, level by level. Promises are no invariants of this run, lest the first that breaks ends it: the first
+broken promise of each mutant is noted in a register of TLC, and its states have no successors from then on. Promises about steps
+and the refinement of the message grain are judged at each step; liveness cannot be, and such models are run one mutant at a time.
+
+One more initial state, of mutant -1, counts the levels; when no other state is left, it prints the registers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from spec.checker import Job, Outcome, Verdict, check
+from spec.models import SPEC, Model, checked, modules_of, without_comments
+from spec.mutants import Mutant
+from spec.tla_text import DEFINITION, Definition, definitions_of
+
+CLEAN = 0
+"""The number of the specification as it is."""
+STEP_NAMES = {"Step": "action", "MessageStep": "name"}
+"""The definitions that name a step, and the parameter that is its name."""
+JVM = ("-XX:+UseSerialGC",)
+SPECIFICATION = re.compile(r"\s*(.*?)\s*/\\\s*\[\]\[\s*(.*?)\s*\]_(\w+)\s*", re.S)
+STEP_PROMISE = re.compile(r"(?:\s*[\w\s/\\]*/\\)?\s*\[\](\[.*\]_\w+)\s*", re.S)
+"""The first state is no mutant's (`mutants.NO_RULES`), so what a promise says of it is left out."""
+
+CHOSEN = r"""---- MODULE Chosen ----
+EXTENDS Integers, TLC
+VARIABLE mutant
+Register(kind) == 4 * mutant + kind
+Mark(name) ==
+    IF mutant < 0 THEN TRUE ELSE IF name \in TLCGet(Register(3)) THEN TRUE
+    ELSE TLCSet(Register(3), TLCGet(Register(3)) \cup {name})
+====
+"""
+
+FUSED = r"""
+Mutants == {%(numbers)s}
+ASSUME \A m \in Mutants :
+    TLCSet(4 * m, "") /\ TLCSet(4 * m + 1, 0) /\ TLCSet(4 * m + 2, 0) /\ TLCSet(4 * m + 3, {})
+FusedInit == mutant \in Mutants \cup {-1} /\ %(init)s
+Finished == \A m \in Mutants : PrintT(<<"finished", m, TLCGet(4 * m + 1), TLCGet(4 * m + 2), TLCGet(4 * m + 3)>>)
+FusedNext ==
+    IF mutant < 0
+    THEN IF TLCGet("queue") = 0 THEN Finished /\ FALSE /\ mutant' = mutant /\ UNCHANGED %(vars)s
+         ELSE mutant' = mutant - 1 /\ UNCHANGED %(vars)s
+    ELSE /\ TLCGet(Register(0)) = "" /\ TLCGet(Register(1)) < %(most)d
+         /\ mutant' = mutant
+         /\ %(next)s
+FusedView == IF mutant < 0 THEN <<mutant>> ELSE <<mutant, %(view)s>>
+Count(kind) == TLCSet(Register(kind), TLCGet(Register(kind)) + 1)
+Note(broken) ==
+    IF broken = "" THEN TRUE
+    ELSE TLCSet(Register(0), broken) /\ PrintT(<<"broken", mutant, broken, TLCGet("level"), TLCGet(Register(1))>>)
+BrokenInState == %(states)s
+BrokenInStep == %(steps)s
+JudgeState == IF mutant < 0 THEN TRUE ELSE Count(1) /\ IF TLCGet(Register(0)) # "" THEN TRUE ELSE Note(BrokenInState)
+JudgeStep == IF mutant < 0 THEN TRUE ELSE Count(2) /\ IF TLCGet(Register(0)) # "" THEN TRUE ELSE Note(BrokenInStep)
+"""
+"""Stands at the end of the model's own module."""
+
+
+@dataclass(frozen=True)
+class Met:
+    """What a model showed of one mutant."""
+
+    broken: str = ""
+    """The promise that broke first."""
+    depth: int = 0
+    distinct: int = 0
+    generated: int = 0
+    steps: frozenset[str] = frozenset()
+    """The steps that were taken."""
+    is_whole: bool = False
+    """Whether all states were visited."""
+
+
+@dataclass
+class Judged:
+    """What one model showed of many mutants, by their names; those without an entry were not judged."""
+
+    clean: Met = field(default_factory=Met)
+    met: dict[str, Met] = field(default_factory=dict[str, Met])
+    refused: set[str] = field(default_factory=set[str])
+    unparsable: set[str] = field(default_factory=set[str])
+    seconds: float = 0
+    cpu_seconds: float = 0
+
+
+def can_fuse(model: Model) -> bool:
+    """Whether all promises of a model can be judged state by state and step by step."""
+    known = _definitions(model)
+    kinds = checked(model.text)
+    return bool(
+        not model.behaviours
+        and "View" in _word_after(model, "VIEW")
+        and all(STEP_PROMISE.fullmatch(_body(known[name])) for name, kind in kinds.items() if kind == "PROPERTY")
+    )
+
+
+def judge_together(model: Model, mutants: list[Mutant], budget_s: float, memory_mb: int, most: int) -> Judged:
+    """Runs TLC until each mutant is judged, refused, or time is over; a mutant with `most` states is not finished."""
+    waiting, found = dict(enumerate(mutants, 1)), Judged()
+    while waiting:
+        job = _job(model, waiting, budget_s - found.seconds, memory_mb, most)
+        outcome = check(job)
+        found.seconds += outcome.seconds
+        found.cpu_seconds += outcome.cpu_seconds
+        if outcome.verdict == Verdict.WRONG_MODEL:
+            culprit, refused = _culprit(job, outcome)
+            if culprit not in waiting:
+                raise RuntimeError(f"{model.name}: {outcome.reason}: {outcome.output[-2000:]}")
+            (found.refused if refused else found.unparsable).add(waiting.pop(culprit).name)
+            if found.seconds < budget_s:
+                continue
+        elif outcome.verdict not in (Verdict.HOLDS, Verdict.OUT_OF_TIME, Verdict.OUT_OF_MEMORY):
+            raise RuntimeError(f"{model.name}: {outcome.verdict}: {outcome.reason}")
+        met = _met(outcome.output, most)
+        found.clean = met.get(CLEAN, Met())
+        found.met = {waiting[number].name: each for number, each in met.items() if number in waiting}
+        break
+    return found
+
+
+# ---- the module
+
+
+def _job(model: Model, mutants: dict[int, Mutant], budget_s: float, memory_mb: int, most: int) -> Job:
+    modules = _modules(model, mutants) | {"Chosen": CHOSEN}
+    root = modules.get(model.module) or (SPEC / model.folder / f"{model.module}.tla").read_text()
+    at = re.search(r"^====", root, re.M)
+    assert at, f"{model.module} does not end"
+    modules[model.module] = root[: at.start()] + _fused(model, mutants, most) + root[at.start() :]
+    return Job(
+        SPEC / model.folder, model.module, _configuration(model), max(budget_s, 1), memory_mb, jvm=JVM, modules=modules
+    )
+
+
+def _fused(model: Model, mutants: dict[int, Mutant], most: int) -> str:
+    known, kinds = _definitions(model), checked(model.text)
+    spec = SPECIFICATION.fullmatch(_body(known[_word_after(model, "SPECIFICATION")]))
+    assert spec, f"{model.name} has no specification of the form Init and always Next"
+    states = {name: name for name, kind in kinds.items() if kind == "INVARIANT"}
+    steps = {name: _step_promise(known[name]) for name, kind in kinds.items() if kind == "PROPERTY"}
+    return FUSED % {
+        "numbers": ", ".join(map(str, [CLEAN, *mutants])), "most": most,
+        "init": spec[1], "next": spec[2], "vars": spec[3], "view": _word_after(model, "VIEW"),
+        "states": _first_broken(states), "steps": _first_broken(steps),
+    }  # fmt: skip
+
+
+def _first_broken(promises: dict[str, str]) -> str:
+    tests = "".join(f'IF ~({text})\n    THEN "{name}" ELSE ' for name, text in promises.items())
+    return f'{tests}""'
+
+
+def _step_promise(promise: Definition) -> str:
+    found = STEP_PROMISE.fullmatch(_body(promise))
+    assert found, f"{promise.name} is no promise about steps"
+    return found[1]
+
+
+def _configuration(model: Model) -> str:
+    kept: list[str] = []
+    section = ""
+    for line in without_comments(model.text).splitlines():
+        section = line.split()[0] if not line.startswith(" ") else section
+        if section in ("CONSTANTS", "CONSTANT", "SYMMETRY"):
+            kept.append(line)
+    kept += ["INIT FusedInit", "NEXT FusedNext", "VIEW FusedView", "CHECK_DEADLOCK FALSE"]
+    text = "\n".join([*kept, "INVARIANT JudgeState", "ACTION_CONSTRAINT JudgeStep", ""])
+    # `Mark` counts steps. Recorded, they may decide between symmetric states, for the order of variables is TLC's.
+    return text.replace("RecordSteps = TRUE", "RecordSteps = FALSE")
+
+
+def _modules(model: Model, mutants: dict[int, Mutant]) -> dict[str, str]:
+    """The model's modules with the copies of what is mutated."""
+    found: dict[str, str] = {}
+    for path in modules_of(SPEC / model.folder, model.module):
+        source = path.read_text()
+        numbered: defaultdict[str, dict[int, Mutant]] = defaultdict(dict)
+        for number, mutant in mutants.items():
+            if mutant.module == path.stem:
+                numbered[mutant.definition][number] = mutant
+        text, known = source, definitions_of(path.stem, source)
+        for name in sorted({*numbered, *STEP_NAMES} & {*known}, key=lambda name: -known[name].body.begin):
+            copies = _copies(source, known[name], numbered[name]) if name in numbered else _marked(known[name])
+            text = text[: _begin(known[name])] + copies + text[known[name].body.end :]
+        if text != source:
+            found[path.stem] = re.sub(r"^EXTENDS ", "EXTENDS Chosen, ", text, count=1, flags=re.M)
+    return found
+
+
+def _begin(definition: Definition) -> int:
+    return definition.text.rfind("\n", 0, definition.body.begin) + 1
+
+
+def _copies(source: str, definition: Definition, mutants: dict[int, Mutant]) -> str:
+    """A copy for each mutant, and the definition itself, which chooses. Columns are kept: in lists they count."""
+    head = definition.text[_begin(definition) : definition.body.begin]
+    parts = DEFINITION.fullmatch(head)
+    assert parts, f"{definition.name} does not begin its line"
+    indent = f"\n{' ' * len(head)}"
+    bodies = {CLEAN: source[definition.body.begin : definition.body.end]}
+    for number, mutant in mutants.items():
+        grown = len(mutant.becomes) - (mutant.span.end - mutant.span.begin)
+        bodies[number] = mutant.text()[definition.body.begin : definition.body.end + grown]
+    names = {number: f"{definition.name}OfMutant{number}" for number in bodies}
+    copies = [head.replace(definition.name, names[number], 1) + indent + body for number, body in bodies.items()]
+    arguments = f"({re.sub(r'[(][_, ]*[)]', '', parts[2])})" if parts[2] else ""
+    choice = "".join(f"IF mutant = {number} THEN {names[number]}{arguments} ELSE " for number in mutants)
+    return "\n".join([*copies, f"{head} {choice}{names[CLEAN]}{arguments}"])
+
+
+def _marked(definition: Definition) -> str:
+    head = definition.text[_begin(definition) : definition.body.begin]
+    return f"{head} Mark({STEP_NAMES[definition.name]}) /\\ ({_body(definition)})"
+
+
+def _definitions(model: Model) -> dict[str, Definition]:
+    return {
+        name: definition
+        for path in modules_of(SPEC / model.folder, model.module)
+        for name, definition in definitions_of(path.stem, path.read_text()).items()
+    }
+
+
+def _body(definition: Definition) -> str:
+    return definition.body.of(definition.text)
+
+
+def _word_after(model: Model, keyword: str) -> str:
+    found = re.search(rf"^{keyword} (\w+)$", without_comments(model.text), re.M)
+    return found[1] if found else ""
+
+
+# ---- what TLC printed
+
+
+BROKEN = re.compile(r'<<\s*"broken",\s*(\d+),\s*"(\w+)",\s*(\d+),\s*(\d+)\s*>>')
+FINISHED = re.compile(r'<<\s*"finished",\s*(\d+),\s*(\d+),\s*(\d+),\s*\{([^}]*)\}\s*>>')
+PLACES = (
+    re.compile(r"line (?P<line>\d+), col[^\n]*?(?:of|in) module (?P<module>\w+)"),
+    re.compile(r"at line (?P<line>\d+), column.*?Could not parse module (?P<module>\w+) from", re.S),
+)
+
+
+def _met(output: str, most: int) -> dict[int, Met]:
+    found = {
+        int(number): Met(distinct=int(distinct), generated=int(generated), steps=frozenset(re.findall(r"\w+", steps)))
+        for number, distinct, generated, steps in FINISHED.findall(output)
+    }
+    found = {number: replace(met, is_whole=met.distinct < most) for number, met in found.items()}
+    for number, promise, level, distinct in BROKEN.findall(output):
+        met = found.get(int(number), Met())
+        found[int(number)] = replace(met, broken=promise, depth=int(level) + 1, distinct=int(distinct), is_whole=False)
+    return found
+
+
+def _culprit(job: Job, outcome: Outcome) -> tuple[int, bool]:
+    """The mutant that TLC stopped at, and whether TLC, and not SANY, refuses it."""
+    if "Parsing or semantic analysis failed" not in outcome.output:
+        return int(str(outcome.trace[-1].state.get("mutant", -1))) if outcome.trace else -1, True
+    for found in (found for place in PLACES for found in place.finditer(outcome.output)):
+        above = "\n".join(job.modules.get(found["module"], "").splitlines()[: int(found["line"])])
+        if copies := re.findall(r"^\w+OfMutant(\d+)\b", above, re.M):
+            return int(copies[-1]), False
+    return -1, False

@@ -10,12 +10,13 @@ import fcntl
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from linearizability.mutants.code import reaching
@@ -41,9 +42,10 @@ KINDS = (
 )  # fmt: skip
 """Nodes and workload of the simulation's runs, in turn: run n has seed n."""
 
+RUNS_RECORDED_AT_ONCE = 50
 MOST_MEMORY_BYTES = 4 << 30
-HANGS_AFTER_S = 90
-"""No run of the simulation takes so long on the unchanged code."""
+HANGS_AFTER_S = 60
+"""No run of the simulation takes so much CPU time on the unchanged code."""
 
 
 @dataclass(frozen=True)
@@ -63,57 +65,59 @@ class Row:
     """The simulation's runs up to and with the one that detected it, or how many are known to detect nothing."""
     unit_s: float = 0
     simulation_s: float = 0
+    """CPU time of both judges."""
     read: str = ""
     """Of what no judge detected: what a reader of the code says of it."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to look for one change."""
+    """How long to look for one change. All times are CPU times: a busy machine changes no verdict."""
 
     runs: int = 500
     simulation_s: float = 240
-    unit_s: float = 300
+    unit_s: float = 60
+    """Unit tests hang when they take so much more than twice the time of the unchanged code."""
 
 
 def judge(change: Change, limits: Limits, before: Row | None = None) -> Row:
     """Ask both judges. With an earlier row whose simulation detected nothing, only its further runs are made."""
-    start = time.monotonic()
-    unit = before.unit if before else ask_unit_tests(change, limits.unit_s)
-    unit_s = before.unit_s if before else time.monotonic() - start
-    start = time.monotonic()
-    simulation, runs = ask_simulation(change, limits, before.runs if before else 0)
-    simulation_s = time.monotonic() - start + (before.simulation_s if before else 0)
+    unit, unit_s = (before.unit, before.unit_s) if before else ask_unit_tests(change, limits.unit_s)
+    simulation, runs, simulation_s = ask_simulation(change, limits, before.runs if before else 0)
+    simulation_s += before.simulation_s if before else 0
     return Row(
         change.name, change.fingerprint, change.line, change.was[:200], change.becomes[:200],
         unit, simulation, runs, round(unit_s, 1), round(simulation_s, 1), before.read if before else "",
     )  # fmt: skip
 
 
-def ask_unit_tests(change: Change, limit_s: float) -> str:
-    """The test that fails, `hangs` after `limit_s`, or nothing. Only tests that reach the change are run, the quickest first."""
-    tests = reached_by_tests(change.package).of(change)
+def ask_unit_tests(change: Change, more_s: float) -> tuple[str, float]:
+    """The test that fails, `hangs`, or nothing; and the CPU time. Only tests that reach the change run, the quickest first."""
+    reached = reached_by_tests(change.package)
+    tests = reached.of(change)
     if not tests:
-        return ""
+        return "", 0
+    limit_s = 2 * sum(reached.seconds[test] for test in tests) + more_s
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as folder:
         chosen = Path(folder) / "tests"
         chosen.write_text("\n".join(tests))
-        arguments = ["with", change.name, "pytest", *PYTEST, f"@{chosen}"]
-        try:
-            done = subprocess.run(
-                [*THIS, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=limit_s, preexec_fn=_limit_memory,
-                env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": folder},
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return "hangs"
+        done = subprocess.run(
+            [*THIS, "with", change.name, "pytest", *PYTEST, f"@{chosen}"], cwd=ROOT, capture_output=True, text=True,
+            preexec_fn=partial(_limit, limit_s), env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": folder},
+        )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    if done.returncode == -signal.SIGXCPU:
+        return "hangs", spent
     if done.returncode == 0:
-        return ""
+        return "", spent
     failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     if done.returncode not in (FAILED, INTERRUPTED, NOT_FOUND) or not failed:
         raise RuntimeError(
             f"{change.name}: pytest ended with {done.returncode}: {done.stdout[-600:]}{done.stderr[-600:]}"
         )
-    return failed[0].partition(" ")[2].partition(" - ")[0]
+    return failed[0].partition(" ")[2].partition(" - ")[0], spent
 
 
 def reached_by_tests(package: str) -> Reached:
@@ -122,9 +126,10 @@ def reached_by_tests(package: str) -> Reached:
     return _recorded(package, digest, "reach-tests", package, digest)
 
 
-def reached_by_runs(runs: int) -> Reached:
-    """Which of the simulation's runs reach what; they are made once where that is not known."""
-    return _recorded(f"simulation-{runs}", f"{reaching.digest_of(*SIMULATED)} {runs}", "reach-runs", str(runs))
+def reached_by_runs(first: int, end: int) -> Reached:
+    """Which of these runs of the simulation reach what; they are made once where that is not known."""
+    digest = f"{reaching.digest_of(*SIMULATED)} {first} {end}"
+    return _recorded(f"simulation-{first}", digest, "reach-runs", str(first), str(end), digest)
 
 
 def _recorded(name: str, digest: str, *command: str) -> Reached:
@@ -136,63 +141,83 @@ def _recorded(name: str, digest: str, *command: str) -> Reached:
     return found
 
 
-def _limit_memory() -> None:
-    """A change may make a loop that never ends collect without end: then memory is refused, and a judge fails."""
+def _limit(cpu_s: float) -> None:
+    """A change may make a loop that never ends, and may collect without end: then a judge ends, or memory is refused."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_s), int(cpu_s) + 10))
 
 
-def ask_simulation(change: Change, limits: Limits, first: int = 0) -> tuple[str, int]:
-    """The promise that breaks, `hangs`, or nothing; and after how many runs, with those that do not reach the change."""
-    reached = {int(name) for name in reached_by_runs(limits.runs).of(change)}
-    seeds = sorted(seed for seed in reached if seed >= first)
+def ask_simulation(change: Change, limits: Limits, first: int = 0) -> tuple[str, int, float]:
+    """The promise that breaks, `hangs`, or nothing; after how many runs, with those that do not reach the change; CPU time."""
+    spent = 0.0
+    for begin in range(first - first % RUNS_RECORDED_AT_ONCE, limits.runs, RUNS_RECORDED_AT_ONCE):
+        end = min(begin + RUNS_RECORDED_AT_ONCE, limits.runs)
+        seeds = sorted(seed for seed in map(int, reached_by_runs(begin, end).of(change)) if seed >= first)
+        rule, runs, more = _ask_runs(change, seeds, end, limits.simulation_s - spent)
+        spent += more
+        if rule or runs < end:
+            return rule, runs, spent
+    return "", limits.runs, spent
+
+
+def _ask_runs(change: Change, seeds: list[int], end: int, limit_s: float) -> tuple[str, int, float]:
+    """The same of these runs; without one that detects the change, `end` runs are known to detect nothing."""
     if not seeds:
-        return "", limits.runs
-    command, deadline = [*THIS, "simulate", change.name, *map(str, seeds)], time.monotonic() + limits.simulation_s
+        return "", end, 0
+    command, spent, waiting = [*THIS, "simulate", change.name, *map(str, seeds)], 0.0, iter(seeds)
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_limit_memory
-    ) as process:
-        assert process.stdout is not None
-        os.set_blocking(process.stdout.fileno(), False)
-        last, waiting = time.monotonic(), iter(seeds)
-        seed = next(waiting)
-        try:
-            while True:
-                line = process.stdout.readline()
-                now = time.monotonic()
-                if line:
-                    last, rule = now, line.strip()
-                    if rule != "-":
-                        return rule, seed + 1
-                    seed = next(waiting, limits.runs)
-                elif process.poll() is not None:
-                    break
-                elif now - last > HANGS_AFTER_S:
-                    return "hangs", seed + 1
-                elif now > deadline:
-                    return "", seed
-                else:
-                    time.sleep(0.02)
-        finally:
-            process.kill()
-        error = process.stderr.read() if process.stderr else ""
-    if process.returncode != 0:
-        text = error.strip().splitlines()[-1][:120] if error.strip() else process.returncode
-        return f"cannot run: {text}", seed + 1
-    return "", limits.runs
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=partial(_limit, max(limit_s, 0) + 2 * HANGS_AFTER_S),
+    ) as process:  # fmt: skip
+        assert process.stdout is not None and process.stderr is not None
+        for seed in waiting:
+            line = process.stdout.readline().split()
+            if not line:
+                break
+            rule, spent = line[0], float(line[1])
+            if rule != "-":
+                process.kill()
+                return rule, seed + 1, spent
+            if spent > limit_s and (following := next(waiting, None)) is not None:
+                process.kill()
+                return "", following, spent
+        else:
+            return "", end, spent
+        error = process.stderr.read()
+    if process.returncode == -signal.SIGXCPU:
+        return "hangs", seed + 1, spent
+    text = error.strip().splitlines()[-1][:120] if error.strip() else process.returncode
+    return f"cannot run: {text}", seed + 1, spent
 
 
 def simulate(seeds: Iterable[int]) -> Iterator[str]:
-    """The broken promise of each run in turn, or `-`."""
+    """The broken promise of each run in turn, or `-`; `hangs` is the last."""
     from linearizability.pipeline.verdict import INVALID
     from linearizability.simulation.drawing import draw
     from linearizability.simulation.fuzzing import collect_rarely
     from linearizability.simulation.judging import run_schedule
 
     collect_rarely()
+    signal.signal(signal.SIGPROF, _hangs)
     for seed in seeds:
         nodes, workload = KINDS[seed % len(KINDS)]
-        outcome, _ = run_schedule(draw(seed, None, nodes, workload))
+        signal.setitimer(signal.ITIMER_PROF, HANGS_AFTER_S)
+        try:
+            outcome, _ = run_schedule(draw(seed, None, nodes, workload))
+        except _Hangs:
+            yield "hangs"
+            return
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         yield (outcome.rule or "invalid") if outcome.verdict == INVALID else "-"
+
+
+class _Hangs(BaseException):
+    """A run took longer than any does; no handler of the simulation's takes it for a failure of a node."""
+
+
+def _hangs(number: int, frame: object) -> None:
+    raise _Hangs
 
 
 def load(path: Path = STORE) -> dict[str, Row]:

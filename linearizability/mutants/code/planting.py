@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.abc
 import importlib.machinery
+import importlib.util
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -45,7 +46,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         if fullname not in self._trees:
             return None
         loader = _Changed(fullname, self._trees[fullname](), self._names)
-        return importlib.machinery.ModuleSpec(fullname, loader, origin=loader.path)
+        return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)
 
 
 def _import_from(trees: dict[str, Callable[[], ast.Module]], names: dict[str, Any]) -> None:

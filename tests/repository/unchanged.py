@@ -13,7 +13,7 @@ SOURCES = (
     "*.py",
     "*.toml",
     "*.lock",
-    *(f"{top}/**/*.py" for top in ("reference", "conformance", "linearizability", "spec")),
+    *(f"{top}/**/*.py" for top in ("reference", "conformance", "linearizability", "spec", "tests")),
 )
 
 

@@ -225,7 +225,7 @@ class Member:
 
     def _said(self) -> ClassicMember:
         """What the member says of itself."""
-        chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols))
+        chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols), None)
         return ClassicMember(
             self.group.name, self.protocols, self.id, self.instance_id, self.session_timeout_ms,
             self.rebalance_timeout_ms, self.protocol_type, self.generation, chosen,

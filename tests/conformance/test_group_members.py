@@ -218,3 +218,9 @@ def test_a_refused_heartbeat_is_a_failure(broker: Broker, coordinator: Agreeable
     coordinator.answers["ConsumerGroupHeartbeat"] = fence
     with pytest.raises(Failed, match="FENCED_MEMBER_EPOCH"):
         consumer.beat()
+
+
+def test_a_member_can_ask_to_join_with_no_protocol(broker: Broker) -> None:
+    member = Group(broker).member()
+    member.protocols = {}
+    assert member.join_request().protocols == []

@@ -477,11 +477,15 @@ class Broker:
             return self.await_topic(made, partitions)
         with self.subject.lock:
             given = self.subject.profile.given_topics
-            while given:
-                topic = self.await_topic(given.pop(0), partitions)
+            for one in [*given]:
+                if self.await_topic(one).partitions < partitions:
+                    continue  # it is left for those that need fewer
+                given.remove(one)
+                topic = self.await_topic(one, partitions)
                 if all(self.end_offset(topic, n) == 0 for n in range(topic.partitions)):
                     return topic
-        self.skip("needs CreateTopics, auto-creation, or another empty topic in --topics", Lack.API)
+        size = f" of {partitions} partitions" if partitions > 1 else ""
+        self.skip(f"needs CreateTopics, auto-creation, or another empty topic{size} in --topics", Lack.API)
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
         """Replicas for partitions that one request shall reach; None where there is only one broker."""

@@ -107,7 +107,7 @@ def judged(name: str, ids: list[str], brokers: Brokers) -> list[dict[str, Any]]:
             )
         )  # fmt: skip
     lines = [{"id": j.requirement.id, "verdict": j.verdict, "reason": j.reason} for j in report.judgements]
-    cut_off = any(j.unreached and j.reason == INTERRUPTED for j in report.judgements)
+    cut_off = report.was_interrupted
     if report.broken or cut_off:
         lines.append({"id": "", "verdict": Verdict.ENGINE_ERROR, "reason": INTERRUPTED if cut_off else report.reason})
     return lines

@@ -168,13 +168,18 @@ def measure(
     version: str, entries: Iterable[Entry], folder: Path, *, nodes: int = 1, again: bool = False, path: Path = STORE,
     reported: Callable[[str], None] = lambda _: None,
 ) -> int:  # fmt: skip
-    """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were."""
+    """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were.
+
+    Errors: KeyboardInterrupt where a signal ended the run; what was judged is stored.
+    """
     from conformance.runner import Plan, run
 
     wanted = Matrix.read(path).lacking(version, entries, again=again, nodes=nodes)
     spec = f"kafka:{version}:{nodes}" if nodes > 1 else f"kafka:{version}"
     if wanted:
-        run(Plan(spec=spec, entries=wanted, folder=folder, listener=Keeper(version, path, reported), starts=1))
+        plan = Plan(spec=spec, entries=wanted, folder=folder, listener=Keeper(version, path, reported), starts=1)
+        if run(plan).was_interrupted:
+            raise KeyboardInterrupt
     return len(wanted)
 
 

@@ -292,6 +292,11 @@ class Run(Form):
         """Whether the suite or the target broke, so that no verdict could be reached."""
         return self.verdict is RunVerdict.UNKNOWN and self.reason not in ("nothing was judged", INTERRUPTED)
 
+    @property
+    def was_interrupted(self) -> bool:
+        """Whether a signal ended the run before all was judged."""
+        return any(one.unreached and one.reason == INTERRUPTED for one in self.judgements)
+
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that counts among several cases; not judged where there is none."""

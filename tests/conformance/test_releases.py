@@ -10,7 +10,7 @@ from conformance.commands import app
 from conformance.levels import MUST
 from conformance.releases import OWN_BUG, STORE, Cell, Matrix, fingerprint, measure
 from conformance.requirement import Needs, catalogue
-from conformance.results import Judgement, Verdict
+from conformance.results import INTERRUPTED, Judgement, Run, TargetRecord, Verdict
 
 ENTRIES = [catalogue()[id] for id in ("PRD-05", "PRD-06", "TOP-20")]
 
@@ -44,6 +44,25 @@ def test_what_is_written_is_read_again(tmp_path):
     assert Matrix.read(tmp_path / "none.json") == Matrix()
 
 
+def test_a_signal_ends_the_releases_that_would_follow(monkeypatch):
+    asked = []
+
+    def run(plan):
+        asked.append(plan.spec)
+        unreached = [
+            Judgement(requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason=INTERRUPTED, unreached=True)
+            for entry in plan.entries
+        ]
+        return Run(
+            suite_version="1", target=TargetRecord(spec=plan.spec), selection="", started_at="", judgements=unreached
+        )
+
+    monkeypatch.setattr("conformance.runner.run", run)
+    monkeypatch.setattr(releases.Matrix, "lacking", lambda *_, **__: ENTRIES)
+    done = CliRunner().invoke(app, ["releases", "measure", "4.3.1", "4.4.0", "--only", "PRD-05"])
+    assert asked == ["kafka:4.3.1"] and done.exit_code == 130
+
+
 @pytest.fixture
 def runs(monkeypatch):
     """A run that judges without a target; what it was asked to judge."""
@@ -55,6 +74,7 @@ def runs(monkeypatch):
             verdict = Verdict.FAIL if entry.requirement.id == "PRD-06" else Verdict.PASS
             reason = "topic tg-prd-06-0a1b2c3d4e is  there" if verdict is Verdict.FAIL else ""
             plan.listener.judged(Judgement(requirement=entry.requirement, verdict=verdict, reason=reason))
+        return Run(suite_version="1", target=TargetRecord(spec=plan.spec), selection="", started_at="")
 
     monkeypatch.setattr("conformance.runner.run", run)
     return asked

@@ -1,20 +1,20 @@
-"""exactly-once, copied-past and copy-order: what transactions that consume, transform and produce make of their input.
+"""exactly-once, copied-past and copy-order: rules for transactions that consume, transform and produce.
 
-Which transactions happened is known in the partitions that they wrote to, what they consumed in those they read from. So
-each partition emits rows, and what they say is joined by transaction:
+No single partition sees a whole transaction. Output partitions show whether it committed. Input partitions show what it
+consumed and, where its outcome is known, that it committed. So each partition emits rows, and the rules join them by transaction:
 
-| row | place | what | where |
+| kind | place | owner | value |
 | --- | --- | --- | --- |
-| CONSUMED | the group's input | the transaction | offset |
-| COMMITTED | the group's input | the transaction | the offset that the group committed with it |
-| OWED | the group's input | when it was sent | the offset of a record that must be given to every consumer |
-| BEGINS | the group's input | – | the highest log start that was ever reported |
-| EXPIRED_BELOW | the group's input | the transaction | below it records may have expired when the group committed with it |
-| KEPT | the group's input | the transaction | of COMMITTED, where the log start was asked for later |
-| BEGAN, ENDED | the group's input | the transaction | when its first poll of it began, when its last one or its commit ended |
-| EXCUSED | the group's input | – | the place in the context of an excuse that covers the partition |
+| CONSUMED | the group's input | the transaction; none for a poll outside of transactions | offset |
+| GROUP_OFFSET | the group's input | the transaction | the offset that the group committed in it |
+| OWED | the group's input | when it was sent; none without excuses | offset of a record that every consumer must receive |
+| LOG_START | the group's input | none | the highest log start that was ever reported |
+| START_KNOWN | the group's input | the transaction | the highest log start that can have held at its commit |
+| START_ASKED_LATER | the group's input | the transaction | GROUP_OFFSET again, where a log start was asked for after the commit |
+| BEGAN, ENDED | the group's input | the transaction | begin and end of each of its polls and commits |
+| EXCUSED | the group's input | none | index of an excuse for the partition, for groups or for transactions |
 | WRITTEN | the output | the transaction | offset |
-| HAPPENED | – | the transaction | – |
+| HAPPENED | none | the transaction, which committed | none |
 """
 
 from __future__ import annotations
@@ -32,8 +32,11 @@ from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORT
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
 from linearizability.rules.sessions import known_at, must_be_delivered
 
-CONSUMED, COMMITTED, OWED, BEGINS, EXPIRED_BELOW, KEPT, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = range(11)
-NO_PROCESS = -1
+CONSUMED, GROUP_OFFSET, OWED, LOG_START, START_KNOWN, START_ASKED_LATER, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = (
+    range(11)
+)
+NONE = -1
+"""Fills a column that has no meaning in a row of its kind."""
 
 
 def _rows(kind: int, place: int, transactions: Array | int, offsets: Array) -> Array:
@@ -51,7 +54,7 @@ def _as_output(partition: Partition) -> Iterator[Array]:
     appends = partition.appends
     mine = (appends.transaction >= 0) & (appends.outcome != Outcome.FAIL)
     happened = np.unique(appends.transaction[mine & partition.happened])
-    yield _rows(HAPPENED, NO_PROCESS, happened, np.zeros(len(happened), np.int64))
+    yield _rows(HAPPENED, NONE, happened, np.zeros(len(happened), np.int64))
     slots = partition.append_position
     placed = np.flatnonzero(mine & (slots >= 0))
     offsets = partition.slot_offset[slots[placed]] if len(placed) else np.empty(0, np.int64)
@@ -63,24 +66,34 @@ def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
     taken = (seen.transaction >= 0) & (seen.group >= 0) & (seen.offset >= 0) & (seen.outcome != Outcome.FAIL)
     reported = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
     sure = np.unique(np.concatenate([each.transaction[each.outcome == Outcome.OK] for each in (seen, commits)]))
-    yield _rows(HAPPENED, NO_PROCESS, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
+    yield _rows(HAPPENED, NONE, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
     for group in np.unique(seen.group[taken]):
         place = identity(f"{group} from {partition.name}")
         mine, its = taken & (seen.group == group), reported & (commits.group == group)
         yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])
-        yield _rows(COMMITTED, place, commits.transaction[its], commits.offset[its])
+        yield _rows(CONSUMED, place, NONE, _consumed_outside(partition, int(group)))
+        yield _rows(GROUP_OFFSET, place, commits.transaction[its], commits.offset[its])
         owed = np.flatnonzero(must_be_delivered(partition))
         owed = owed[partition.slot_offset[owed] >= seen.offset[mine].min()]
-        made = known_at(partition)[0][owed] if context.excuses else NO_PROCESS
+        made = known_at(partition)[0][owed] if context.excuses else NONE
         yield _rows(OWED, place, made, partition.slot_offset[owed])
         if context.contract.cleanup == "delete":
             starts = log_starts(partition)
-            yield _rows(BEGINS, place, NO_PROCESS, np.array([starts.highest]))
-            yield _rows(EXPIRED_BELOW, place, commits.transaction[its], starts.known_at(commits.invoked[its]))
+            yield _rows(LOG_START, place, NONE, np.array([starts.highest]))
+            yield _rows(START_KNOWN, place, commits.transaction[its], starts.known_at(commits.invoked[its]))
             kept = its & (commits.invoked < starts.last_asked)
-            yield _rows(KEPT, place, commits.transaction[kept], commits.offset[kept])
+            yield _rows(START_ASKED_LATER, place, commits.transaction[kept], commits.offset[kept])
         if context.excuses:
             yield from _excused(partition, context, place, seen.where(mine), commits.where(its))
+
+
+def _consumed_outside(partition: Partition, group: int) -> Array:
+    """Offsets that the group polled outside of transactions, below an offset that it committed outside of them."""
+    seen, commits = partition.observations, partition.rows(Kind.COMMIT)
+    plain = (commits.transaction < 0) & (commits.group == group) & (commits.outcome != Outcome.FAIL)
+    end = commits.offset[plain].max(initial=NONE)
+    polled = (seen.transaction < 0) & (seen.group == group) & (seen.outcome != Outcome.FAIL)
+    return seen.offset[polled & (seen.offset >= 0) & (seen.offset < end)]
 
 
 def _excused(partition: Partition, context: Context, place: int, seen: Rows, commits: Rows) -> Iterator[Array]:
@@ -94,7 +107,7 @@ def _excused(partition: Partition, context: Context, place: int, seen: Rows, com
         for number, excuse in enumerate(context.excuses)
         if excuse.covers(partition.topic, partition.partition) or excuse.touches(GROUPS) or excuse.touches(TRANSACTIONS)
     ]
-    yield _rows(EXCUSED, place, NO_PROCESS, np.array(covering, np.int64))
+    yield _rows(EXCUSED, place, NONE, np.array(covering, np.int64))
 
 
 @dataclass(frozen=True)
@@ -106,8 +119,12 @@ class _Copies:
     def of(self, kind: int) -> Array:
         return self.rows[self.rows[:, 0] == kind]
 
-    def permits_loss(self, context: Context, place: int, transactions: Sequence[int], made: int | None = None) -> str:
-        """Why what these transactions of a group did to its input may contradict itself, or miss what was made then."""
+    def reason_of_loss(self, context: Context, place: int, transactions: Sequence[int], sent: int | None = None) -> str:
+        """Why an anomaly among these transactions is permitted; empty where it is not.
+
+        The contract permits loss, or an excuse overlaps the time from their begin, or from `sent` (when the record was sent that
+        they passed over), to their end.
+        """
         reason = context.contract.permits_loss("all")
         if reason or not context.excuses:
             return reason
@@ -115,7 +132,7 @@ class _Copies:
         covering = self.of(EXCUSED)
         for number in covering[covering[:, 1] == place, 3]:
             excuse = context.excuses[int(number)]
-            since = min(began.min(initial=NEVER), NEVER if made is None else made)
+            since = min(began.min(initial=NEVER), NEVER if sent is None else sent)
             if since <= excuse.ends and ended.max(initial=-NEVER) >= excuse.begins:
                 return excuse.reason
         return ""
@@ -151,7 +168,7 @@ def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
     wrong = np.flatnonzero(same & (taken[1:, 2] != taken[:-1, 2]))
     those = [
         (
-            copies.permits_loss(
+            copies.reason_of_loss(
                 context, int(taken[index, 1]), pair := (int(taken[index, 2]), int(taken[index + 1, 2]))
             ),
             (
@@ -167,7 +184,7 @@ def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
 
 def copied_past(rows: Array, context: Context) -> Iterator[Found]:
     copies = _Copies(rows)
-    committed = copies.of(COMMITTED)
+    committed = copies.of(GROUP_OFFSET)
     committed = committed[copies.happened(committed)]
     taken, owed = copies.of(CONSUMED), copies.of(OWED)
     those: list[tuple[str, Witnessed]] = []
@@ -176,22 +193,26 @@ def copied_past(rows: Array, context: Context) -> Iterator[Found]:
         end, by = here[here[:, 3].argmax(), [3, 2]]
         due = owed[(owed[:, 1] == place) & (owed[:, 3] < end)]
         given = np.unique(taken[taken[:, 1] == place, 3])
-        for _, _, made, offset in due[~is_in(due[:, 3], given)].tolist():
+        for _, _, sent, offset in due[~is_in(due[:, 3], given)].tolist():
             past = here[here[:, 3] > offset, 2]
-            reason = copies.permits_loss(context, int(place), [int(by)], made)
+            reason = copies.reason_of_loss(context, int(place), [int(by)], sent)
             reason = _may_be_passed(copies, context, int(place), offset, past, reason)
             said = (
-                f"offset {offset} lies below what was committed, and no transaction that may have happened consumed it"
+                f"offset {offset} lies below the group's committed offset, and no transaction that may have committed "
+                "consumed it"
             )
             those.append((reason, (offset, (int(by),), said)))
     yield from _by_reason(PAST.id, those)
 
 
 def _may_be_passed(copies: _Copies, context: Context, place: int, offset: int, past: Array, loss: str) -> str:
-    """Why a group may have passed over a record that was read, by these transactions; empty where it may not."""
+    """Why these transactions (`past`) may commit beyond a record that the group never consumed; empty where they may not.
+
+    `loss` is the reason that was found already, if there was one.
+    """
     if context.contract.cleanup != "delete":
         return COMPACTED if context.contract.cleanup == "compact" else loss
-    below, begins, kept = (copies.of(kind) for kind in (EXPIRED_BELOW, BEGINS, KEPT))
+    below, begins, kept = (copies.of(kind) for kind in (START_KNOWN, LOG_START, START_ASKED_LATER))
     below, begins, kept = (rows[rows[:, 1] == place] for rows in (below, begins, kept))
     if offset < below[np.isin(below[:, 2], past), 3].min(initial=NEVER):
         return EXPIRED
@@ -204,7 +225,7 @@ def copy_order(rows: Array, context: Context) -> Iterator[Found]:
     taken, written = copies.of(CONSUMED), copies.of(WRITTEN)
     inputs, outputs = (_spans(each[copies.happened(each)]) for each in (taken, written))
     inputs = inputs[np.argsort(inputs[:, 1], kind="stable")]
-    # Each input of a transaction beside each of its outputs: input, output, first offset in, first and last offset out.
+    # Pair each span of input of a transaction with each of its spans of output; sort by input place, output place, first input.
     begins = np.searchsorted(inputs[:, 1], outputs[:, 1], side="left")
     counts = np.searchsorted(inputs[:, 1], outputs[:, 1], side="right") - begins
     of_output = np.repeat(np.arange(len(outputs)), counts)
@@ -212,19 +233,35 @@ def copy_order(rows: Array, context: Context) -> Iterator[Found]:
     source, sink = inputs[of_input], outputs[of_output]
     order = np.lexsort((source[:, 2], sink[:, 0], source[:, 0]))
     source, sink = source[order], sink[order]
-    same = (source[1:, 0] == source[:-1, 0]) & (sink[1:, 0] == sink[:-1, 0])
-    later = source[1:, 2] > source[:-1, 3]
-    wrong = np.flatnonzero(same & later & (sink[1:, 2] < sink[:-1, 3]))
     those: list[tuple[str, Witnessed]] = []
-    for index in wrong:
-        pair = int(source[index, 1]), int(source[index + 1, 1])
+    for later, earlier in _inverted(source, sink):
         text = (
-            f"what was made of offset {source[index + 1, 2]} was written at {sink[index + 1, 2]}, before what was made of "
-            f"offset {source[index, 2]}, at {sink[index, 3]}"
+            f"the transaction that consumed from offset {source[later, 2]} wrote at {sink[later, 2]}, before the last output (at "
+            f"{sink[earlier, 3]}) of the transaction that consumed offsets {source[earlier, 2]} to {source[earlier, 3]}"
         )
-        reason = copies.permits_loss(context, int(source[index, 0]), pair)
-        those.append((reason, (int(source[index + 1, 2]), pair, text)))
+        pair = int(source[earlier, 1]), int(source[later, 1])
+        reason = copies.reason_of_loss(context, int(source[later, 0]), pair)
+        those.append((reason, (int(source[later, 2]), pair, text)))
     yield from _by_reason(ORDER.id, those)
+
+
+def _inverted(source: Array, sink: Array) -> Iterator[tuple[int, int]]:
+    """Each transaction whose output begins before one ends that consumed only earlier offsets, and of those the last to end.
+
+    Both are sorted by the places of input and output, and by the first offset of input. Spans of input may overlap, so neighbours
+    are not enough: all that ended before a span began are looked at, by the highest output among them.
+    """
+    places = np.concatenate([source[:, :1], sink[:, :1]], axis=1)
+    borders = np.flatnonzero((places[1:] != places[:-1]).any(axis=1)) + 1
+    for rows in np.split(np.arange(len(source)), borders):
+        by_end = rows[np.argsort(source[rows, 3], kind="stable")]
+        highest = np.maximum.accumulate(sink[by_end, 3])
+        holder = np.maximum.accumulate(np.where(sink[by_end, 3] == highest, np.arange(len(by_end)), 0))
+        before = np.searchsorted(source[by_end, 3], source[rows, 2], side="left")
+        follows = np.flatnonzero(before > 0)
+        wrong = follows[highest[before[follows] - 1] > sink[rows[follows], 2]]
+        for index in wrong:
+            yield int(rows[index]), int(by_end[holder[before[index] - 1]])
 
 
 def _spans(rows: Array) -> npt.NDArray[np.int64]:
@@ -239,14 +276,14 @@ def _spans(rows: Array) -> npt.NDArray[np.int64]:
 
 
 _SOURCE = "KIP-98, KIP-447: exactly-once semantics"
-_NEEDS = "transactions that poll and commit offsets, in consumers whose group is known"
+_NEEDS = "transactions that poll records and commit offsets, by consumers whose group is known"
 
 TWICE = RunRule(
     id="exactly-once",
     definition="In consume-transform-produce, one input record was consumed by two transactions of one group that both "
     "committed; one of unknown outcome did so if a committed read returned what it wrote.",
-    promise="Violation, unless the contract permits loss: offsets are committed with the output, so a committed input is "
-    "never given to the group again.",
+    promise="Violation, unless committed data may be lost, and with them the group's offset: offsets are committed with the "
+    "output, so a record that a committed transaction consumed is never delivered to the group again.",
     source=_SOURCE,
     needs=_NEEDS,
     cost="one sort of what transactions consumed",
@@ -263,10 +300,10 @@ TWICE = RunRule(
 
 PAST = RunRule(
     id="copied-past",
-    definition="A committed transaction carried a group's offset past a record that no transaction of the group consumed "
-    "but such as certainly did not happen.",
-    promise="Violation, unless compaction or retention removed the record (retention is judged as by poll-skip), or it may be "
-    "lost: it is missing from the output for ever. A group is judged from the first record it consumed.",
+    definition="A committed transaction moved the group's offset past a record that the group consumed neither in a transaction "
+    "that may have committed, nor outside of transactions below an offset that it committed there.",
+    promise="Violation, because the record is missing from the output for ever; unless compaction or retention removed it "
+    "(decided as in poll-skip), or it may be lost. In each partition a group is judged from the lowest offset it consumed.",
     source=_SOURCE,
     needs=_NEEDS,
     cost="linear in the input, for each group",
@@ -287,10 +324,10 @@ PAST = RunRule(
 
 ORDER = RunRule(
     id="copy-order",
-    definition="Two committed transactions of one group consumed a partition one after the other, and wrote to a partition "
-    "the other way round.",
-    promise="Violation, unless the contract permits loss: the second one begins where the first one's commit had left the "
-    "group, so its output follows.",
+    definition="Of two committed transactions of one group, one consumed only higher offsets of an input partition than the "
+    "other, and some of its output precedes some of the other's in an output partition.",
+    promise="Violation, unless the contract permits loss: the second one begins at the offset that was committed with the first "
+    "one's output, so its own output follows.",
     source=_SOURCE,
     needs=f"{_NEEDS}; offsets of what they sent",
     cost="one sort of the pairs of input and output that transactions join",

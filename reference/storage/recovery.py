@@ -1,21 +1,21 @@
 """Opening a partition's folder at a start, after a clean shutdown or a crash.
 
 After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each segment. After a crash, the
-segments from the recovery point on are read: their indexes are built again from their batches, and the log is cut at the
-first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
-before the recovery point moved past them; those whose indexes do not match their batches are read too. Apache Kafka
-checked this until 2.x and trusts them since then; here a wrong position would be taken for the log's end, and a wrong
-timestamp would let retention delete young records.
+segments from the recovery point on are read: their indexes are built again from their batches, and the log is truncated at
+the first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
+before the recovery point moved past them. Those whose indexes do not match their batches are read too: otherwise a wrong
+position would be taken for the log end, and a wrong timestamp would let retention delete young records.
 
-Nothing is cut after a clean shutdown, nor ever below the recovery point: then everything was whole, and what is damaged now
-was acknowledged. `check` looks for it before a start touches anything, and the start is refused until an operator decides.
-Apache Kafka refuses it, too, but only where it meets a batch that is too small, and only once: its next start treats the last
-shutdown as a crash, and truncates. A missing log file is as good as empty to Kafka; here it is detected by the files that
-remain: its indexes, `segment-checksums`, the recovery point.
+Nothing is truncated after a clean shutdown, nor below the recovery point after a crash. That data was whole on disk, so damage
+there came later and must not remove acknowledged records in silence. After a clean shutdown the caller runs `check` before a
+start changes anything; where it finds damage the start is refused until an operator decides. Apache Kafka fails too, but only
+where it meets a batch that is too small, and only once: its next start treats the shutdown as a crash, and truncates. A missing
+log file is an empty one to Kafka; here it is detected by the files that remain: its indexes, `segment-checksums`, the recovery
+point.
 
-Nothing here depends on the order in which a crash let things reach the disk, but for the promises of `Disk`. A gap between
-two segments is a loss, for a log begins each segment where the last one ends; except where compaction took the last records
-of a segment, which it does only below the recovery point.
+Recovery assumes no order in which a crash let writes reach the disk, beyond the promises of `Disk`. A gap between two segments
+is a loss, because each segment begins at the end of the one before. Gaps are accepted where compaction may have removed the last
+records of a segment, which happens below the recovery point only.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Loaded(NamedTuple):
     log_start: Offset
     log_end: Offset
     recovered_bytes: int
-    """How much was read to recover."""
+    """Bytes of log that recovery read and kept."""
     lost_bytes: int
-    """How much was cut off."""
+    """Bytes of log that were truncated or removed."""
     repairs: list[str]
-    """Damaged files that were rebuilt."""
+    """A sentence for each damaged transaction index or epoch checkpoint that was rebuilt."""
 
 
 def load(
@@ -73,15 +73,16 @@ def load(
     log_start: Offset, recovery_point: Offset, clean: bool, now: TimestampMs,
     checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
 ) -> Loaded:  # fmt: skip
-    """Open the segments of a folder, recovering what the last end left unfinished.
+    """Open the segments of a folder, and repair what the previous run left unfinished.
 
-    `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing), `checksums` those of flushed segments;
-    None for a folder of Apache Kafka, which lowers a recovery point only after the log was cut.
-    Errors: OSError; CorruptFile where something is damaged that the last end had left whole.
+    `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing). `checksums` are those of flushed segments;
+    None for a folder that Apache Kafka wrote. There the recovery point proves nothing, because Kafka lowers it only after it has
+    truncated the log, so truncation below it is allowed.
+    Errors: OSError; CorruptFile where data that the previous run had flushed is damaged.
     """
     complete_swaps(disk, folder)
     check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
-    remove_rubbish(disk, folder)
+    remove_leftovers(disk, folder)
     bases = [Offset(int(name[: -len(LOG_SUFFIX)])) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
     recovery = _Recovery(disk, folder, config, epochs, producers, log_start, recovery_point, clean, checksums, now)
     segments = recovery.open_segments(bases)
@@ -89,7 +90,7 @@ def load(
     if log_end < recovery_point and checksums is not None:
         raise _loss(folder, f"it ends at {log_end}, and was flushed up to {recovery_point}")
     if log_end < log_start:
-        # What the log was is older than where it starts: a crash took the newer part.
+        # All records that are left are below the log start: a crash took the newer ones.
         for segment in segments:
             recovery.remove(segment)
         segments, log_end = [], log_start
@@ -111,8 +112,9 @@ def load(
 def check(
     disk: Disk, folder: Path, now: TimestampMs, checksums: Mapping[Offset, SegmentChecksum] = NO_CHECKSUMS
 ) -> None:
-    """Look, and change nothing, whether the segments of a log are whole whose last end was clean.
+    """Check, without changing anything, the segments of a log that was shut down cleanly.
 
+    A segment whose indexes match its batches is accepted. Of any other all batches are read, and their checksums compared.
     Errors: OSError; CorruptFile, which names file and position.
     """
     read_topic_id(disk, folder)
@@ -127,8 +129,10 @@ def check(
 def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChecksum], clean: bool) -> None:
     """Check that every flushed log file exists, with the flushed contents.
 
-    A file that was being deleted when the last run ended has lost its name before its indexes theirs, and after a crash the
-    oldest segments may be gone: retention has done that. Errors: OSError; CorruptFile, which names the file.
+    A deletion renames the log file first and then its indexes, so indexes beside a renamed log file are no error. After a crash
+    segments below the oldest one that is left may be missing: retention removed them.
+
+    Errors: OSError; CorruptFile, which names the file.
     """
     names = disk.list_folder(folder)
     stems = {name.partition(".")[0] for name in names if LOG_SUFFIX in name}
@@ -136,7 +140,7 @@ def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChec
         stem, _, ending = name.partition(".")
         if "." + ending in INDEX_SUFFIXES and stem not in stems:
             raise CorruptFile(
-                f"{folder / stem}{LOG_SUFFIX} is gone, and its {name} is there: restore it, or remove that"
+                f"{folder / stem}{LOG_SUFFIX} is gone, and its index {name} is there: restore the log file, or remove the index"
             )
     oldest = min((int(stem) for stem in stems), default=0)
     for base, checksum in checksums.items():
@@ -150,8 +154,8 @@ def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChec
 
 def _loss(folder: Path, what: str) -> CorruptFile:
     return CorruptFile(
-        f"{folder}: {what}. Restore it; or remove the folder, where other replicas have its records; or remove"
-        f" {CLEAN_SHUTDOWN} and {SEGMENT_CHECKSUMS} from {folder.parent}: then what is left counts"
+        f"{folder}: {what}. Restore it; or, if other replicas have its records, remove the folder; or accept the loss and remove"
+        f" {CLEAN_SHUTDOWN} and {SEGMENT_CHECKSUMS} from {folder.parent}: the next start recovers all its logs as after a crash"
     )
 
 
@@ -173,13 +177,14 @@ def _check_batches(file: File, path: Path, base: Offset) -> None:
 
 def _damaged(path: Path, position: int, size: int, error: RecordsError | CorruptFile) -> CorruptFile:
     return CorruptFile(
-        f"{path} was whole when it was flushed, and is damaged at byte {position} of {size}: {error}. Restore it, or"
-        f" remove {CLEAN_SHUTDOWN} and {SEGMENT_CHECKSUMS} from {path.parent.parent}: then the log is cut there"
+        f"{path} was whole when it was flushed, and is damaged at byte {position} of {size}: {error}. Restore it; or"
+        f" accept the loss and remove {CLEAN_SHUTDOWN} and {SEGMENT_CHECKSUMS} from {path.parent.parent}: the next start"
+        " recovers all its logs as after a crash, and truncates this one there"
     )
 
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
-"""A segment's last offset is at most so far behind its first one: indexes keep the difference in 32 bits."""
+"""A segment's last offset exceeds its base offset by at most this much: indexes keep the difference in 32 bits."""
 
 
 def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
@@ -193,7 +198,7 @@ def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
             or header.last_offset_delta < 0
             or header.last_offset - base > MAX_RELATIVE_OFFSET
         ):
-            # A base offset has no checksum: a flipped bit of it can lead behind what the segment's indexes can express.
+            # The checksum does not cover the base offset: a flipped bit can move it beyond what the indexes can express.
             raise CorruptFile(f"offset {header.base_offset} after {expected - 1}")
         yield batch
         expected = header.next_offset
@@ -207,10 +212,10 @@ def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
     return True
 
 
-def remove_rubbish(disk: Disk, folder: Path) -> None:
-    """Remove what was being written or deleted when the last run ended: indexes without a log first, then the rest.
+def remove_leftovers(disk: Disk, folder: Path) -> None:
+    """Remove what was being written or deleted when the previous run ended: indexes without a log file first, then the rest.
 
-    A log file with the suffix of deletion shows the next start why its indexes have no log.
+    Renamed log files go last: if this is interrupted, they still explain to the next start why indexes have no log file.
     """
     names = disk.list_folder(folder)
     for name in names:
@@ -230,9 +235,10 @@ def _is_sound(segment: Segment) -> bool:
 
 
 def _offset_index_fits(segment: Segment) -> bool:
-    """The last entry names a batch, or the last of several that were appended at once, and is the greatest.
+    """Whether the last entry's position begins a batch, and its offset lies between that batch and the segment's end.
 
-    Errors: CorruptBatch where no batch is, there or behind.
+    An append of several batches has one entry: the position of the first and the last offset of the last. The last entry must
+    be greater than the first one. Errors: CorruptBatch where no whole batch header is at that position, or after it.
     """
     count = segment.offset_index.count
     if count == 0:
@@ -245,8 +251,9 @@ def _offset_index_fits(segment: Segment) -> bool:
 
 
 def _time_index_fits(segment: Segment) -> bool:
-    """The last entry names a batch with its greatest timestamp, and is the greatest; there is one where the first batch
-    has a timestamp.
+    """Whether the last entry's timestamp is the largest one of the batch that it refers to, and above the first entry's.
+
+    An empty index fits only where the first batch has no timestamp.
 
     Errors: CorruptBatch.
     """
@@ -279,7 +286,7 @@ class _Recovery:
         self.clean = clean
         self.checksums = checksums or NO_CHECKSUMS
         self.flushed_to = 0 if checksums is None else recovery_point
-        """Below it nothing may be cut."""
+        """Damage below this offset is an error, and nothing is truncated there."""
         self.now = now
         self.recovered_bytes = 0
         self.lost_bytes = 0
@@ -299,13 +306,13 @@ class _Recovery:
             trusted = has_indexes and _is_sound(segment) and self._has_its_transactions(segment)
             whole = trusted or self._recover(segment, segments)
             segments.append(segment)
-            follower = bases[slot + 1] if slot + 1 < len(bases) else None
-            if follower is None:
+            next_base = bases[slot + 1] if slot + 1 < len(bases) else None
+            if next_base is None:
                 break
             may_have_gap = self.clean or trusted or (flushed and self.config.compacts)
-            if not whole or (not may_have_gap and follower != segment.next_offset()):
-                if follower < self.flushed_to:
-                    raise _loss(self.folder, f"{segment.next_offset()} to {follower} are gone, and were flushed")
+            if not whole or (not may_have_gap and next_base != segment.next_offset()):
+                if next_base < self.flushed_to:
+                    raise _loss(self.folder, f"{segment.next_offset()} to {next_base} are gone, and were flushed")
                 for later in bases[slot + 1 :]:
                     self.remove(self._open(later))
                 break
@@ -326,11 +333,11 @@ class _Recovery:
         return False
 
     def _recover(self, segment: Segment, before: list[Segment]) -> bool:
-        """Read a segment, build its indexes again and cut it behind its last good batch; False when there was damage.
+        """Read a segment, build its indexes again and truncate it after its last good batch; False when there was damage.
 
-        Errors: CorruptFile where nothing may be cut.
+        Errors: CorruptFile where nothing may be truncated.
         """
-        self._rebuild_to(segment.base_offset, before)
+        self._rebuild_producers_to(segment.base_offset, before)
         segment.clear_indexes(self.config.segment_index_bytes)
         position, end = 0, segment.base_offset
         whole = True
@@ -343,7 +350,8 @@ class _Recovery:
                 )  # fmt: skip
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-                # A flush may have failed in the last incarnation: what is read here may be in the system's cache only.
+                # After a failed flush the system may keep pages in its cache and mark them clean, so that a later flush would
+                # not write them. The same bytes are written again, and the next flush takes them to the disk.
                 segment.file.rewrite(batch.position, batch.data)
                 marker = marker_of(header, batch.data)
                 aborted = self.producers.aborted_by(header, marker, header.base_offset)
@@ -367,7 +375,10 @@ class _Recovery:
         segment.remove()
 
     def check_epochs(self, segments: list[Segment], log_end: Offset) -> None:
-        """Forget all epochs where one of them, or the last, is not the batches': they are read from there then."""
+        """Clear the epoch cache if it disagrees with the batches at a border of epochs or at the log end.
+
+        `restore_epochs` then builds it again from the batches.
+        """
         starts = [start for _, start in self.epochs.entries]
         for offset in sorted({*starts, *(start - 1 for start in starts), log_end - 1}):
             header = _header_from(segments, offset) if offset < log_end else None
@@ -378,21 +389,25 @@ class _Recovery:
                 return
 
     def restore_epochs(self, segments: list[Segment], log_start: Offset, log_end: Offset) -> None:
-        """Epochs are forgotten when the log's start moves, for good; a crash may bring back the start before, and records."""
+        """Read the entries of epochs below the first one that is known from the batches.
+
+        An advance of the log start drops entries durably. A crash can bring back an older log start, and with it records below
+        the first epoch that is still known.
+        """
         known_from = self.epochs.known_from
         end = log_end if known_from is None else min(known_from, log_end)
-        forgotten: list[tuple[LeaderEpoch, Offset]] = []
+        restored: list[tuple[LeaderEpoch, Offset]] = []
         for segment in segments:
             if log_start < end and segment.base_offset < end:
                 for epoch, start in segment.epoch_starts(max(log_start, segment.base_offset), end):
-                    if epoch > (forgotten[-1][0] if forgotten else NO_EPOCH):
-                        forgotten.append((epoch, start))
-        self.epochs.restore(forgotten)
+                    if epoch > (restored[-1][0] if restored else NO_EPOCH):
+                        restored.append((epoch, start))
+        self.epochs.restore(restored)
 
     # ---- producers
 
     def remove_stray_snapshots(self, segments: list[Segment], log_end: Offset) -> None:
-        """Remove snapshots behind the log's end; of the others those at segments' starts, and the newest, stay."""
+        """Remove producer snapshots beyond the log end, and others but those at a segment's base offset or the newest of all."""
         kept = {segment.base_offset for segment in segments} | {log_end}
         offsets = self.producers.snapshot_offsets()
         for offset in offsets:
@@ -400,12 +415,12 @@ class _Recovery:
                 self.producers.remove_snapshot(offset)
 
     def rebuild_producers(self, segments: list[Segment], log_end: Offset) -> None:
-        """Bring the producers' state to the log's end, from the newest snapshot on."""
-        self._rebuild_to(log_end, segments)
+        """Bring the producer state to the log end, from the newest snapshot on."""
+        self._rebuild_producers_to(log_end, segments)
         if self.recovered_bytes:
             self.producers.take_snapshot()
 
-    def _rebuild_to(self, offset: Offset, segments: list[Segment]) -> None:
+    def _rebuild_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
         if self.producers.end_offset != offset or not segments:
             self.producers.load(self.log_start, offset)
             replay(self.producers, segments, offset)

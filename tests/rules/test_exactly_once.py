@@ -54,6 +54,20 @@ def test_order_is_kept_in_each_output(sink: str, anomalies: dict[str, int]):
     assert found(first + f"2 txn poll t-0:2@1 send {sink}:20@4 commit g t-0@2") == anomalies
 
 
+def test_what_the_group_consumed_outside_of_transactions_is_not_passed_over():
+    first, last = (f"1 txn poll t-0:{n}@{n - 1} send u-0:{n}0@{n} commit g t-0@{n}\n" for n in (1, 3))
+    assert found(first + "1 poll t-0:2@1\n1 commit g t-0@2\n" + last) == {}
+    assert found(first + "1 poll t-0:2@1\n" + last) == {"copied-past": 1}, "it was polled, and never committed"
+    assert found(first + "3 poll t-0:2@1\n3 commit h t-0@2\n" + last) == {"copied-past": 1}, "by another group"
+
+
+def test_order_is_kept_across_a_transaction_that_overlaps():
+    first = "0 send t-0:4@3\n1 txn poll t-0:1@0 t-0:3@2 send u-0:10@9 commit g t-0@3\n"
+    between = "2 txn poll t-0:2@1 send u-0:20@4 commit g t-0@2\n"
+    assert found(first + between + "1 txn poll t-0:4@3 send u-0:40@5 commit g t-0@4") == {"copy-order": 1}
+    assert found(first + between + "1 txn poll t-0:4@3 send u-0:40@10 commit g t-0@4") == {}
+
+
 def test_steps_of_a_transaction_are_one():
     steps = """
         1 begin txn=a

@@ -397,3 +397,30 @@ untestable(
     sentence="After session epoch 2147483647 comes 1.",
     reason="a session has to be asked 2147483647 times first: weeks, and no request can set the epoch",
 )
+
+
+@requirement(
+    "FSS-13",
+    since="1.1",
+    notices="client: what a fetch that was given up would have shown counts as shown, and later answers leave it out",
+    source="KIP-227; IncrementalFetchContext.updateAndGenerateResponseData",
+    sentence="A fetch that waits while its session goes on with the next epoch is refused in the end with "
+    "INVALID_FETCH_SESSION_EPOCH, and the session goes on.",
+    accepted="INVALID_FETCH_SESSION_EPOCH(71) without partitions for the one that waited; the next fetch has the records",
+)
+def superseded_while_waiting(broker: Broker) -> None:
+    topic = broker.topic()
+    with session(broker, {(topic, 0): 0}) as opened:
+        waiting = broker.connect(opened.leader)
+        request = fetch_request({}, session_id=opened.id, session_epoch=opened.epoch, max_wait_ms=10_000, min_bytes=1)
+        waiting.send(request, opened.version)
+        opened.epoch += 1
+        broker.eventually(
+            lambda: opened.ask(max_wait_ms=0).error_code == ErrorCode.NONE,
+            "the next epoch is served on another connection",
+        )
+        broker.append(topic, batch(b"x"))
+        answer = waiting.receive()
+        broker.expect_error(answer.error_code, ErrorCode.INVALID_FETCH_SESSION_EPOCH, what="the fetch that waited")
+        broker.expect_equal("its partitions", served(answer), {})
+        opened.serves("the session goes on", {0: [b"x"]})

@@ -4,10 +4,11 @@ A session is a list of partitions with what the client last asked and was last s
 carries the next epoch; an incremental response leaves out the partitions with nothing new, and a partition that returned
 records goes to the end of the list, so that none starves when a response has room for few (FSS-01 to FSS-10).
 
-A partition is *settled* while it would be read without result: the client has all that it may have, and received all that
-there is to say. A request reads only partitions that are not settled, so that idle ones cost nothing. News of the partition
-(`FetchSessions.news`), a new question about it, or another `reader` of the session unsettles it. A leader counts every
-fetch of the session as a fetch of the settled partitions too: that is made up for when they are unsettled.
+A partition is *settled* while reading it would add nothing to a response: the client has every record that it may read, and
+received the current high watermark and log start offset. A request reads only partitions that are not settled, so that idle
+ones cost nothing. A change of the partition (`FetchSessions.news`), a request that names it, or another `reader` of the session
+unsettles it. In a follower's session every request counts as a fetch of the settled partitions, too; the leader records that
+when it unsettles one, as of the session's last request.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ MAX_PARTITIONS_PER_SESSION = 100_000
 """Limit on what one session may name."""
 
 EVICTION_MS = 120_000
-"""A session may be pushed out by a new one when it was not used for this long."""
+"""A new session may evict the least recently used one where that has been idle for longer than this."""
 
 PartitionKey = tuple[TopicName, TopicId, int]
 """Topic by name (before v13) or by id, and the partition's index."""
@@ -64,7 +65,7 @@ class Wanted:
     rank: int = 0
     """Its place in the session: partitions are read in this order."""
     settled_as: Key | None = None
-    """The partition whose news unsettle it; None while it is not settled."""
+    """The node's key of this partition while it is settled (see `FetchSessions.news`); else None."""
 
     @property
     def key(self) -> PartitionKey:
@@ -72,10 +73,10 @@ class Wanted:
 
 
 class Waiting(Protocol):
-    """A fetch of a session that waits."""
+    """A fetch that waits, and has a session."""
 
     def admit(self, wanted: Wanted, key: Key) -> None:
-        """There is news of one more partition of the session."""
+        """Add a partition that was settled, and has changed, to what the fetch reads."""
         ...
 
 
@@ -89,18 +90,22 @@ class Session:
     unsettled: dict[Wanted, None] = field(default_factory=dict[Wanted, None])
     ranks: Iterator[int] = field(default_factory=count)
     reader: object = None
-    """Which client asks, and how: settled partitions are so for it alone."""
+    """Whatever of the request, beside its partitions, decides what a read returns; compared for equality only.
+
+    Another reader unsettles all partitions of the session.
+    """
     waiting: dict[ConnectionId, Waiting] = field(default_factory=dict[ConnectionId, Waiting])
-    """One, unless a client has given up a connection and does not wait for the end of its request."""
+    """The session's waiting fetches. One, unless a client abandoned a connection and sent its next request on another."""
 
     def append(self, wanted: Wanted) -> None:
-        """A partition comes last, whether it is new or was there."""
+        """Put a partition at the end of the session's order; add it if it is new."""
         wanted.rank = next(self.ranks)
         self.partitions[wanted.key] = wanted
 
 
 class Settled(NamedTuple):
-    """A settled partition, and, of a follower's session, what its leader knows of the follower."""
+    """A partition to settle: its place in the session, the node's key of it and, in a follower's session, the progress that its
+    leader has recorded of that follower (else None)."""
 
     wanted: Wanted
     key: Key
@@ -109,7 +114,7 @@ class Settled(NamedTuple):
 
 @dataclass(slots=True)
 class FetchContext:
-    """One request's place: the partitions to serve, in order, and the session that they belong to."""
+    """What is needed to serve one request: the partitions to read, in order, and the session, if there is one."""
 
     wanted: list[Wanted]
     session: Session | None = None
@@ -117,11 +122,13 @@ class FetchContext:
     error: ErrorCode = ErrorCode.NONE
     incremental: bool = False
     creates_session: bool = False
+    epoch: int = 1
+    """The session's epoch after this request; another one when the response is made means that the session has gone on."""
     reader: object = None
 
     @property
     def has_session(self) -> bool:
-        """Whether there is one, or may be when the response is made."""
+        """Whether the request has a session, or `finish` may create one."""
         return self.session is not None or self.creates_session
 
     @property
@@ -140,7 +147,10 @@ class FetchSessions:
         self._settled: dict[Key, dict[Wanted, tuple[Session, Progress | None]]] = {}
 
     def context(self, request: FetchRequest, version: int, now: TimestampMs, reader: object = None) -> FetchContext:
-        """What a request asks for; `error` is set when its session is not what it says."""
+        """Begin to serve a request: close the session that it names, or check and update it.
+
+        `error` is set where the session's id, its epoch or its use of topic ids does not match.
+        """
         if version < 7 or request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             if (former := self.sessions.get(request.session_id)) is not None:
                 self._close(former)
@@ -185,7 +195,7 @@ class FetchSessions:
             return FetchContext([])
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         wanted = sorted(session.unsettled, key=lambda each: each.rank)
-        return FetchContext(wanted, session, session.id, incremental=True)
+        return FetchContext(wanted, session, session.id, incremental=True, epoch=session.epoch)
 
     # ---- what need not be read
 
@@ -201,14 +211,21 @@ class FetchSessions:
                 self._settled.setdefault(key, {})[wanted] = session, progress
 
     def news(self, key: Key) -> None:
-        """A partition would be read with another result than before."""
+        """To be called when a read of this partition may give another result than before.
+
+        The partition is unsettled in every session, and offered to the fetches that wait there.
+        """
         for wanted, (session, _) in [*self._settled.get(key, {}).items()]:
             self._unsettle(session, wanted)
             for waiting in session.waiting.values():
                 waiting.admit(wanted, key)
 
     def _unsettle(self, session: Session, wanted: Wanted) -> None:
-        """Read it again. Up to the session's last fetch the follower had all that there was: it fetched then, too."""
+        """Make the partition readable again.
+
+        In a follower's session the leader also records that the follower was caught up at the session's last request, which
+        counts as a fetch of this partition, although it was not read.
+        """
         if (key := wanted.settled_as) is None:
             return
         wanted.settled_as = None
@@ -229,7 +246,12 @@ class FetchSessions:
     def finish(
         self, context: FetchContext, version: int, results: list[FetchResponse.PartitionData], now: TimestampMs
     ) -> FetchResponse:
-        """Make the response of the partitions' results, which stand in the order of `context.wanted`."""
+        """Make the response of the partitions' results, which stand in the order of `context.wanted`.
+
+        A fetch that waited while its session went on with the next epoch is refused, and the session stays as it is (FSS-13).
+        """
+        if context.session is not None and context.session.epoch != context.epoch:
+            return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=context.session_id)
         if context.creates_session and context.wanted:
             self._create(context, version, now)
         response = FetchResponse(error_code=context.error, session_id=context.session_id)
@@ -246,7 +268,10 @@ class FetchSessions:
         return response
 
     def _create(self, context: FetchContext, version: int, now: TimestampMs) -> None:
-        """Take a free slot, or one that was not used for long; without one the fetch stays sessionless."""
+        """Create the session in a free slot, or evict the least recently used one if it has been idle for EVICTION_MS.
+
+        Otherwise the fetch stays without a session.
+        """
         if len(self.sessions) >= self.slots:
             oldest = min(self.sessions.values(), key=lambda session: session.used_ms, default=None)
             if oldest is None or now - oldest.used_ms <= EVICTION_MS:
@@ -275,8 +300,11 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
 
 
 def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.PartitionData) -> None:
-    """Remember what this response reports; an error or a divergence is reported again while it lasts. Partitions with records
-    are moved to the end (FSS-10)."""
+    """Remember what this response reports.
+
+    After an error or a divergence nothing counts as sent, so that the partition is reported once more when it recovers. In an
+    incremental response a partition with records moves to the end of the session's order (FSS-10).
+    """
     failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
     wanted.sent_high_watermark = NO_OFFSET if failed else result.high_watermark
     wanted.sent_log_start_offset = NO_OFFSET if failed else result.log_start_offset

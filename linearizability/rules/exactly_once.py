@@ -257,7 +257,7 @@ def _inverted(source: Array, sink: Array) -> Iterator[tuple[int, int]]:
         by_end = rows[np.argsort(source[rows, 3], kind="stable")]
         highest = np.maximum.accumulate(sink[by_end, 3])
         holder = np.maximum.accumulate(np.where(sink[by_end, 3] == highest, np.arange(len(by_end)), 0))
-        before = np.searchsorted(source[by_end, 3], source[rows, 2], side="left")
+        before = np.asarray(np.searchsorted(source[by_end, 3], source[rows, 2], side="left"), np.int64)
         follows = np.flatnonzero(before > 0)
         wrong = follows[highest[before[follows] - 1] > sink[rows[follows], 2]]
         for index in wrong:

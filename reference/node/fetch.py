@@ -350,6 +350,9 @@ class Serving:
     def finish(self, results: list[PartitionData], now: TimestampMs) -> FetchResponse:
         """The response; partitions of which there is nothing left to say are not read by the session's next request."""
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
+        if response.error_code != ErrorCode.NONE:
+            release(results)  # the session has gone on: nothing of them is sent, and nothing counts as sent
+            return response
         self._fetching.sessions.settle(self._context, self._settled)
         if self._names_leaders:
             name_leaders_of_fetch(self._fetching.context.image, self._request, response)

@@ -8,13 +8,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reference.node import fetch as fetching
 from reference.node.fetch import Fetching, fetch
 from reference.node.fetch_sessions import FetchSessions
 from reference.node.requests import Client, Purgatories, Request
 from reference.protocol.codec import decode, encode
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import Partition
@@ -36,8 +39,8 @@ class Leader:
         self.registry = Registry()
         self.partitions = [self.make(index) for index in range(partitions)]
         self.purgatories = Purgatories()
-        self.told: list[tuple[int, object]] = []
-        """Which connection was told what."""
+        self.reported: list[tuple[int, object]] = []
+        """Which connection was reported what."""
         self.proposed: list[object] = []
         sessions = FetchSessions(10, random.Random(1))
         if not settles:
@@ -76,7 +79,7 @@ class Leader:
         for topic in response.responses:
             for each in topic.partitions:
                 each.records = bytes_of(cast(Any, each.records or b""))
-        self.told.append((request.client.connection, response))
+        self.reported.append((request.client.connection, response))
 
     def fetch(self, body: FetchRequest) -> None:
         asked = decode(FetchRequest, VERSION, encode(body, VERSION))
@@ -171,14 +174,14 @@ class World:
     def shrink(self, side: Leader, index: int, node: int) -> None:
         if side.partitions[index].shrink_isr(side.now):
             side.partitions[index].roll_back_isr(side.now)
-            side.told.append((-1, ("shrinks", index)))
+            side.reported.append((-1, ("shrinks", index)))
 
     def register(self, side: Leader, index: int, node: int) -> None:
         side.registry.peers[node] = Peer(self.followers[node].epoch, bool(index % 2))
 
     def deliver(self) -> None:
         one, other = self.sides
-        assert one.told == other.told
+        assert one.reported == other.reported
         ends = [partition.log.log_end_offset for partition in one.partitions]
         for mine, theirs in zip(one.partitions, other.partitions, strict=True):
             assert (mine.high_watermark, mine.pending, mine.state) == (
@@ -186,11 +189,11 @@ class World:
                 theirs.pending,
                 theirs.state,
             )
-        for connection, response in one.told:
+        for connection, response in one.reported:
             if isinstance(response, FetchResponse):
                 self.followers[connection].take(response, ends)
         for side in self.sides:
-            side.told.clear()
+            side.reported.clear()
 
 
 STEPS = ("idle", "fetch", "append", "pass_time", "shrink", "isr", "delete", "register", "restart")
@@ -223,3 +226,41 @@ def test_a_fetch_reads_what_has_news_and_no_other_partition() -> None:
             world.act("fetch", 0, node)
     assert leader.reads <= 40 and twin.reads > 2 * count
     assert leader.partitions[7].high_watermark == 1
+
+
+def test_a_fetch_whose_session_went_on_is_refused_and_settles_and_holds_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    leader = Leader(1)
+    released: list[object] = []
+    monkeypatch.setattr(fetching, "release", lambda results: released.extend(results))
+
+    def ask(connection: int, epoch: int, max_wait_ms: int = 500) -> FetchResponse | None:
+        wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+        topics = [FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])]
+        body = FetchRequest(
+            session_id=id, session_epoch=epoch, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20,
+            topics=[] if epoch else topics,
+        )  # fmt: skip
+        return fetch(
+            leader.fetching, Request(Client(connection, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, NOW
+        )
+
+    id = 0
+    first = ask(1, 0, max_wait_ms=0)
+    assert first is not None
+    id = first.session_id
+    assert ask(1, 1) is None, "it waits"
+    second = ask(2, 2, max_wait_ms=0)
+    assert second is not None and second.error_code == ErrorCode.NONE
+    released.clear()
+    leader.partitions[0].produce(batch(b"x"), NOW)
+    leader.wake(0)
+    leader.now += 500
+    leader.purgatories.fetches.tick(leader.now)
+    ((connection, refused),) = leader.reported
+    assert isinstance(refused, FetchResponse)
+    assert (connection, refused.error_code, refused.responses) == (1, ErrorCode.INVALID_FETCH_SESSION_EPOCH, [])
+    assert released, "what was read for it is let go"
+    (session,) = leader.fetching.sessions.sessions.values()
+    assert (session.epoch, len(session.unsettled), len(session.waiting)) == (3, len(session.partitions), 0)

@@ -47,6 +47,8 @@ MOST_UNPACKED_BYTES = 16 << 20
 and some kilobytes could unpack to more than this machine has."""
 LEAST_RECORD_BYTES = 7
 """A size, attributes, two deltas, a null key, a null value, and a count of no headers."""
+RECENT_MS = int(time.time() * 1000) - 600_000
+"""Ten minutes ago: records of that time stay also where a topic cannot be given a retention of its own."""
 
 
 @dataclass(frozen=True)

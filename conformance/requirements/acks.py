@@ -3,7 +3,19 @@
 import time
 from contextlib import suppress
 
-from conformance.batches import CODECS, GZIP, LOG_APPEND_TIME, NONE, Record, batch, batches, records, stored_as, values
+from conformance.batches import (
+    CODECS,
+    GZIP,
+    LOG_APPEND_TIME,
+    NONE,
+    RECENT_MS,
+    Record,
+    batch,
+    batches,
+    records,
+    stored_as,
+    values,
+)
 from conformance.broker import EARLIEST, Broker, Topic, only, produce_request
 from conformance.changes import codecs
 from conformance.cluster import LAG_MS, QUICK, cluster, in_time
@@ -20,11 +32,11 @@ REPLICATED_S = 120.0
 """The longest that a test with several replicas may take."""
 FREEZES = ("pause", "resume")
 ANY_RECORD = (
-    Record(b"value", b"key", (("h", b"1"), ("h", b"2"), ("", b""), ("null", None)), 1_700_000_000_000),
-    Record(None, b"key", (), 1_700_000_000_007),
-    Record(b"", None, (("ü", b"\x00\xff"),), 1_699_999_999_999),
-    Record(None, None, (), 1_700_000_000_000),
-    Record(b"x" * 5000, b"", (), 1_700_000_000_001),
+    Record(b"value", b"key", (("h", b"1"), ("h", b"2"), ("", b""), ("null", None)), RECENT_MS),
+    Record(None, b"key", (), RECENT_MS + 7),
+    Record(b"", None, (("ü", b"\x00\xff"),), RECENT_MS - 1),
+    Record(None, None, (), RECENT_MS),
+    Record(b"x" * 5000, b"", (), RECENT_MS + 1),
 )
 """Records with all that a client may put into them: timestamps out of order, null and empty, doubled header names."""
 
@@ -159,7 +171,7 @@ def topic_compression(broker: Broker) -> None:
 )
 def every_codec_comes_back(broker: Broker) -> None:
     many = [
-        Record(f"value {number}".encode() * 9, f"{number % 7}".encode(), (), 1_700_000_000_000 + number)
+        Record(f"value {number}".encode() * 9, f"{number % 7}".encode(), (), RECENT_MS + number)
         for number in range(500)
     ]
     for name, codec in codecs(broker).items():

@@ -10,7 +10,18 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
-from conformance.batches import CODECS, Record, batch, batches, idempotent, next_offset, records, stored_as, values
+from conformance.batches import (
+    CODECS,
+    RECENT_MS,
+    Record,
+    batch,
+    batches,
+    idempotent,
+    next_offset,
+    records,
+    stored_as,
+    values,
+)
 from conformance.broker import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -465,7 +476,7 @@ def aborted_transactions(broker: Broker) -> None:
 )
 def byte_for_byte(broker: Broker) -> None:
     topic = broker.topic()
-    written = [Record(b"v" * 40, key=b"k", headers=(("h", None),), timestamp=1_700_000_000_000 + n) for n in (0, 9, 3)]
+    written = [Record(b"v" * 40, key=b"k", headers=(("h", None),), timestamp=RECENT_MS + n) for n in (0, 9, 3)]
     producer_id, epoch = broker.producer_id()
     sent = [batch(*written, codec=codec) for codec in codecs(broker).values()]
     sent.append(idempotent(written, producer_id, epoch, 0))

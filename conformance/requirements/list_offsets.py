@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from conformance.batches import CODECS, Record, batch
+from conformance.batches import CODECS, RECENT_MS, Record, batch
 from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, AnswerParts, Broker, Topic, only
 from conformance.changes import codecs
 from conformance.requirement import requirement
@@ -15,7 +15,7 @@ EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
 """Special timestamps of logs of which a part lies elsewhere (KIP-405, KIP-1005, KIP-1023)."""
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """Special timestamp -> the version of ListOffsets that brought it; the two oldest are in all."""
-STAMP = 1_700_000_000_000
+STAMP = RECENT_MS
 """The timestamp that those below count from."""
 
 

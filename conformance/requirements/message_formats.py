@@ -7,7 +7,7 @@ batches (magic 2), unless a topic's message.format.version says otherwise; until
 import time
 from collections.abc import Sequence
 
-from conformance.batches import CODECS, Record, batch, idempotent, records
+from conformance.batches import CODECS, RECENT_MS, Record, batch, idempotent, records
 from conformance.broker import Broker, Topic
 from conformance.message_sets import LOG_APPEND_TIME, NO_TIMESTAMP, Message, Stored, message_set, stored
 from conformance.requirement import requirement
@@ -22,7 +22,7 @@ FETCHES = ((0, 0), (1, 0), (2, 1), (3, 1))
 """Version of Fetch, and the magic that its clients read."""
 WITH_BATCHES = 4
 """The version of Fetch from which on record batches are read."""
-STAMP = 1_700_000_000_000
+STAMP = RECENT_MS
 MESSAGES = (
     Message(b"one", b"key", STAMP + 5), Message(None, b"key", STAMP), Message(b"", None, STAMP + 9), Message(b"four", b"", STAMP)
 )  # fmt: skip

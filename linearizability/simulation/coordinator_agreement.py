@@ -25,7 +25,7 @@ from reference.node.coordination import Shard
 from reference.node.known_topics import KnownTopics
 from reference.node.node import Node
 from reference.protocol.codec import CodecError
-from reference.protocol.primitives import AT_ONCE, FIRST_EPOCH
+from reference.protocol.primitives import FIRST_EPOCH, LONG_AGO
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
 from reference.replication.partition import Partition
@@ -85,7 +85,7 @@ def _replayed(shard: S, partition: Partition) -> S:
                         shard.replay_marker(producer, read_end_transaction(record).committed)
                 elif record.key is not None:
                     with suppress(CodecError):
-                        shard.replay(record.key, record.value, AT_ONCE, producer)
+                        shard.replay(record.key, record.value, LONG_AGO, producer)
         if offset == before:
             break
     return shard

@@ -27,7 +27,7 @@ from reference.coordinator.consumer_group_records import ResolvedPattern
 from reference.coordinator.consumer_member import ConsumerMember
 from reference.coordinator.group import CheckPartition, KeyValue
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import AT_ONCE, GroupId, TimestampMs, TopicName
+from reference.protocol.primitives import LONG_AGO, GroupId, TimestampMs, TopicName
 
 FIRST_EPOCH = 1
 """Group and assignment epoch of a group before its first member's subscription counts."""
@@ -48,7 +48,7 @@ class ConsumerGroup:
     metadata_hash: int = 0
     """Of the subscribed topics, when the epoch was last raised."""
     assignment_epoch: int = FIRST_EPOCH
-    assigned_at: TimestampMs = AT_ONCE
+    assigned_at: TimestampMs = LONG_AGO
     """When the targets were made; 0 for never."""
     members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
     static_members: dict[str, str] = field(default_factory=dict[str, str])

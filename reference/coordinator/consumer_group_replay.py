@@ -42,7 +42,7 @@ from reference.protocol.messages.consumer_group_target_assignment_metadata_key i
 from reference.protocol.messages.consumer_group_target_assignment_metadata_value import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
-from reference.protocol.primitives import AT_ONCE
+from reference.protocol.primitives import LONG_AGO
 from reference.protocol.schema import Message
 
 
@@ -97,7 +97,7 @@ def _target_metadata(
     value: ConsumerGroupTargetAssignmentMetadataValue | None,
 ) -> None:
     group.assignment_epoch = value.assignment_epoch if value is not None else NO_EPOCH
-    group.assigned_at = value.assignment_timestamp if value is not None else AT_ONCE
+    group.assigned_at = value.assignment_timestamp if value is not None else LONG_AGO
 
 
 def _target(

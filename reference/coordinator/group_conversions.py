@@ -30,7 +30,7 @@ from reference.coordinator.metadata_hash import TopicHashes
 from reference.coordinator.topics import Topics
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import AT_ONCE, TimestampMs
+from reference.protocol.primitives import LONG_AGO, TimestampMs
 
 # ---- to the new protocol
 
@@ -96,7 +96,7 @@ def _records(classic: ClassicGroup, members: Sequence[ConsumerMember], hashes: T
         *(records.member_record(id, member) for member in members),
         records.group_epoch_record(id, epoch, metadata_hash),
         *(records.target_record(id, member.id, frozenset(member.assigned)) for member in members),
-        records.target_metadata_record(id, epoch, AT_ONCE),
+        records.target_metadata_record(id, epoch, LONG_AGO),
         *(records.current_record(id, member) for member in members),
     ]
 

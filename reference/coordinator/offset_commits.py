@@ -21,7 +21,7 @@ from reference.protocol.messages.offset_commit_value import OffsetCommitValue
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from reference.protocol.primitives import (
-    AT_ONCE,
+    LONG_AGO,
     NO_UUID,
     GroupId,
     TimestampMs,
@@ -259,7 +259,7 @@ def _expires_at(retention_time_ms: int, now: TimestampMs) -> TimestampMs:
 
     In Kafka 4.3.1 the sum overflows for the largest retention time, and the next check removes the offset; here it stays.
     """
-    return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, AT_ONCE), MAX_TIMESTAMP)
+    return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, LONG_AGO), MAX_TIMESTAMP)
 
 
 def _value(commit: Commit, topic_id: TopicId, now: TimestampMs, expires_at: TimestampMs) -> OffsetCommitValue:

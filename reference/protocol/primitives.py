@@ -75,6 +75,9 @@ NO_PRODUCER_EPOCH = ProducerEpoch(-1)
 AT_ONCE = TimestampMs(0)
 """A deadline that has passed."""
 
+LONG_AGO = TimestampMs(0)
+"""Stands for the time of what has not happened yet."""
+
 Sequence: TypeAlias = int
 """Number of a record among those of one producer id in one partition; wraps from 2147483647 to 0."""
 

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import (
-    AT_ONCE,
+    LONG_AGO,
     NO_EPOCH,
     BrokerEpoch,
     LeaderEpoch,
@@ -62,7 +62,7 @@ class Leading(Readable):
         # Kafka keeps followers' progress when the same broker is elected again. The specification resets it, at the cost of
         # one fetch.
         self.followers = {
-            follower: Progress(last_caught_up=now if follower in state.isr else AT_ONCE)
+            follower: Progress(last_caught_up=now if follower in state.isr else LONG_AGO)
             for follower in state.replicas
             if follower != self.node
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reference.protocol.primitives import AT_ONCE, NO_OFFSET, BrokerEpoch, Offset, TimestampMs
+from reference.protocol.primitives import LONG_AGO, NO_OFFSET, BrokerEpoch, Offset, TimestampMs
 from reference.replication.isr import NEVER_FETCHED, caught_up_at
 
 UNKNOWN = NO_OFFSET
@@ -18,10 +18,10 @@ class Progress:
     """Its log end offset: the offset of its last fetch; -1 while unknown."""
     log_start: Offset = UNKNOWN
     broker_epoch: BrokerEpoch = NEVER_FETCHED
-    last_fetch: TimestampMs = AT_ONCE
+    last_fetch: TimestampMs = LONG_AGO
     leader_end_at_fetch: Offset = UNKNOWN
     """The leader's own end at that time."""
-    last_caught_up: TimestampMs = AT_ONCE
+    last_caught_up: TimestampMs = LONG_AGO
 
     def take_fetch(
         self, offset: Offset, log_start: Offset, broker_epoch: BrokerEpoch, leader_end: Offset, now: TimestampMs

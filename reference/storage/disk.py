@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Protocol
 
-from reference.protocol.primitives import AT_ONCE, Buffer, Chance, TimestampMs
+from reference.protocol.primitives import LONG_AGO, Buffer, Chance, TimestampMs
 
 
 class File(Protocol):
@@ -447,7 +447,7 @@ class _Inode:
         self.changes: list[Change] = []
         self.has_lost = False
         """Whether changes are in neither: their flush failed."""
-        self.modified_at = AT_ONCE
+        self.modified_at = LONG_AGO
 
 
 class _Folder:
@@ -541,7 +541,7 @@ class SimulatedDisk(_Failing):
         """All changes fail with EROFS."""
         self.flushes_fail = False
         """All flushes of files that have changed fail with EIO."""
-        self.now = AT_ONCE
+        self.now = LONG_AGO
         """Virtual time, for `modified_at`."""
         self._root = _Folder()
 

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from reference.protocol.primitives import AT_ONCE, Offset, TimestampMs
+from reference.protocol.primitives import LONG_AGO, Offset, TimestampMs
 from reference.storage.errors import OffsetOutOfRange
 from reference.storage.recovery import replay
 from reference.storage.retention import breaching_segments
@@ -46,7 +46,7 @@ class Shortening(SegmentRow):
 
     # ---- cutting
 
-    def truncate_to(self, offset: Offset, now: TimestampMs = AT_ONCE) -> bool:
+    def truncate_to(self, offset: Offset, now: TimestampMs = LONG_AGO) -> bool:
         """Drop everything from `offset` on, durably; False when there is nothing to drop.
 
         Errors: StorageError; a cut that has begun counts, and nothing is appended before it is finished.
@@ -63,7 +63,7 @@ class Shortening(SegmentRow):
             raise storage_error(self.folder, error) from error
         return True
 
-    def truncate_fully_and_start_at(self, offset: Offset, now: TimestampMs = AT_ONCE) -> None:
+    def truncate_fully_and_start_at(self, offset: Offset, now: TimestampMs = LONG_AGO) -> None:
         """Drop everything and go on from `offset`. Errors: StorageError, as for `truncate_to`."""
         try:
             self._resume()

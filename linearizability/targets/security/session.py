@@ -147,7 +147,11 @@ class Session:
                 awaited = self._awaited
                 if awaited is not None and correlation_id == awaited.correlation_id:
                     self._awaited = None
-                    awaited.answer.set_result(head[4:] + await _up_to(self.reader, min(size, LARGEST_ANSWER_BYTES) - 4))
+                    if size > LARGEST_ANSWER_BYTES:
+                        return  # no answer of an authentication: the connection ends
+                    answer = head[4:] + await _up_to(self.reader, size - 4)
+                    if not awaited.answer.done():
+                        awaited.answer.set_result(answer)
                     continue
                 client.write(head)
                 missing = size - 4

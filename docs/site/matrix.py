@@ -15,7 +15,7 @@ MARKS = {
     OWN_BUG: ("K", "it fails by a bug of Kafka that is known"),
     "blocked": ("b", "blocked: what it builds on fails, or the target offers no way to it"),
     "engine error": ("e", "the suite broke"),
-    "not judged": ("–", "not judged: the target lacks what it needs"),
+    "not judged": ("–", "not judged: the target lacks what it needs, or the machine was too slow"),
     NOT_MEASURED: ("?", "not measured"),
     "untestable": ("u", "nothing can test it from outside"),
     NOT_OWED: ("·", "not owed by this release"),
@@ -50,7 +50,7 @@ def _table(title: str, entries: list[Entry]) -> str:
 
 def _row(entry: Entry) -> str:
     record = entry.requirement
-    others = [Evidence(one.verdicts.get(record.id, "not judged")) for one in strangers()]
+    others = [Evidence(one.verdicts.get(record.id, NOT_MEASURED)) for one in strangers()]
     cells = "".join(_cell(evidence) for evidence in (*on_releases(entry).values(), *others))
     link = f'<a href="{record.id}.html" title="{escape(record.sentence)}">{record.id}</a>'
     return f'<tr><th scope="row">{link}</th>{cells}</tr>'

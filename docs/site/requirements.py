@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from conformance.known_bugs import KNOWN_BUGS
 from conformance.levels import Level
 from conformance.profiles import ConformanceProfile
+from conformance.releases import NOT_MEASURED
 from conformance.requirement import AREAS, Entry, Requirement, catalogue
 from docs.site.evidence import NOT_OWED, grouped, strangers
 
@@ -44,7 +45,7 @@ def requirement_page(entry: Entry) -> str:
         "## Evidence\n\nOf Apache Kafka's releases:",
         _table(("verdict", "releases", "seen"), _release_rows(entry)),
     ]
-    if rows := [(one.verdicts.get(record.id, "not judged"), f"`{one.target}`", one.day) for one in strangers()]:
+    if rows := [(one.verdicts.get(record.id, NOT_MEASURED), f"`{one.target}`", one.day) for one in strangers()]:
         parts += ["Of brokers that others wrote ([more](../conformance/strangers/README.md)):"]
         parts += [_table(("verdict", "target", "day"), rows)]
     parts += [

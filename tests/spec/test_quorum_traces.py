@@ -160,7 +160,7 @@ FORBIDDEN = {
     ],
     "records after others": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 3, 2, source=3)],
     "a cut of what both have": [*SUCCESSION, *DEPOSED, step(1, "ApplyFetch", 2, 0, 0, source=3)],
-    "epoch of nobody": [*LEADERSHIP, step(3, "LearnEpoch", 2, source=1)],
+    "epoch of no leader": [*LEADERSHIP, step(3, "LearnEpoch", 2, source=1)],
     "next epoch of a follower": [*LEADERSHIP, step(3, "LeaveEpoch", 2)],
 }
 """Each is rejected at its last step."""

@@ -23,7 +23,7 @@ test-artifacts: setup # what tests need beside Python: programs of the machine, 
 	  command -v $$name >/dev/null || apt-get install -q -y --no-install-recommends $$name >/dev/null 2>&1; done & \
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1; \
 	  fetched=$$?; wait; exit $$fetched
-	@for name in kcat chromium; do command -v $$name >/dev/null || echo "$$name is missing: its tests are skipped"; done
+	@for name in kcat chromium dockerd; do command -v $$name >/dev/null || echo "$$name is missing: its tests are skipped"; done
 
 test-fast: setup ## the pure core: no process, no Java; under a minute, for the inner loop
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m core $(foreach folder,protocol storage replication coordinator controller node,tests/$(folder))

@@ -22,6 +22,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.docker_daemon import docker_daemon as docker_daemon
+from tests.docker_daemon import in_docker as in_docker
+
 settings.register_profile("anew", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anew")

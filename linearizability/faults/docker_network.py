@@ -8,9 +8,10 @@ the clients to a node is cut by cutting the way back, which is as good where ans
 import json
 import secrets
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 from linearizability.faults.network import CLIENTS, CountedCuts
 from linearizability.targets import leash
@@ -30,6 +31,8 @@ class DockerNetwork(CountedCuts):
         self.image = image
         self.name = f"tidegauge-{secrets.token_hex(4)}"
         self._agents: dict[int, subprocess.Popen[str]] = {}
+        self._errors: dict[int, IO[str]] = {}
+        """Of each agent: Docker's warnings among them, so they are no answers."""
 
     @property
     def hosts(self) -> Sequence[Host]:
@@ -53,7 +56,9 @@ class DockerNetwork(CountedCuts):
             agent.stdin.flush()
         answer = agent.stdout.readline().strip()
         if answer != "done":
-            raise TargetError(f"the host {self._container(place)} did not do {order}: {answer or 'it has ended'}")
+            self._errors[place].seek(0)
+            reason = answer or self._errors[place].read().strip() or "it has ended"
+            raise TargetError(f"the host {self._container(place)} did not do {order}: {reason}")
 
     # ---- building
 
@@ -69,8 +74,9 @@ class DockerNetwork(CountedCuts):
                 "--ip", _address(place), "--cap-add", "NET_ADMIN", *self.image.words(), self.image.name,
                 self.image.python, "-m", "linearizability.faults.link_agent",
             ]  # fmt: skip
+            self._errors[place] = tempfile.TemporaryFile("w+")  # noqa: SIM115
             self._agents[place] = leash.start(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors[place], text=True
             )
         for place in self._agents:
             self._ask(place, {})
@@ -83,6 +89,7 @@ class DockerNetwork(CountedCuts):
             agent.kill()
             agent.wait()
             leash.let_go(agent.pid)
+            self._errors.pop(place).close()
         self._agents.clear()
         with suppress(TargetError):
             docker("network", "rm", self.name)

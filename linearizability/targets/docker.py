@@ -151,7 +151,8 @@ def open_image(name: str = "") -> Image:
             raise TargetError(f"docker import: {done.stderr.decode(errors='replace').strip()}")
     present = [path for path in _MOUNTED if Path(path).exists()]
     prefix = Path(sys.prefix)  # which may be a link, whose end must be seen inside as well
-    own = [str(path) for path in dict.fromkeys((PROJECT, prefix, prefix.resolve(), Path(sys.base_prefix)))]
+    libraries = [Path(path) for path in sys.path if Path(path).is_dir()]
+    own = [str(path) for path in dict.fromkeys((PROJECT, prefix, prefix.resolve(), Path(sys.base_prefix), *libraries))]
     outside = [path for path in own if not path.startswith("/usr/")]
     return Image(LOCAL_IMAGE, (*present, *_outermost(outside)), sys.executable)
 

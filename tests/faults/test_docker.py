@@ -1,10 +1,12 @@
 """Containers as nodes: hurt, cut off, removed. With a Docker daemon; what needs none is tested everywhere."""
 
 import socket
+import subprocess
 import sys
 import threading
 import time
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -13,8 +15,7 @@ from linearizability.targets import docker
 from linearizability.targets.docker import Image, open_image
 from linearizability.targets.target import TargetError
 
-OBSTACLE = docker.obstacle()
-needs_docker = pytest.mark.skipif(bool(OBSTACLE), reason=f"no Docker: {OBSTACLE}")
+pytestmark = pytest.mark.xdist_group("docker")
 SERVE = "import socket; s = socket.create_server(('0.0.0.0', 7000))\nwhile True: s.accept()[0].sendall(b'x')"
 
 
@@ -39,7 +40,7 @@ def test_an_image_of_its_own_has_its_own_interpreter():
 
 
 @pytest.fixture(scope="module")
-def network():
+def network(in_docker):
     with DockerNetwork(2, open_image()) as network:
         yield network
     assert docker.docker("network", "ls", "--quiet", "--filter", f"name={network.name}") == ""
@@ -75,7 +76,6 @@ def becomes(wanted: bool, address: str) -> bool:
     return True
 
 
-@needs_docker
 def test_a_node_is_frozen_killed_and_started_again(network, node):
     address = network.hosts[0].address
     assert becomes(True, address)
@@ -89,7 +89,6 @@ def test_a_node_is_frozen_killed_and_started_again(network, node):
     assert becomes(True, address)
 
 
-@needs_docker
 def test_a_kill_reaches_a_container_that_is_still_coming(network, node):
     node.kill()
     threading.Thread(target=node.start).start()
@@ -100,7 +99,6 @@ def test_a_kill_reaches_a_container_that_is_still_coming(network, node):
     assert not node.running
 
 
-@needs_docker
 def test_a_cut_outlives_the_node_and_heals(network, node):
     address = network.hosts[0].address
     assert becomes(True, address)
@@ -119,7 +117,6 @@ def test_a_cut_outlives_the_node_and_heals(network, node):
     network.heal()
 
 
-@needs_docker
 def test_an_agent_that_cannot_do_it_says_so(network):
     with pytest.raises(TargetError, match="did not do"):
         network._ask(1, {"cut": "no address"})
@@ -127,9 +124,29 @@ def test_an_agent_that_cannot_do_it_says_so(network):
     assert GATEWAY.endswith(".254")
 
 
-@needs_docker
 def test_leftovers_of_the_dead_are_removed(network):
     owner = f"{docker.leash.owner().split('/')[0]}/4194999/1"
     docker.docker("network", "create", "--internal", "--label", f"{docker.LABEL}={owner}", "tidegauge-left-over")
     assert docker.remove_leftovers() == ["tidegauge-left-over"]
     assert network.name in docker.docker("network", "ls", "--format", "{{.Name}}")
+
+
+def test_a_daemon_of_ours_ends_with_the_run_that_started_it(docker_daemon):
+    if not docker_daemon.namespace:
+        pytest.skip("the machine has a daemon of its own")
+    holds = (
+        "from tests.docker_daemon import own_daemon\nwith own_daemon() as made: print(made.host, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holds], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        home = Path(run.stdout.readline().strip().removeprefix("unix://")).parent
+        assert (home / "data").is_dir()
+        run.kill()
+    until = time.monotonic() + 60
+    while home.exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{home.name}*"))
+    home.with_suffix(".log").unlink()

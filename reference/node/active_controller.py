@@ -26,6 +26,7 @@ from reference.controller.elections import balance_leaders, elect_leaders, elect
 from reference.controller.features import update_features
 from reference.controller.heartbeats import Heartbeats
 from reference.controller.isr_proposals import alter_partition
+from reference.controller.metadata_log import MAX_RECORDS_IN_BATCH
 from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
@@ -33,7 +34,7 @@ from reference.node.identity import Identity
 from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import SUPPORTED_FEATURES
-from reference.protocol.errors import KafkaError
+from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
@@ -251,18 +252,32 @@ class ActiveController:
             return refused
 
     def append(self, records: Sequence[Message], now: TimestampMs) -> None:
-        """Append the records of the decision that is being made.
+        """Append the records of an operation that a client asked for, in one batch: they become true together.
 
-        Errors: KafkaError KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was appended then.
+        Errors: KafkaError POLICY_VIOLATION for more than one batch holds, KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was
+        appended then.
         """
-        if records:
-            offset = self._quorum.append(records, now)
-            if self._tracing is not None:
-                self._tracing.trace_step(records, self._quorum.epoch, offset + len(records))
-            self._appended(now)
+        if len(records) > MAX_RECORDS_IN_BATCH:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+        self._append_batches(records, now)
+
+    def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
+        """Append the records of a decision that may concern every partition, in as many batches as they need.
+
+        A controller that ends between two batches leaves the first: such a decision is made again from what is left to do, as
+        in Kafka (`QuorumController.appendRecords`, results that are not atomic).
+        Errors: as `append`; batches before the refused one were appended.
+        """
+        if not records:
+            return
+        for at in range(0, len(records), MAX_RECORDS_IN_BATCH):
+            self._quorum.append(records[at : at + MAX_RECORDS_IN_BATCH], now)
+        if self._tracing is not None:
+            self._tracing.trace_step(records, self._quorum.epoch, self._quorum.log_end_offset)
+        self._appended(now)
 
     def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:
-        self.append(decision.records, now)
+        self._append_batches(decision.records, now)
         return decision.response
 
     def register_broker(self, version: int, body: BrokerRegistrationRequest, now: TimestampMs) -> Message:
@@ -316,7 +331,7 @@ class ActiveController:
         return list_partition_reassignments(self.image, body)
 
     def unregister_broker(self, version: int, body: UnregisterBrokerRequest, now: TimestampMs) -> Message:
-        self.append(unregister_broker(self.image, self.configuration, body.broker_id), now)
+        self._append_batches(unregister_broker(self.image, self.configuration, body.broker_id), now)
         return UnregisterBrokerResponse()
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
@@ -372,7 +387,7 @@ class ActiveController:
             if broker is not None:
                 fenced.append(broker)
                 try:
-                    self.append(fence_broker(self.image, self.configuration, broker), then)
+                    self._append_batches(fence_broker(self.image, self.configuration, broker), then)
                 except KafkaError:
                     fenced.clear()
 

@@ -1,0 +1,52 @@
+"""A cluster with more partitions than one batch of metadata holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from reference.controller import metadata_log
+from reference.node import active_controller
+from reference.node.node import Node
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from tests.node.three_nodes import IDS, ThreeNodes
+
+SMALL_BATCH = 10
+"""Records that a batch of metadata holds in these tests."""
+
+
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (metadata_log, active_controller):
+        monkeypatch.setattr(module, "MAX_RECORDS_IN_BATCH", SMALL_BATCH)
+
+
+def leaders(node: Node) -> set[int]:
+    return {each.state.leader for each in node.partitions.values()}
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_broker_is_fenced_that_has_more_partitions_than_a_batch_holds() -> None:
+    cluster = ThreeNodes()
+    for name in "abcd":
+        cluster.create(name, SMALL_BATCH - 2)
+    partitions = 4 * (SMALL_BATCH - 2)
+    cluster.run_until(lambda: all(len(node.partitions) == partitions for node in cluster.nodes.values()))
+    victim = next(id for id in reversed(IDS) if not cluster.nodes[id].controller.is_active)
+    cluster.kill(victim)
+    cluster.run_until(lambda: all(victim not in leaders(node) for node in cluster.nodes.values()))
+    for node in cluster.nodes.values():
+        assert node.image.brokers[victim].fenced
+        assert all(victim not in each.state.isr for each in node.partitions.values())
+    cluster.start(victim)
+    cluster.run_until(lambda: all(cluster.is_in_sync(name) for name in "abcd"))
+
+
+@pytest.mark.usefixtures("small_batches")
+def test_a_topic_that_no_batch_holds_is_refused() -> None:
+    cluster = ThreeNodes()
+    topic = CreateTopicsRequest.CreatableTopic(name="large", num_partitions=SMALL_BATCH, replication_factor=3)
+    response = cluster.call(1, CreateTopicsRequest(topics=[topic], timeout_ms=60_000))
+    assert isinstance(response, CreateTopicsResponse)
+    assert response.topics[0].error_code == ErrorCode.POLICY_VIOLATION
+    assert not cluster.nodes[1].image.topics

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 from reference.node.context import Context
@@ -24,6 +26,7 @@ ISOLATION_LEVELS = (READ_UNCOMMITTED, READ_COMMITTED) = (0, 1)
 FIRST_VERSION_FROM_ANY_REPLICA = 11
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_TOPIC_IDS = 13
+RANK = attrgetter("rank")
 UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 PartitionData = FetchResponse.PartitionData
 
@@ -333,8 +336,7 @@ class Serving:
             self._context.session.waiting[self.connection] = self
 
     def admit(self, wanted: Wanted, key: Key) -> None:
-        self._context.wanted.append(wanted)
-        self._context.wanted.sort(key=lambda each: each.rank)
+        insort(self._context.wanted, wanted, key=RANK)
         self._looks[wanted] = NOT_READ
         if key not in self.places:
             self._fetching.context.purgatories.fetches.watch(self.connection, key)

@@ -214,7 +214,12 @@ class Fetcher:
         return self._bounds_request(due) or self._fetch_request(due)
 
     def _take_due(self, now: TimestampMs) -> dict[Key, Followed | None]:
-        """Those of which something is to be asked, of a full request all; None for those that are not followed (any more)."""
+        """Those of which something is to be asked, of a full request all; None for those that are not followed (any more).
+
+        Nothing that changed, nothing to ask: what is not in the session then waits for its time, or has failed.
+        """
+        if not self._changed:
+            return {}
         looked_at = [*(self._followed if self.session.is_full or self._begins_again else ()), *self._changed]
         self._changed = {}
         due: dict[Key, Followed | None] = {}
@@ -336,6 +341,8 @@ class Fetcher:
     def _take_fetch_response(self, response: FetchResponse, fetched: Fetched, now: TimestampMs) -> None:
         was_full = self.session.is_full
         wrong = self.session.answered(response)
+        if self.session.is_full:
+            self._changed.update(dict.fromkeys(self._followed))
         if wrong is not None:
             fetched.notes.append(Note(None, f"broker {self.leader}: {wrong}"))
             if was_full:

@@ -1,4 +1,4 @@
-"""A cluster with more partitions than one batch of metadata holds."""
+"""A cluster with more partitions than one batch of metadata holds, and what one event costs where most partitions have no news."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from reference.node import active_controller
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.node.three_nodes import IDS, ThreeNodes
+from reference.protocol.messages.metadata import MetadataRequest
+from tests.node.three_nodes import IDS, ThreeNodes, calls_of
 
 SMALL_BATCH = 10
 """Records that a batch of metadata holds in these tests."""
@@ -50,3 +51,39 @@ def test_a_topic_that_no_batch_holds_is_refused() -> None:
     assert isinstance(response, CreateTopicsResponse)
     assert response.topics[0].error_code == ErrorCode.POLICY_VIOLATION
     assert not cluster.nodes[1].image.topics
+
+
+FEW, MANY = 40, 400
+
+
+def in_sync(partitions: int) -> ThreeNodes:
+    cluster = ThreeNodes()
+    cluster.create("t", partitions)
+    cluster.run_until(lambda: cluster.is_in_sync("t"))
+    return cluster
+
+
+def cost_of_one_record(partitions: int) -> int:
+    cluster = in_sync(partitions)
+    index = cluster.led(1, "t")[0]
+    for _ in range(3):
+        cluster.produce(1, "t", [index])
+    cluster.come_to_rest()
+    return calls_of(lambda: cluster.produce(1, "t", [index]))
+
+
+def test_an_acknowledged_record_costs_the_same_however_many_other_partitions_there_are() -> None:
+    assert cost_of_one_record(MANY) <= 1.02 * cost_of_one_record(FEW)
+
+
+def cost_of_requests_while_a_leader_is_gone(partitions: int) -> int:
+    cluster = in_sync(partitions)
+    cluster.kill(next(id for id in reversed(IDS) if not cluster.nodes[id].controller.is_active))
+    cluster.come_to_rest()
+    asked = next(iter(cluster.nodes))
+    cluster.call(asked, MetadataRequest(topics=[]))
+    return calls_of(lambda: [cluster.call(asked, MetadataRequest(topics=[])) for _ in range(20)])
+
+
+def test_while_a_leader_is_gone_a_request_does_not_look_at_all_that_was_fetched_from_it() -> None:
+    assert cost_of_requests_while_a_leader_is_gone(MANY) <= 1.5 * cost_of_requests_while_a_leader_is_gone(FEW)

@@ -25,6 +25,7 @@ from reference.replication.partition_state import Peer
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
+from tests.node.three_nodes import calls_of
 from tests.replication.replicas import NOW, TOPIC_ID, Registry, batch, bytes_of, incarnation, state
 
 VERSION = 18
@@ -226,6 +227,29 @@ def test_a_fetch_reads_what_has_news_and_no_other_partition() -> None:
             world.act("fetch", 0, node)
     assert leader.reads <= 40 and twin.reads > 2 * count
     assert leader.partitions[7].high_watermark == 1
+
+
+def cost_of_news_while_a_fetch_waits(count: int) -> int:
+    """Of one partition after the other."""
+    leader, follower = Leader(count), Follower(2, count)
+    for _ in range(3):
+        leader.fetch(follower.request())
+        leader.now += 500
+        leader.purgatories.fetches.tick(leader.now)
+        for _, response in leader.reported:
+            assert isinstance(response, FetchResponse)
+            follower.take(response, [0] * count)
+        leader.reported.clear()
+    body = follower.request()
+    body.min_bytes = 1 << 20
+    leader.fetch(body)
+    cost = calls_of(lambda: [leader.wake(index) for index in range(count)])
+    assert not leader.reported, "it waits on"
+    return cost
+
+
+def test_news_of_a_partition_while_a_fetch_waits_cost_the_same_however_many_had_news_before() -> None:
+    assert cost_of_news_while_a_fetch_waits(400) <= 4.1 * cost_of_news_while_a_fetch_waits(100)
 
 
 def test_a_fetch_whose_session_went_on_is_refused_and_settles_and_holds_nothing(

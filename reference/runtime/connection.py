@@ -3,12 +3,14 @@
 Kafka answers the requests of a connection in their order and takes the next one when the answer before it is written
 (FRM-02). So a connection here is in one of three states: *reading* (frames are taken as they come), *asking* (the node has a
 request of it, perhaps parked), *writing* (the socket does not take the answers as fast as they come). Only *reading*
-reads, which bounds the memory of a client that sends much and reads nothing. Answers to requests that came in one piece
-are sent in one piece.
+reads, which bounds the memory of a client that sends much and reads nothing. The event loop is asked to look at the socket no
+more only when more comes in another state: a client that waits for its answer costs no call for that. Answers to requests that
+came in one piece are sent in one piece.
 
 Bytes are received into one buffer that all connections share; a frame that is whole in there is handled in place. A
 larger frame moves into a buffer of its own that grows with what really arrives, never to more than four times of it: a
-size field alone costs nothing. Slices of files go out by `sendfile`.
+size field alone costs nothing. Slices of files go out by `sendfile`, but those of a small answer are read, and it goes out in
+one piece: a call and a packet for each part cost more.
 """
 
 from __future__ import annotations
@@ -28,6 +30,9 @@ LEAST_FRAME_BUFFER = 16 * 1024
 MAX_GATHERED_BYTES = 64 * 1024
 """Answers that wait while requests that came with theirs are handled; what is more is sent first."""
 
+SMALL_ANSWER_BYTES = 32 * 1024
+"""Of an answer whose slices are read."""
+
 MAX_SENDMSG_PARTS = 64
 """Buffers handed to one `sendmsg`; the system allows 1,024, short lists are cheaper to cut after a partial send."""
 
@@ -40,6 +45,7 @@ class SendableSlice(FileSlice, Protocol):
 
     position: int
 
+    def read(self) -> bytes: ...
     def fileno(self) -> int: ...
     def release(self) -> None: ...
 
@@ -123,6 +129,8 @@ class Connection:
             self._loop.remove_reader(self._socket.fileno())
 
     def _on_readable(self) -> None:
+        if self.busy:
+            return self._pause()
         pending = self._pending
         try:
             received = self._socket.recv_into(self._server.receive_buffer if pending is None else self._room(pending))
@@ -163,8 +171,8 @@ class Connection:
             rest = data[position:]
             self._pending = memoryview(bytearray(rest)) if data.obj is self._server.receive_buffer.obj else rest
             self._filled = end - position
-        if self.busy:
-            self._pause()
+            if self.busy:
+                self._pause()
 
     def _acceptable(self, size: int) -> bool:
         if 0 <= size <= self._server.max_request_bytes:
@@ -202,7 +210,11 @@ class Connection:
             return
         self._asking = False
         if parts:
-            self._out += parts
+            try:
+                self._out += _in_one_piece(parts) if sum(map(len, parts)) <= SMALL_ANSWER_BYTES else parts
+            except OSError as error:
+                _release(parts)
+                return self.close(f"an answer cannot be read: {error.strerror or error}")
         if self._gathering:
             self._gathered += sum(map(len, parts or ()))
             if self._gathered > MAX_GATHERED_BYTES:
@@ -314,6 +326,19 @@ class Connection:
         self._pending = None
         self._socket.close()
         self._server.on_closed(self, reason)
+
+
+def _in_one_piece(parts: list[OutPart]) -> list[OutPart]:
+    """The bytes of an answer, its slices read and released. Errors: OSError."""
+    read: list[OutPart] = []
+    for part in parts:
+        if not isinstance(part, (bytes, bytearray, memoryview)):
+            size, part = len(part), part.read()
+            if len(part) < size:
+                raise OSError(errno.EIO, "the file is shorter than the slice")
+        read.append(part)
+    _release(parts)
+    return read
 
 
 def _release(parts: list[OutPart]) -> None:

@@ -19,6 +19,9 @@ CONNECT_TIMEOUT_S = 10
 MAX_ANSWER_BYTES = 100 * 1024 * 1024
 """socket.request.max.bytes' default; no answer that we ask for is larger."""
 
+RECEIVE_BYTES = 64 * 1024
+"""Of the buffer that a connection has while no larger answer comes."""
+
 Channel = tuple[NodeId, str]
 
 
@@ -68,7 +71,7 @@ class PeerConnections:
         return True
 
 
-class _PeerConnection(asyncio.Protocol):
+class _PeerConnection(asyncio.BufferedProtocol):
     """One connection: frames out as they come, answers in."""
 
     def __init__(self, listener: Listener, channel: Channel, forget: Callable[[_PeerConnection], bool]) -> None:
@@ -78,7 +81,9 @@ class _PeerConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._waiting: list[bytes] = []
-        self._received = bytearray()
+        self._received = bytearray(RECEIVE_BYTES)
+        self._filled = 0
+        """Bytes of `_received` that have come."""
         self._closed = False
 
     def open(self, host: str, port: int) -> None:
@@ -115,21 +120,35 @@ class _PeerConnection(asyncio.Protocol):
         transport.writelines(self._waiting)
         self._waiting = []
 
-    def data_received(self, data: bytes) -> None:
-        received = self._received
-        received += data
-        position = 0
-        while len(received) - position >= 4 and not self._closed:
-            size = int.from_bytes(received[position : position + 4], "big", signed=True)
-            if not 0 <= size <= MAX_ANSWER_BYTES:
-                self._fail(f"an answer of {size} bytes")
-                return
-            if len(received) < position + 4 + size:
-                break
-            # A copy, for the reader may hold on to parts of it, and `received` must be free to shrink.
-            self._listener.on_answer(self.channel, bytes(memoryview(received)[position + 4 : position + 4 + size]))
-            position += 4 + size
-        del received[:position]
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return memoryview(self._received)[self._filled :]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._filled += nbytes
+        position, size = 0, 0
+        with memoryview(self._received) as received:
+            while self._filled - position >= 4 and not self._closed:
+                size = int.from_bytes(received[position : position + 4], "big", signed=True)
+                if not 0 <= size <= MAX_ANSWER_BYTES:
+                    self._fail(f"an answer of {size} bytes")
+                    return
+                if self._filled < position + 4 + size:
+                    break
+                # A copy, for the reader may hold on to parts of it, and the buffer takes what comes next.
+                self._listener.on_answer(self.channel, bytes(received[position + 4 : position + 4 + size]))
+                position += 4 + size
+        self._keep_from(position, 4 + size)
+
+    def _keep_from(self, position: int, wanted: int) -> None:
+        """Put the beginning of the next answer first in a buffer with room for more, which grows with what has come."""
+        if position == 0 and self._filled < len(self._received):
+            return
+        rest = self._received[position : self._filled]
+        self._filled = len(rest)
+        room = max(RECEIVE_BYTES, min(wanted, 4 * len(rest)))
+        if room != len(self._received):
+            self._received = bytearray(room)
+        self._received[: len(rest)] = rest
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "closed by the peer")

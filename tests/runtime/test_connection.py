@@ -6,7 +6,7 @@ import socket
 import struct
 import tempfile
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -253,6 +253,9 @@ class Slice:
     def __len__(self) -> int:
         return self.length
 
+    def read(self) -> bytes:
+        return os.pread(self.fileno(), self.length, self.position)
+
     def fileno(self) -> int:
         return self._file.fileno()
 
@@ -271,6 +274,62 @@ def test_slices_of_files_reach_a_slow_reader_whole_and_are_released() -> None:
         wanted = b"head" + data + b"between" + b"small" + b"tail"
         assert await receive(client, len(wanted)) == wanted
         assert [piece.released for piece in pieces] == [1, 1, 1]
+
+    run(test)
+
+
+def test_a_small_answer_goes_out_in_one_piece_with_its_slices() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        sock = counted(connection)
+        await asyncio.get_running_loop().sock_sendall(client, framed(b"a"))
+        await eventually(lambda: server.frames == [b"a"])
+        pieces = [Slice(b"one"), Slice(b"two")]
+        connection.respond([b"head", pieces[0], b"between", pieces[1], b"tail"])
+        assert await receive(client, 21) == b"headonebetweentwotail"
+        assert sock.sends == 1 and [piece.released for piece in pieces] == [1, 1]
+
+    run(test)
+
+
+def test_a_slice_of_a_file_that_has_become_shorter_closes_the_connection() -> None:
+    piece = Slice(b"short")
+    piece.length += 1
+
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        await asyncio.get_running_loop().sock_sendall(client, framed(b"a"))
+        await eventually(lambda: server.frames == [b"a"])
+        connection.respond([b"head", piece])
+        assert await receive(client, 1) == b"" and connection.closed
+
+    run(test)
+    assert piece.released == 1
+
+
+class CountingLoop:
+    """Counts how often the event loop is asked to look at a socket, or not to."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls += name in ("add_reader", "remove_reader")
+        return getattr(self.loop, name)
+
+
+def test_a_client_that_waits_for_its_answer_costs_no_call_of_the_event_loop() -> None:
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        server.hold = True
+        loop = CountingLoop()
+        connection._loop = cast(Any, loop)
+        for number in range(10):
+            await asyncio.get_running_loop().sock_sendall(client, framed(b"%d" % number))
+            await eventually(lambda: connection.busy)
+            connection.respond([framed(b"%d" % number)])
+            assert await receive(client, 5) == framed(b"%d" % number)
+        assert loop.calls == 0
 
     run(test)
 

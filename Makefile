@@ -5,6 +5,11 @@ PYTHON ?= $(shell for name in python3 python3.11 python3.12 python3.13; do \
   $$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
+# An image is built from any other with Python of this release and pip.
+IMAGE := tidegauge
+IMAGE_FOLDER := build/image
+BASE_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
+EXTRAS := check
 # Tests side by side: one more than CI's two cores, because many wait for processes.
 JOBS ?= 3
 
@@ -58,12 +63,14 @@ table: setup ## write the message table anew from Kafka's jars
 	$(BIN)/python -m linearizability.targets.artifacts fetch kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
 	$(BIN)/python -m reference.protocol.generate $(foreach release,3.9.2 4.3.1 4.4.0,--jars $(release)=.cache/artifacts/kafka-$(release))
 
-image: setup ## a container image named tidegauge, from BASE_IMAGE (any with this Python and pip); then hunt --backend docker --image tidegauge
-	@test -n "$(BASE_IMAGE)" || { echo "make image BASE_IMAGE=python:3.11-slim, or any other image with Python and pip"; exit 1; }
-	rm -rf build/wheels && mkdir -p build
-	grep -oE '^[A-Za-z0-9_.-]+(\[[^]]*\])?==[^ ;]+' requirements.lock > build/constraints.txt
-	$(BIN)/python -m pip wheel --quiet --wheel-dir build/wheels -c build/constraints.txt pydantic typer rich cramjam crc32c prometheus-client pyroute2
-	docker build --network none --build-arg BASE_IMAGE=$(BASE_IMAGE) -f linearizability/targets/container/Dockerfile -t tidegauge .
+image: setup ## a container image named tidegauge, with this checkout installed; JAVA_PACKAGE=default-jre-headless adds Java
+	rm -rf $(IMAGE_FOLDER) && mkdir -p $(IMAGE_FOLDER)/source
+	git ls-files -z -- ':!tests' ':!docs' | tar --create --null --files-from - | tar --extract --directory $(IMAGE_FOLDER)/source
+	sed -nE 's/^([A-Za-z0-9_.-]+)(\[[^]]*\])?(==[^ ;]+).*/\1\3/p' requirements.lock > $(IMAGE_FOLDER)/constraints.txt
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --wheel-dir $(IMAGE_FOLDER)/wheels \
+	  -c $(IMAGE_FOLDER)/constraints.txt "$(abspath $(IMAGE_FOLDER))/source$(EXTRAS:%=[%])"
+	docker build $(if $(JAVA_PACKAGE),,--network none) -t $(IMAGE) -f linearizability/targets/container/Dockerfile \
+	  $(foreach name,BASE_IMAGE EXTRAS JAVA_PACKAGE,--build-arg $(name)=$($(name))) $(IMAGE_FOLDER)
 
 lock: ## resolve the dependencies anew (uv makes the lock; it is not needed otherwise)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock

@@ -71,7 +71,7 @@ class DockerNetwork(CountedCuts):
         for place in range(1, self.size + 1):
             command = [
                 *run_words(), "--interactive", "--name", self._container(place), "--network", self.name,
-                "--ip", _address(place), "--cap-add", "NET_ADMIN", *self.image.words(), self.image.name,
+                "--ip", _address(place), "--user", "0", "--cap-add", "NET_ADMIN", *self.image.words(), self.image.name,
                 self.image.python, "-m", "linearizability.faults.link_agent",
             ]  # fmt: skip
             self._errors[place] = tempfile.TemporaryFile("w+")  # noqa: SIM115

@@ -4,7 +4,7 @@ A host container does nothing but hold a network namespace and turn its links of
 container joins that namespace. So a node may die and come back, and cuts stay what they are. `docker run` in the
 foreground stands for the node: its output is the log, its end the node's end; signals go by `docker kill`.
 
-The image is any that has Python and this project (`BASE_IMAGE` in container/Dockerfile), or none at all: then an empty root is
+The image is any that has Python and this project (container/Dockerfile builds one), or none at all: then an empty root is
 imported, and the machine's own programs are mounted into it, read-only. Source: Docker's command line reference.
 """
 
@@ -112,7 +112,7 @@ class Container(Process):
 
 def run_words() -> tuple[str, ...]:
     """How every container of ours is run: it leaves nothing, and says whose it is."""
-    return "docker", "run", "--rm", "--label", f"{LABEL}={leash.owner()}", "--init=false", "--pull", "never"
+    return "docker", "run", "--rm", "--label", f"{LABEL}={leash.owner()}", "--init=false", "--pull", "never", "--entrypoint", ""
 
 
 def docker(*arguments: str, within_s: float = ANSWERS_WITHIN_S) -> str:
@@ -141,7 +141,7 @@ def open_image(name: str = "") -> Image:
     """The image by that name, which must be there; without one, ours, made where it is missing. Errors: TargetError."""
     if name:
         if not docker("images", "--quiet", name):
-            raise TargetError(f"there is no image {name}: `make image BASE_IMAGE=…` builds one")
+            raise TargetError(f"there is no image {name}: `make image` builds one")
         return Image(name)
     if not docker("images", "--quiet", LOCAL_IMAGE):
         done = subprocess.run(

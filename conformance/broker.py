@@ -42,6 +42,7 @@ from linearizability.client.requests import (
     produce_request,
 )
 from linearizability.targets.addresses import AddressMap
+from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -71,9 +72,10 @@ BEGUN_S = 2.0
 PLACEMENTS = 25
 """So many topics are made until all partitions of one have the leader that was asked for."""
 READY_WITHIN_S = 15.0
+"""How long a state that must come may take, unless the requirement says otherwise."""
+POLL_S = 0.1
 RESTARTED_WITHIN_S = 60.0
 """How long a node that was started again may take to lead its partitions: it may have a thousand of them to look through."""
-"""How long a state that must come may take, unless the requirement says otherwise."""
 METADATA_WITH_EPOCHS = 7
 """The first version of Metadata that has leader epochs (KIP-320)."""
 FIRST_WITH_BATCHES = 3
@@ -315,19 +317,14 @@ class Broker:
 
         `to` is a connection, or an address to which the standing connection is used. Without it a request that only the
         controller answers goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not.
+        As they do, too, it is sent again where there is no controller yet: a target that has just started may elect one.
         """
         answer = self._call(request, version, to, timeout_s)
-        if to is None and self.subject.nodes > 1 and ErrorCode.NOT_CONTROLLER in errors_in(answer):
-            return self._call(request, version, self._controller(), timeout_s)
+        until = time.monotonic() + READY_WITHIN_S * self.patience
+        while to is None and _refused_by_controller(request, answer) and time.monotonic() < until:
+            answer = self._call(request, version, self.controller(), timeout_s)
+            time.sleep(POLL_S)
         return answer
-
-    def _controller(self) -> tuple[str, int]:
-        """The address of the controller that Metadata names."""
-        metadata = self.metadata([])
-        brokers = {one.node_id: (one.host, one.port) for one in metadata.brokers}
-        if metadata.controller_id not in brokers:
-            raise Failed(f"Metadata names {metadata.controller_id} as controller, which is no broker that it lists")
-        return brokers[metadata.controller_id]
 
     def _call(
         self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
@@ -442,11 +439,15 @@ class Broker:
             if made.error_code != ErrorCode.NONE:
                 raise Failed(f"a topic could not be made: {error_name(made.error_code)} {_message(made)}")
             topic = self.await_topic(topic_name) if partitions == 1 else self._await_partitions(topic_name, partitions)
-            if not placed or len({p.leader_id for p in self.describe_topic(topic_name).partitions}) == 1:
+            if self.subject.nodes == 1 or replication_factor > 1 or partitions == 1 or self._one_leads(topic_name):
                 break
         else:
             self.scattered.add(topic.name)
         return topic
+
+    def _one_leads(self, name: str) -> bool:
+        """Whether one broker leads all partitions of a topic."""
+        return len({partition.leader_id for partition in self.describe_topic(name).partitions}) == 1
 
     def _made(self, name: str, partitions: int, *, replication_factor: int, **options: Any) -> Any:
         """The result of CreateTopics; a broker that a busy machine has fenced for a moment is waited for."""
@@ -488,8 +489,8 @@ class Broker:
         self.skip(f"needs CreateTopics, auto-creation, or another empty topic{size} in --topics", Lack.API)
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
-        """Replicas for partitions that one request shall reach; None where there is only one broker."""
-        brokers = self.metadata([]).brokers if self.subject.nodes > 1 else []
+        """Replicas for partitions that one request shall reach; None where there is one broker, or no choice of them."""
+        brokers = self.metadata([]).brokers if self.subject.nodes > 1 and self.subject.profile.places else []
         return [[brokers[0].node_id]] * partitions if brokers else None
 
     def unused_name(self, stem: str = "") -> str:
@@ -560,10 +561,10 @@ class Broker:
 
     @built_on("BAS-02")
     def describe_topic(self, name: str) -> Any:
-        """The topic's entry of Metadata; auto-creation is off."""
+        """The topic's entry of Metadata; auto-creation is off. That others are reported too is the business of MET."""
         version = self.version_for(MetadataRequest)
-        topics = [MetadataRequest.MetadataRequestTopic(name=name)]
-        found = only(self.metadata(topics, version=version).topics, f"entry for topic {name}")
+        topics = self.metadata([MetadataRequest.MetadataRequestTopic(name=name)], version=version).topics
+        found = only([one for one in topics if one.name == name], f"entry for topic {name}")
         numbers = [each.partition_index for each in found.partitions]
         if len({*numbers}) < len(numbers):
             raise Failed(f"Metadata lists partitions of {name} twice: {sorted(numbers)}")
@@ -860,9 +861,13 @@ class Broker:
 
     def expect_served(self, *, what: str = "another connection is served") -> None:
         """A well-formed client on a new connection gets its answer: the broker is alive."""
+        self.expect(self.api_versions().error_code == ErrorCode.NONE, what)
+
+    def api_versions(self) -> Any:
+        """The answer to ApiVersions on a new connection, in the version that the target was found to answer."""
+        version = self.subject.profile.asked_in
         with self.connect() as connection:
-            answer = connection.call(ApiVersionsRequest(), 0)
-        self.expect(answer.error_code == ErrorCode.NONE, what)
+            return connection.call(NAMED if version >= FIRST_FLEXIBLE else ApiVersionsRequest(), version)
 
     def eventually(
         self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
@@ -969,6 +974,11 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
         return DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000)
     state = DeleteTopicsRequest.DeleteTopicState
     return DeleteTopicsRequest(topics=[state(name=name, topic_id=NO_UUID) for name in names], timeout_ms=10_000)
+
+
+def _refused_by_controller(request: Message, answer: Message) -> bool:
+    """Whether this is the answer of a broker that is not the controller to what only the controller does."""
+    return APIS[type(request).KEY].name in CONTROLLERS and ErrorCode.NOT_CONTROLLER in errors_in(answer)
 
 
 def _is_default(value: Any, default: Any) -> bool:

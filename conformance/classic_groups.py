@@ -33,6 +33,7 @@ from reference.protocol.messages.sync_group import SyncGroupRequest
 
 HELD_S = 30.0
 """How long an answer may be held that comes once other members have spoken, beside what joins take anyway."""
+JOIN_AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
 FIRST_WITH_IDENTITY = 4
 """The version of JoinGroup from which on a dynamic member must come back with the id that it was given (KIP-394)."""
 FIRST_WITH_INSTANCE = 5
@@ -52,8 +53,10 @@ class Group:
         self.name = name or broker.unused_name("group")
         self.protocol_type = protocol_type
         self.address = broker.coordinator(self.name)
-        self.await_coordinator()
+        if broker.subject.profile.knows_unused_groups:
+            self.await_coordinator()
 
+    @built_on("BAS-07")
     def await_coordinator(self, *, within_s: float = 0.0) -> None:
         """Find the coordinator, and wait until it has loaded the group (15 s unless said).
 
@@ -119,13 +122,27 @@ class Group:
 
     @built_on("GRP-14")
     def await_rebalance(self, member: Member) -> None:
-        """Wait until a member is asked to join again."""
-        self.broker.eventually(lambda: self.rebalances(member), "a member learns of the rebalance")
+        """Wait until a member is asked to join again. Fails at once where its Heartbeat is answered as no member's is.
+
+        Clients also join again on ILLEGAL_GENERATION; that Kafka does not answer so is the business of GRP-14.
+        """
+
+        def asked() -> bool:
+            code = member.heartbeat()
+            if code not in (ErrorCode.NONE, *JOIN_AGAIN, *RETRIABLE):
+                raise Failed(f"another member joins: the Heartbeat of {member.id} is answered with {error_name(code)}")
+            return self._asks_to_join(code)
+
+        self.broker.eventually(asked, "a member learns of the rebalance")
 
     def rebalances(self, member: Member) -> bool:
-        """Whether the group waits for this member to join again. Before 2.6.1 (KAFKA-10134) a Heartbeat said so too while the
-        group waited for its leader's assignment: then DescribeGroups distinguishes the two, where it is served."""
-        reported = member.heartbeat() == ErrorCode.REBALANCE_IN_PROGRESS
+        """Whether the group waits for this member to join again."""
+        return self._asks_to_join(member.heartbeat())
+
+    def _asks_to_join(self, heartbeat: int) -> bool:
+        """Whether the answer to a Heartbeat says so. Before 2.6.1 (KAFKA-10134) it also meant that the group waits for its
+        leader's assignment: then DescribeGroups distinguishes the two, where it is served."""
+        reported = heartbeat in JOIN_AGAIN
         unambiguous = self.broker.is_kafka("2.6.1") or DescribeGroupsRequest.KEY not in self.broker.subject.api_versions
         return reported and (unambiguous or self.state() == "PreparingRebalance")
 

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import takewhile
 
 USED_BY = {
-    "API-01": "API-02 API-05",
+    "API-01": "API-02 API-05 API-07 FRM-12",
     "API-04": "API-11",
     "FRM-12": "API-02 API-03 API-04 API-10",
     "COO-01": "BAS-07 BAS-08 BAS-10 BAS-11 GRP-46 CGH-22 CGH-23 CGH-31",
@@ -83,7 +83,7 @@ USED_BY = {
     "GAD-09": "GAD-07",
     "GAD-03": "GAD-11",
     "GAD-04": "GAD-07",
-    "TOP-04": "TOP-12",
+    "TOP-04": "TOP-09 TOP-12",
     "CFG-01": "CFG-11 CFG-12",
     "CFG-03": "CFG-04 CFG-05 CFG-06 CFG-08 CFG-13 CGH-31 RET-04",
     "CFG-05": "CFG-06",

@@ -34,7 +34,9 @@ def marker_of(batch: Batch) -> Marker:
     record = only(batch.records(), f"record in the control batch at {batch.base_offset}")
     key, value = record.key or b"", record.value or b""
     if len(key) < CONTROL_KEY.size or len(value) < CONTROL_VALUE.size:
-        raise Failed(f"the control record at {batch.base_offset} has key {key.hex(' ')} and value {value.hex(' ')}")
+        failure = Failed(f"the control record at {batch.base_offset} has key {key.hex(' ')} and value {value.hex(' ')}")
+        failure.built_on = "TXV-05"
+        raise failure
     key_version, kind = CONTROL_KEY.unpack_from(key)
     value_version, coordinator_epoch = CONTROL_VALUE.unpack_from(value)
     return Marker(

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import uuid4
 
 from conformance.batches import batch, message_set
 from conformance.broker import EARLIEST, Broker, Topic, delete_topics_request, fetch_request, list_offsets_request
 from conformance.broker import produce_request as produce_to
+from conformance.target_profile import BY_TOPIC_ID
 from linearizability.client.group_member import ClassicMember
-from linearizability.client.requests import delete_records_request, fetch_offsets_of_one, fetch_offsets_request
+from linearizability.client.requests import (
+    delete_records_request,
+    fetch_offsets_of_one,
+    fetch_offsets_request,
+    new_topic,
+)
 from reference.protocol.apis import APIS
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_acls import DescribeAclsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.describe_producers import DescribeProducersRequest
@@ -25,8 +33,11 @@ from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
 
+FIRST_WITH_VALIDATE_ONLY = 1
+"""The first version of CreateTopics that can ask whether a topic could be made."""
 NO_ID = 2147483647
 """A node id that no cluster uses."""
 
@@ -61,6 +72,26 @@ def _api_versions(_: Broker, version: int, __: Topic) -> Message:
     if version < 3:
         return ApiVersionsRequest()
     return ApiVersionsRequest(client_software_name="tidegauge", client_software_version="1")
+
+
+def _create_topics(broker: Broker, version: int, _: Topic) -> Message:
+    """Of one topic, so that the answer has a result to be read; it is only checked, where the version can say that."""
+    name = broker.unused_name()
+    if version < FIRST_WITH_VALIDATE_ONLY:
+        broker.subject.topics.append(name)
+    return CreateTopicsRequest(
+        topics=[new_topic(name)], timeout_ms=10_000, validate_only=version >= FIRST_WITH_VALIDATE_ONLY
+    )
+
+
+def _commit(broker: Broker, version: int, _: Topic) -> Message:
+    """Of a topic that is not there: nothing is committed, and the answer has an error to be read."""
+    nowhere = OffsetCommitRequest.OffsetCommitRequestTopic(
+        name=broker.unused_name() if version < BY_TOPIC_ID["OffsetCommit"] else "",
+        topic_id=NO_UUID if version < BY_TOPIC_ID["OffsetCommit"] else uuid4(),
+        partitions=[OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=0)],
+    )
+    return OffsetCommitRequest(group_id=broker.unused_name("group"), topics=[nowhere])
 
 
 def _acls(_: Broker, version: int, __: Topic) -> Message:
@@ -110,7 +141,7 @@ SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
     "Metadata": lambda _, __, topic: MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic.name)], allow_auto_topic_creation=True
     ),
-    "OffsetCommit": lambda broker, _, __: OffsetCommitRequest(group_id=broker.unused_name("group")),
+    "OffsetCommit": _commit,
     "OffsetFetch": _offset_fetch,
     "FindCoordinator": _coordinator,
     "JoinGroup": _join,
@@ -118,7 +149,8 @@ SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
     "LeaveGroup": lambda broker, _, __: LeaveGroupRequest(group_id=broker.unused_name("group")),
     "SyncGroup": lambda broker, _, __: SyncGroupRequest(group_id=broker.unused_name("group"), member_id="nobody"),
     "ApiVersions": _api_versions,
-    "DeleteTopics": lambda _, version, __: delete_topics_request([], version),
+    "CreateTopics": _create_topics,
+    "DeleteTopics": lambda broker, version, __: delete_topics_request([broker.unused_name()], version),
     "DeleteRecords": _delete_records,
     "InitProducerId": lambda _, __, ___: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000),
     "OffsetForLeaderEpoch": _leader_epoch,

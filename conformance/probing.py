@@ -22,9 +22,9 @@ from conformance.results import printable
 from conformance.target_profile import MEMBER_SESSION_MS, SLOW_JOIN_S, SeenNode, TargetProfile, TopicSource
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
 from linearizability.targets.addresses import UNREACHABLE
+from linearizability.targets.wire import NEWER
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
@@ -36,6 +36,7 @@ ANSWER_WITHIN_S = 5.0
 """How long one version of one API may take to answer."""
 SPEAKS_WITHIN_S = 30.0
 REACHED_WITHIN_S = 3.0
+PLACED_WITHIN_S = 5.0
 WAITS_MS = (0, 100, 500, 1_000)
 """The max_wait_ms that are tried until a fetch returns records."""
 FORMAT_VERSIONS = {2: 3, 1: 2, 0: 0}
@@ -80,6 +81,7 @@ def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] 
     if topic:
         for name in WITH_TOPIC:
             prober.versions(name, topic)
+        prober.attempt("replicas", prober.placement)
         prober.attempt("message formats", lambda: prober.formats(topic))
         prober.attempt("fetch", lambda: prober.fetch_wait(topic))
         prober.attempt("ends of logs", prober.ends)
@@ -125,15 +127,39 @@ class _Prober:
         return Broker(self.subject, RECORD)
 
     def ranges(self) -> None:
-        """Which versions of which API are advertised."""
-        with self.broker() as broker:
-            answer = broker.eventually(
-                lambda: _api_versions(broker), "ApiVersions v0 is answered", within_s=SPEAKS_WITHIN_S
-            )
+        """Which versions of which API are advertised: in v0, or in the newer layouts of brokers that know no other.
+
+        Errors: the failure in the first version that is asked.
+        """
+        failure: Failed | None = None
+        first = self.profile.asked_in
+        for version in dict.fromkeys((first, 0, *NEWER)):
+            self.profile.asked_in = version
+            if failure and not self._takes_connections():
+                self.revive()
+            try:
+                with self.broker() as broker:
+                    answer = broker.eventually(
+                        lambda: _api_versions(broker), f"ApiVersions v{version} is answered", within_s=SPEAKS_WITHIN_S
+                    )
+                break
+            except Failed as error:
+                failure = failure or error
+                if isinstance(error, NoAnswer) and not version:  # it is waited for, and asked no more
+                    raise
+        else:
+            self.profile.asked_in = first
+            raise failure or Failed("ApiVersions is not answered")
         self.subject.api_versions = AnswerParts(answer)
         self.profile.advertised = {
             APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
         }
+
+    def _takes_connections(self) -> bool:
+        with self.broker() as broker, suppress(Unreachable):
+            broker.connect(timeout_s=REACHED_WITHIN_S)
+            return True
+        return False
 
     def versions(self, name: str, topic: Topic) -> None:
         """Find the highest version of an API that gets a readable answer; those above it are unserved."""
@@ -203,6 +229,22 @@ class _Prober:
         self.profile.topics_by, self.profile.topic_configs = "none", False
         raise failure or Failed("there is no way to make a topic")
 
+    def placement(self) -> None:
+        """Whether CreateTopics puts partitions on the brokers that it names, where there are several."""
+        if self.subject.nodes == 1 or self.profile.topics_by != "CreateTopics":
+            return
+        with self.broker() as broker:
+            place, name = [broker.metadata([]).brokers[-1].node_id], broker.unused_name()
+            made = broker.create_topic(name, placed=[place, place])
+
+            def placed() -> bool:
+                return [one.replica_nodes for one in broker.describe_topic(name).partitions] == [place, place]
+
+            self.profile.places = False
+            if made.error_code == ErrorCode.NONE:
+                broker.eventually(placed, f"both partitions of {name} are on node {place[0]}", within_s=PLACED_WITHIN_S)
+                self.profile.places = True
+
     def formats(self, topic: Topic) -> None:
         """Which message formats Produce accepts."""
         self.profile.formats = []
@@ -247,6 +289,11 @@ class _Prober:
     def membership(self) -> None:
         """What a lone member meets: versions that get no readable answer, whether it must be given an id first, and how long
         it waits for its first generation."""
+        with self.broker() as broker:
+            try:
+                Group(broker)
+            except NoAnswer:
+                self.profile.knows_unused_groups = False
         for _ in range(GROUP_ATTEMPTS):
             with self.broker() as broker:
                 try:
@@ -302,10 +349,11 @@ class _Prober:
 
 def _api_versions(broker: Broker) -> dict[int, tuple[int, int]] | None:
     try:
-        with broker.connect() as connection:
-            answer = connection.call(ApiVersionsRequest(), 0)
+        answer = broker.api_versions()
     except Unreachable:
         return None
+    if broker.subject.profile.asked_in and answer.error_code != ErrorCode.NONE:
+        raise Failed(f"ApiVersions: {error_name(answer.error_code)}")
     return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys} or None
 
 

@@ -53,6 +53,7 @@ class TargetProfile(BaseModel):
     advertised: dict[str, tuple[int, int]] = Field(
         default_factory=dict, description="API -> lowest and highest version"
     )
+    asked_in: int = Field(default=0, description="the version of ApiVersions that gets a readable answer")
     unserved: dict[str, dict[int, str]] = Field(
         default_factory=dict, description="API -> advertised version -> what came instead of a readable answer"
     )
@@ -67,6 +68,7 @@ class TargetProfile(BaseModel):
     formats: list[int] = Field(default=[NEWEST_FORMAT], description="message formats (magic) that Produce accepts")
     topics_by: TopicSource = Field(default="CreateTopics", description="how a topic comes to be")
     topic_configs: bool = Field(default=True, description="whether CreateTopics accepts configurations")
+    places: bool = Field(default=True, description="whether CreateTopics puts partitions on the brokers that it names")
     topic_ids: bool = Field(default=True, description="whether Metadata gives topics an id (KIP-516)")
     given_topics: list[str] = Field(default_factory=list, description="the topics of --topics")
     fetch_wait_ms: int = Field(default=0, description="the least max_wait_ms with which a fetch returns records")
@@ -82,6 +84,9 @@ class TargetProfile(BaseModel):
     admits_at_once: bool = Field(
         default=False,
         description="whether JoinGroup v4+ without a member id is admitted instead of given one (KIP-394)",
+    )
+    knows_unused_groups: bool = Field(
+        default=True, description="whether the coordinator answers for a group without members, and not that it is none"
     )
     join_s: float = Field(
         default=0.0,
@@ -137,7 +142,11 @@ class TargetProfile(BaseModel):
             state = f"cannot be reached from here: {node.unreachable}" if node.unreachable else "reachable"
             yield f"node {node.id}", f"{node.host}:{node.port}, {state}"
         yield "controller", str(self.controller_id) if self.controller_id >= 0 else "Metadata does not name one"
-        yield "APIs", f"{len(self.advertised)} advertised"
+        yield (
+            "APIs",
+            f"{len(self.advertised)} advertised"
+            + (f", in ApiVersions v{self.asked_in}: v0 has no readable answer" if self.asked_in else ""),
+        )
         for api, versions in self.unserved.items():
             for version, seen in sorted(versions.items()):
                 yield f"{api} v{version}", f"advertised, but not served: {seen}"
@@ -146,6 +155,8 @@ class TargetProfile(BaseModel):
             {"none": "cannot be made"}.get(self.topics_by, f"by {self.topics_by}")
             + ("" if self.topic_configs else ", without configurations"),
         )
+        if not self.places:
+            yield "replicas", "not put on the brokers that CreateTopics names"
         if not self.topic_ids:
             yield "topic ids", "not reported: requests that need them are sent in older versions"
         yield "message formats", ", ".join(map(str, sorted(self.formats))) or "none"

@@ -10,6 +10,8 @@ import itertools
 import socket
 import struct
 import time
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,6 +26,11 @@ from reference.protocol.schema import Message
 
 CLIENT_ID = "tidegauge"
 MAX_RESPONSE_BYTES = 256 << 20
+FIRST_FLEXIBLE = 3
+NEWER = range(FIRST_FLEXIBLE, ApiVersionsRequest.VERSIONS.highest + 1)
+"""The versions of ApiVersions that are asked where v0 has no readable answer."""
+NAMED = ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1")
+"""What ApiVersions is asked from its first flexible version on, which must name the client (KIP-511)."""
 
 
 BEFORE_VERSIONS = {0: (0, 0), 1: (0, 0), 2: (0, 0), 3: (0, 0), 8: (0, 1), 9: (0, 1), 10: (0, 0)}
@@ -97,20 +104,38 @@ class Wire:
         """What the broker advertises: API key -> lowest and highest version. Errors: WireError."""
         if self._versions is None:
             try:
-                answer = self.call(ApiVersionsRequest(), 0)
-            except WireClosed:
-                self._versions = self._versions_of_old()
-                return self._versions
-            if answer.error_code != ErrorCode.NONE:
-                raise WireError(f"ApiVersions: error {answer.error_code}")
-            self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+                self._versions = self._advertised(0)
+            except WireError as error:
+                if isinstance(error.__cause__, TimeoutError):
+                    raise
+                self._versions = self._versions_otherwise(error)
         return self._versions
 
-    def _versions_of_old(self) -> dict[int, tuple[int, int]]:
-        """The same of a broker that closes at ApiVersions, but answers Metadata v0 on a new connection. Errors: WireError."""
+    def _advertised(self, version: int) -> dict[int, tuple[int, int]]:
+        answer = self.call(NAMED if version >= FIRST_FLEXIBLE else ApiVersionsRequest(), version)
+        if answer.error_code != ErrorCode.NONE:
+            raise WireError(f"ApiVersions: error {answer.error_code}")
+        return {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+
+    def _versions_otherwise(self, error: WireError) -> dict[int, tuple[int, int]]:
+        """The same of a broker that has no readable answer to v0, on a new connection. Errors: the given one.
+
+        Some brokers answer in the newer layouts alone. One that closes may be older than ApiVersions.
+        """
+        ways = [self._versions_of_old] if isinstance(error, WireClosed) else []
+        for way in [*ways, *(partial(self._advertised, version) for version in NEWER)]:
+            with suppress(WireError):
+                self._connect_again()
+                return way()
+        raise error
+
+    def _connect_again(self) -> None:
         host, port = self._peer
         with self._socket:
             self._socket = Wire.connect(host, port, timeout_s=self._timeout_s)._socket
+
+    def _versions_of_old(self) -> dict[int, tuple[int, int]]:
+        """The same of a broker that closes at ApiVersions, but answers Metadata v0. Errors: WireError."""
         self.call(MetadataRequest(topics=[]), 0)
         self.reports_versions = False
         return BEFORE_VERSIONS

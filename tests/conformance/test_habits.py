@@ -1,0 +1,161 @@
+"""Habits of brokers that others wrote. Each once kept most requirements from being judged, or had them blamed for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import conformance.broker
+from conformance.liars import Behind, Lying
+from conformance.requirement import select
+from conformance.results import Run
+from conformance.runner import Plan, run
+from linearizability.mutants.wire.proxy import Answer, Connection, Exchange, Proxy, sized
+from linearizability.targets import open_target
+from linearizability.targets.loop import Loop
+from linearizability.targets.wire import FIRST_FLEXIBLE, NEWER, answers
+from reference.protocol.codec import encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response, encode_response
+
+NOT_READY_S = 2.0
+
+
+class Habit:
+    """Changes the answers to one API. `change` gets the answer and the exchange."""
+
+    rewrites_requests = True
+
+    def __init__(self, api: str, change: Callable[[Any, Exchange], None], written_in: int | None = None) -> None:
+        self.api, self.change, self.written_in = api, change, written_in
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        return None
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        if exchange.api != self.api:
+            return None
+        correlation_id, message = decode_response(exchange.key, exchange.version, frame)
+        self.change(message, exchange)
+        version = max(exchange.version, self.written_in or 0)
+        return Answer([b"".join(encode_response(exchange.key, version, correlation_id, message))])  # type: ignore[arg-type]
+
+    def ended(self, connection: Connection) -> bytes | None:
+        return None
+
+
+class Unplaced(Habit):
+    """Makes as many partitions as assignments name, wherever it likes."""
+
+    def __init__(self) -> None:
+        super().__init__("CreateTopics", lambda answer, exchange: None)
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api != self.api:
+            return None
+        header, request = exchange.decoded()
+        for topic in request.topics:
+            if topic.assignments:
+                topic.num_partitions, topic.replication_factor, topic.assignments = 1, 1, []
+        return [sized(header + encode(request, exchange.version))]
+
+
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behind]]:
+    with Loop() as loop, open_target("reference:1", folder=tmp_path_factory.mktemp("sound"), config={}) as target:
+        yield loop, Behind(target)
+
+
+def judged(behind: tuple[Loop, Behind], habit: Habit, ids: str, folder: Path) -> tuple[Run, dict[str, str]]:
+    """A run on a broker with a habit, and the verdicts on what was asked for; a blocked one with what blocks it."""
+
+    @contextmanager
+    def opened(spec: str, *, folder: Path, config: Mapping[str, str]) -> Iterator[Any]:
+        with Proxy(behind[0], behind[1].target.nodes, habit) as proxy:
+            assert answers(proxy.nodes[0].host, proxy.nodes[0].port)
+            yield Lying(behind[1], proxy)
+
+    report = run(Plan("exec:habit", select(ids.split()), folder, open_target=opened))
+    found = {one.requirement.id: one for one in report.judgements}
+    return report, {id: f"{found[id].verdict} {found[id].blocked_by}".strip() for id in ids.split()}
+
+
+def test_one_that_answers_api_versions_in_newer_layouts_alone_is_judged(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    habit = Habit("ApiVersions", lambda answer, exchange: None, written_in=FIRST_FLEXIBLE)
+    report, verdicts = judged(behind, habit, "API-01 API-04 BAS-03", tmp_path)
+    assert verdicts == {"API-01": "fail", "API-04": "blocked API-01", "BAS-03": "pass"}
+    assert report.target.profile.asked_in in NEWER
+
+
+def test_one_that_has_no_controller_yet_is_waited_for(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    first: list[float] = []
+
+    def refuse(answer: Any, _: Exchange) -> None:
+        first.append(time.monotonic())
+        if time.monotonic() < first[0] + NOT_READY_S:
+            for topic in answer.topics:
+                topic.error_code = ErrorCode.NOT_CONTROLLER
+
+    report, verdicts = judged(behind, Habit("CreateTopics", refuse), "BAS-02 TOP-04", tmp_path)
+    assert verdicts == {"BAS-02": "pass", "TOP-04": "pass"}
+    assert report.target.profile.topics_by == "CreateTopics"
+
+
+def test_one_that_is_no_coordinator_of_an_unused_group_is_joined_all_the_same(
+    behind: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", 1.0)
+
+    def disown(answer: Any, exchange: Exchange) -> None:
+        if exchange.version < 3:
+            answer.error_code = answer.error_code and ErrorCode.NOT_COORDINATOR
+        elif any(one.error_code for one in answer.members):
+            answer.members, answer.error_code = [], ErrorCode.NOT_COORDINATOR
+
+    report, verdicts = judged(behind, Habit("LeaveGroup", disown), "BAS-07 GRP-06 GRP-19", tmp_path)
+    assert verdicts == {"BAS-07": "pass", "GRP-06": "pass", "GRP-19": "fail"}
+    assert not report.target.profile.knows_unused_groups
+
+
+def test_one_that_reports_every_topic_is_judged(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    def add(answer: Any, _: Exchange) -> None:
+        other = type(answer).MetadataResponseTopic(name="another", partitions=[])
+        answer.topics = [other, *answer.topics] if answer.topics else []
+
+    _, verdicts = judged(behind, Habit("Metadata", add), "BAS-02 BAS-03", tmp_path)
+    assert verdicts == {"BAS-02": "pass", "BAS-03": "pass"}
+
+
+def test_members_that_are_given_the_wrong_code_join_again_and_one_requirement_fails(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    def swap(answer: Any, _: Exchange) -> None:
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            answer.error_code = ErrorCode.ILLEGAL_GENERATION
+
+    _, verdicts = judged(behind, Habit("Heartbeat", swap), "GRP-06 GRP-08 GRP-14 OFF-09", tmp_path)
+    assert verdicts == {"GRP-06": "pass", "GRP-08": "pass", "GRP-14": "fail", "OFF-09": "pass"}
+
+
+def test_a_member_that_is_forgotten_is_not_waited_for(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    def forget(answer: Any, _: Exchange) -> None:
+        if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+            answer.error_code = ErrorCode.UNKNOWN_MEMBER_ID
+
+    report, verdicts = judged(behind, Habit("Heartbeat", forget), "GRP-14", tmp_path)
+    assert verdicts == {"GRP-14": "fail"}
+    assert any("is answered with UNKNOWN_MEMBER_ID(25)" in one.reason for one in report.judgements)
+
+
+def test_what_needs_one_leader_is_not_judged_where_none_can_be_chosen(tmp_path: Path) -> None:
+    with Loop() as loop, open_target("reference:3", folder=tmp_path / "three", config={}) as target:
+        report, verdicts = judged((loop, Behind(target)), Unplaced(), "TOP-13 PRD-29", tmp_path)
+    assert verdicts == {"TOP-13": "pass", "PRD-29": "not judged"}
+    assert not report.target.profile.places

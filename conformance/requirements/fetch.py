@@ -258,7 +258,7 @@ def errors_do_not_wait(broker: Broker) -> None:
     sentence="The first partition that has records gives at least one whole batch, even one larger than partition_max_bytes and "
     "max_bytes: a consumer always gets on.",
     accepted="exactly the first batch, from the first partition of the request that has one, with limits of 1 and 0 bytes",
-    tolerated="a batch of the next partition, too, beyond its limit: FET-09 judges the limits",
+    tolerated="more than that, beyond the limits: FET-09 judges them",
 )
 def one_batch_at_least(broker: Broker) -> None:
     topic = broker.topic(3)
@@ -274,8 +274,8 @@ def one_batch_at_least(broker: Broker) -> None:
             answer = broker.call(request, version, to=broker.leader(topic))
             sizes = {0: 0, 1: 0, 2: 0} | served_bytes(answer)  # that none is left out is the business of FSS-01
             what = f"v{version}, max_bytes={limits[0]}, partition_max_bytes={limits[1]}"
-            if sizes == {0: len(data), 1: len(data), 2: 0}:
-                broker.tolerate(f"{what}: the next partition gives a batch, too")
+            if sizes[1] >= len(data) and sum(sizes.values()) > len(data) and not sizes[2]:
+                broker.tolerate(f"{what}: the bytes by partition are {sizes}, more than one batch of {len(data)}")
                 continue
             broker.expect_equal(f"{what}: the bytes by partition", sizes, {0: 0, 1: len(data), 2: 0})
 

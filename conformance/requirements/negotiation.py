@@ -62,6 +62,7 @@ def first_request(broker: Broker) -> None:
     sentence="ApiVersions in a version above the broker's is answered in the layout of v0 with UNSUPPORTED_VERSION and the "
     "range of ApiVersions, so that a client can ask again at once on the same connection.",
     accepted="UNSUPPORTED_VERSION(35) in v0 layout, the range of ApiVersions in the list, the connection goes on",
+    apis={"ApiVersions": 0},
     since="2.4",
 )
 def version_above_highest(broker: Broker) -> None:

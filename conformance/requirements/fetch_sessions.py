@@ -104,6 +104,7 @@ def first_alone(topic: Topic) -> dict[int, list[bytes]]:
 
 @requirement(
     "FSS-01",
+    apis={"Fetch": SINCE},
     since="1.1",
     notices="stuck: librdkafka and sarama always fetch like this, Java and franz-go where they get no session",
     source="KIP-227; FetchManager.newContext (SessionlessFetchContext)",

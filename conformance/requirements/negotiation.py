@@ -168,6 +168,7 @@ def every_version_is_served(broker: Broker) -> None:
     "Produce v0 to v2 on Kafka 4, which "
     "advertises them and does not serve them",
     deadline_s=90,
+    apis={"ApiVersions": 0},
 )
 def outside_of_the_ranges(broker: Broker) -> None:
     for key, (lowest, highest) in sorted(broker.subject.api_versions.items()):
@@ -252,6 +253,7 @@ def features_from_level_zero(broker: Broker) -> None:
     accepted="the advertised range holds the release's range, or what both the release before and the one after it serve, if "
     "the suite knows only these; an unstable highest version may be missing",
     tolerated="a part of the range, of a broker that only resembles a release",
+    apis={"ApiVersions": 0},
 )
 def release_profile(broker: Broker) -> None:
     wanted = version_key(broker.subject.kafka_version)

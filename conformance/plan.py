@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from conformance.requirement import Entry
@@ -56,3 +56,29 @@ def _group_for(groups: list[Group], wanted: dict[str, str], *, exactly: bool) ->
             return group
     groups.append(Group(dict(wanted)))
     return groups[-1]
+
+
+def by_duration(groups: Sequence[Group]) -> list[Group]:
+    """The first group, then the others, those first whose requirements may take longest: nothing waits for one of them alone."""
+    return [
+        *groups[:1],
+        *sorted(groups[1:], key=lambda group: -max(entry.requirement.deadline_s for entry in group.entries)),
+    ]
+
+
+def in_order(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries in the order of reports, each after those of them that it requires."""
+    by_id = {entry.requirement.id: entry for entry in entries}
+    placed: dict[str, Entry] = {}
+
+    def place(entry: Entry) -> None:
+        if entry.requirement.id in placed:
+            return
+        for required in entry.requirement.prerequisites:
+            if required in by_id:
+                place(by_id[required])
+        placed[entry.requirement.id] = entry
+
+    for entry in entries:
+        place(entry)
+    return list(placed.values())

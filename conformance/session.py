@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from conformance.broker import STEPS, Subject
 from conformance.host import Host, TargetBroke
 from conformance.judging import judge, missing
-from conformance.plan import Group, plan
+from conformance.plan import Group, by_duration, in_order, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
 from conformance.results import Judgement, Verdict
 
@@ -79,6 +79,8 @@ class Session:
     """How many groups there are."""
     late: list[tuple[Group, Entry]] = field(default_factory=list[tuple[Group, Entry]])
     """What was not in time while other starts were judged, too: it is judged again when they are done."""
+    disturbed: dict[str, str] = field(default_factory=dict[str, str])
+    """Requirement -> how it failed beside others in a step that holds by itself; it is judged again alone."""
     lock: threading.RLock = field(default_factory=threading.RLock)
     """Guards what the sessions on all starts share: everything above."""
     accompanies: bool = False
@@ -204,7 +206,8 @@ class Session:
         return done.pop().result()
 
     def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:
-        """In so many threads. Gives those that were not in time, to be judged again: others may have delayed them."""
+        """In so many threads. Gives those that were not in time, or failed in a step that holds by itself, to be judged again:
+        others may have delayed or disturbed them."""
         late: list[Entry] = []
         waiting = deque(entry for entry in entries if entry.requirement.id not in self.verdicts)
         running: dict[Future[Judgement], Entry] = {}
@@ -214,9 +217,13 @@ class Session:
                 running[self._begin(entry, 1.0)] = entry
             finished = [(running.pop(future), future.result()) for future in self._next_done(running)]
             if all(self._survived(judgement) for _, judgement in finished):
-                late += [entry for entry, judgement in finished if judgement.timed_out]
                 for entry, judgement in finished:
-                    if not judgement.timed_out:
+                    disturbed = self._is_disturbed(judgement)
+                    if disturbed:
+                        self.disturbed[entry.requirement.id] = judgement.reason
+                    if judgement.timed_out or disturbed:
+                        late.append(entry)
+                    else:
                         self._settle(entry, judgement)
                 continue
             finished += [(entry, future.result()) for future, entry in running.items()]
@@ -229,6 +236,12 @@ class Session:
             else:
                 waiting.extend(left)
         return late
+
+    def _is_disturbed(self, judgement: Judgement) -> bool:
+        """Whether it failed in a step of which another requirement speaks, and that one holds."""
+        step = self.verdicts.get(judgement.built_on)
+        held = step is not None and step.verdict in (Verdict.PASS, Verdict.TOLERATED)
+        return judgement.verdict is Verdict.FAIL and held and judgement.built_on != judgement.requirement.id
 
     def _next_ready(self, waiting: Iterable[Entry], running: Iterable[Entry]) -> Entry | None:
         """The next one for which there is room, and of whose prerequisites none is under way."""
@@ -341,6 +354,10 @@ class Session:
         with self.lock:
             if entry.requirement.id in self.verdicts:
                 return
+            disturbed = self.disturbed.get(entry.requirement.id)
+            if disturbed and judgement.verdict is Verdict.PASS:
+                judgement.verdict = Verdict.TOLERATED
+                judgement.reason = f"it holds where nothing else is asked meanwhile; beside other requests: {disturbed}"
             self.verdicts[entry.requirement.id] = judgement
             if judgement.verdict not in (Verdict.NOT_JUDGED, Verdict.BLOCKED):
                 self.last.append(entry)
@@ -465,32 +482,6 @@ def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgemen
         reason = f"needs {other}, which was not judged: {required.reason}"
         return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason, lacks=required.lacks)
     return None
-
-
-def by_duration(groups: Sequence[Group]) -> list[Group]:
-    """The first group, then the others, those first whose requirements may take longest: nothing waits for one of them alone."""
-    return [
-        *groups[:1],
-        *sorted(groups[1:], key=lambda group: -max(entry.requirement.deadline_s for entry in group.entries)),
-    ]
-
-
-def in_order(entries: Sequence[Entry]) -> list[Entry]:
-    """The entries in the order of reports, each after those of them that it requires."""
-    by_id = {entry.requirement.id: entry for entry in entries}
-    placed: dict[str, Entry] = {}
-
-    def place(entry: Entry) -> None:
-        if entry.requirement.id in placed:
-            return
-        for required in entry.requirement.prerequisites:
-            if required in by_id:
-                place(by_id[required])
-        placed[entry.requirement.id] = entry
-
-    for entry in entries:
-        place(entry)
-    return list(placed.values())
 
 
 def is_exclusive(entry: Entry) -> bool:

@@ -329,6 +329,24 @@ def test_what_is_late_beside_others_is_judged_again_alone(tmp_path: Path, in_cas
     assert tries == [1.0, session.AGAIN_PATIENCE]
 
 
+@pytest.mark.parametrize("tries", [1, 2])
+def test_what_fails_beside_others_in_a_step_that_holds_is_judged_again_alone(tmp_path: Path, tries: int) -> None:
+    left = [tries]
+
+    def disturbed(broker: Broker) -> None:
+        broker.expect_served()
+        left[0] -= 1
+        if left[0] >= 0:
+            failure = Failed("no topic could be made")
+            failure.built_on = "BAS-02"
+            raise failure
+
+    entries = [entry("BAS-02", lambda broker: broker.saw("a topic")), entry("PRD-01", disturbed, requires=("BAS-02",))]
+    report = judged_on(Mortal(restartable=True), tmp_path, *entries)
+    assert verdicts(report) == {"BAS-02": Verdict.PASS, "PRD-01": Verdict.TOLERATED if tries == 1 else Verdict.FAIL}
+    assert report.judgements[-1].reason.endswith("no topic could be made")
+
+
 def test_a_requirement_that_does_not_end_is_broken_off_and_blamed_on_the_suite(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -223,7 +223,7 @@ def replay(
     target: Annotated[str, typer.Option(help="Carry a hunt's schedule out on another target.")] = "",
     engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
     open_page: Annotated[
-        bool, typer.Option("--open", help="Of the simulation: show the run in the browser, node by node.")
+        bool, typer.Option("--open", help="Show the run in the browser; with --judge what clients did in a hunt.")
     ] = False,
     results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
     as_json: Json = False,
@@ -247,6 +247,10 @@ def replay(
         stored = StoredHunt.load(path)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="PATH") from None
+    if open_page and not judge:
+        raise typer.BadParameter("a hunt is shown with --judge", param_hint="--open")
+    if open_page:
+        _open(stored)
     if judge:
         return _judge_again(stored, engine.value, as_json)
     from linearizability.results import new_run_folder
@@ -254,6 +258,16 @@ def replay(
     changed = {"target": target or stored.plan.target, "engine": engine.value, "reduce_minutes": 0.0}
     plan = stored.plan.model_copy(update=changed)
     return _carry_out(plan, new_run_folder("replay", plan.target, results), stored.schedules, as_json)
+
+
+def _open(stored: Any) -> None:
+    import webbrowser
+
+    from linearizability.faults.replay import show_again
+
+    page = show_again(stored)
+    print(page, file=sys.stderr)
+    webbrowser.open(page.absolute().as_uri())
 
 
 def _judge_again(stored: Any, engine: str, as_json: bool) -> int:

@@ -91,6 +91,7 @@ def _lines(about: dict[str, Any]) -> str:
 def counterexample(
     name: Annotated[str, typer.Argument(help="A switch.")],
     svg: Annotated[str, typer.Option(help="Write the sequence diagram to this file as a picture.")] = "",
+    page: Annotated[str, typer.Option(help="Write a page to this file that plays the steps.")] = "",
     as_json: Json = False,
 ) -> None:
     """Find the shortest way in which a switch breaks its promise, and print it as steps and as a sequence diagram."""
@@ -115,6 +116,11 @@ def counterexample(
     heading = f"{name} breaks {case.switch.violates} in {len(outcome.trace)} states"
     if svg:
         Path(svg).write_text(diagram_svg(outcome.trace, heading))
+    if page:
+        from linearizability.explorer.page import page as explorer
+        from spec.explorer import run_of
+
+        Path(page).write_text(explorer(run_of(outcome.trace, heading, case.switch.violates, case.switch.story)))
     if as_json:
         for step, arrow in zip(outcome.trace[1:], arrows(outcome.trace)[1], strict=True):
             print(

@@ -9,6 +9,7 @@ judged and carried out again by itself. With `until_found` rounds are short and 
         history/            what the clients saw, one file a client, and what the nemesis did
         clients/            the clients' own output
         verdict.json
+        explorer.html       of an invalid round: a page that plays what clients did
     folder/reduced/         the smallest schedule that failed too, where it was asked for
     folder/target/          the nodes' properties and logs
     folder/summary.json     the worst verdict and all counts

@@ -77,6 +77,16 @@ def judge_again(stored: StoredHunt, engine: str) -> dict[str, Any]:
     }
 
 
+def show_again(stored: StoredHunt) -> Path:
+    """Write the page that plays what clients did in the first invalid round, or in the first; gives its path."""
+    from linearizability.explorer.history import write_page
+    from linearizability.pipeline.engine import check
+
+    judged = list(zip(stored.folders, check(stored.folders), strict=True))
+    folder, judgement = next((each for each in judged if each[1].verdict == "invalid"), judged[0])
+    return write_page(folder, judgement)
+
+
 def _differences(folder: Path) -> list[str]:
     """Where the nodes of a mixed cluster differed after the round, as its verdict says: their data folders are gone."""
     try:

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from linearizability.agreement import Agreement, compare_nodes
+from linearizability.explorer.history import write_page
 from linearizability.faults.backend import Listener
 from linearizability.faults.entrance import entrance
 from linearizability.faults.fault import FAULTS, World, least_doubted, select
@@ -258,8 +259,10 @@ class Round:
         )
         try:
             (self.folder / "verdict.json").write_text(result.model_dump_json(indent=1) + "\n")
+            if judgement.verdict == "invalid":
+                write_page(self.folder, judgement)
         except OSError as error:
-            result.reasons.append(f"{self.folder / 'verdict.json'} could not be written: {error.strerror}")
+            result.reasons.append(f"the round's verdict could not be stored: {error}")
         return result
 
     def _until_at_work(self, clients: Clients) -> None:

@@ -154,6 +154,9 @@ def show(
     identifier: Annotated[str | None, typer.Option("--id", help="Only the history of this id.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Anomalies of each type and partition.")] = 3,
     svg: Annotated[Path | None, typer.Option(help="Also draw each anomaly into this folder.")] = None,
+    page: Annotated[
+        Path | None, typer.Option(help="Also write a page to this file that plays the first history.")
+    ] = None,
 ) -> None:
     """Show each anomaly with the fewest operations that prove it: times, processes, offsets, and a picture if asked."""
     from linearizability.history.events import diagram, text_of
@@ -177,6 +180,12 @@ def show(
         )
         if judgement.history is None:
             continue
+        if page is not None:
+            from linearizability.explorer.history import run_of
+            from linearizability.explorer.page import page as explorer
+
+            page.write_text(explorer(run_of(judgement.history, judgement)))
+            page = None
         for anomaly, operations in witnesses(judgement.history, judgement, limit).items():
             if rule and anomaly.rule not in rule:
                 continue

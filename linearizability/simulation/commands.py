@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from linearizability.explorer.page import EXPLORER_FILE
 from linearizability.quiet import quiet
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ ENGINE_ERROR = 3
 DEFAULT_SCHEDULES = 200
 SCHEDULE_FILE = "schedule.json"
 EXPLANATION_FILE = "explanation.txt"
-EXPLORER_FILE = "explorer.html"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 

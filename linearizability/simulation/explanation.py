@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
+from linearizability.explorer.page import EXPLORER_FILE
 from linearizability.simulation.diagram import sequence_diagram
-from linearizability.simulation.explorer import EXPLORER_FILE, explorer
+from linearizability.simulation.explorer import explorer
 from linearizability.simulation.judging import Outcome
 from linearizability.simulation.schedule import FAULTS, Fault, Schedule
 from linearizability.simulation.world import Trace

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from linearizability.explorer.page import DOWN, NODE, Sample
 from linearizability.simulation.machine import Machine
-
-DOWN = "down"
-NODE = ""
-"""The partition's name in the row that says whether the node runs."""
-
-
-class Sample(NamedTuple):
-    """A replica after an event, where it is not as before."""
-
-    event: int
-    """The number of events until then."""
-    node: str
-    partition: str
-    role: str
-    leader_epoch: int = -1
-    log_end: int = -1
-    high_watermark: int = -1
-    isr: tuple[int, ...] = ()
+from reference.protocol.primitives import NO_EPOCH, LeaderEpoch
+from reference.storage.log import Log
 
 
 def sampler(machines: Sequence[Machine], events: list[Any], samples: list[Sample]) -> Callable[[], None]:
@@ -45,6 +30,18 @@ def sampler(machines: Sequence[Machine], events: list[Any], samples: list[Sample
                     note(
                         machine.name, f"{topic}-{index}", str(one.role.name).lower(), int(state.leader_epoch),
                         int(one.log.log_end_offset), int(one.high_watermark), tuple(int(member) for member in state.isr),
+                        _epochs(one.log),
                     )  # fmt: skip
 
     return look
+
+
+def _epochs(log: Log) -> tuple[tuple[int, int], ...]:
+    """Each leader epoch of a log, and the offset where it begins."""
+    found: list[tuple[int, int]] = []
+    epoch = log.leader_epoch
+    while epoch > NO_EPOCH:
+        epoch_below, start = log.end_offset_for_epoch(LeaderEpoch(epoch - 1))
+        found.append((int(epoch), max(int(start), 0)))
+        epoch = epoch_below
+    return tuple(reversed(found))

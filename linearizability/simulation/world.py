@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from linearizability.simulation.sampling import Sample
+    from linearizability.explorer.page import Sample
 
 MICROSECONDS_A_MS = 1000
 MAX_STEPS = 5_000_000

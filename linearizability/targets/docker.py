@@ -112,7 +112,18 @@ class Container(Process):
 
 def run_words() -> tuple[str, ...]:
     """How every container of ours is run: it leaves nothing, and says whose it is."""
-    return "docker", "run", "--rm", "--label", f"{LABEL}={leash.owner()}", "--init=false", "--pull", "never", "--entrypoint", ""
+    return (
+        "docker",
+        "run",
+        "--rm",
+        "--label",
+        f"{LABEL}={leash.owner()}",
+        "--init=false",
+        "--pull",
+        "never",
+        "--entrypoint",
+        "",
+    )
 
 
 def docker(*arguments: str, within_s: float = ANSWERS_WITHIN_S) -> str:

@@ -78,11 +78,12 @@ def test_a_record_taken_from_the_stored_history_is_a_lost_write(hunted):
         lines = path.read_text().splitlines()
         path.write_text("\n".join(_without(line, victim) for line in lines) + "\n")
     done = subprocess.run(
-        [sys.executable, "-m", "tidegauge", "replay", "--judge", str(folder), "--engine", "local", "--json"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
+        [sys.executable, "-m", "tidegauge", "replay", "--judge", str(folder), "--engine", "local", "--json", "--open"],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"BROWSER": "true"},
     )  # fmt: skip
     again = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 1 and again["anomalies"]["lost-write"] == 1, again
+    assert ": invalid</title>" in (folder / "explorer.html").read_text()
 
 
 def _without(line: str, victim: int) -> str:

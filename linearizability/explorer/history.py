@@ -1,0 +1,111 @@
+"""What clients did, for the page: operations as bars, witnesses marked, and the record of the first anomaly followed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from linearizability.explorer.page import EXPLORER_FILE, NEVER, WORLD, Event, Operation, Run, page
+from linearizability.history import events
+from linearizability.history.facts import join_key
+from linearizability.history.streams import History
+from linearizability.pipeline.report import witness_title
+from linearizability.pipeline.verdict import Judgement
+from linearizability.rules import RULES
+from linearizability.rules.rule import Anomaly, Found, Weight
+
+NANOSECONDS_A_US = 1000
+MOST_OPERATIONS = 20_000
+"""Of a longer history those are shown that are nearest to the first witness, and all witnesses."""
+
+
+def run_of(history: History, judgement: Judgement) -> Run:
+    """A run of which only the clients' history is known: an operation's begin and its end are its events."""
+    everything = operations_of(history, judgement)
+    operations = _nearest(everything)
+    marks = [(mark["time"] // NANOSECONDS_A_US, mark) for mark in history.marks]
+    start = min([time for time, _ in marks] + [each.begin_us for each in operations], default=0)
+    operations = [
+        each._replace(begin_us=each.begin_us - start, end_us=each.end_us - start if each.end_us != NEVER else NEVER)
+        for each in operations
+    ]
+    shown = [Event(time - start, WORLD, WORLD, _words(mark)) for time, mark in marks]
+    for each in operations:
+        shown.append(Event(each.begin_us, each.client, each.client, each.text))
+        if each.end_us != NEVER:
+            shown.append(Event(each.end_us, each.client, each.client, f"{each.outcome}: {each.text.split()[0]}"))
+    shown.sort(key=lambda event: event.time_us)
+    rule, text, record = worst_of(history, judgement)
+    share = f" ({len(operations)} of {len(everything)} operations)" if len(operations) < len(everything) else ""
+    return Run(f"{history.id}: {judgement.verdict}{share}", shown, (), operations, rule, text, record)
+
+
+def _nearest(operations: list[Operation]) -> list[Operation]:
+    middle = next((each.begin_us for each in operations if each.is_witness), 0)
+    near = sorted(operations, key=lambda each: (not each.is_witness, abs(each.begin_us - middle)))[:MOST_OPERATIONS]
+    return sorted(near, key=lambda each: each.begin_us)
+
+
+def write_page(folder: Path, judgement: Judgement) -> Path:
+    """Write the page of a judged history into a folder. Errors: OSError."""
+    assert judgement.history is not None, "only a history in memory is shown"
+    file = folder / EXPLORER_FILE
+    file.write_text(page(run_of(judgement.history, judgement)))
+    return file
+
+
+def operations_of(history: History, judgement: Judgement) -> list[Operation]:
+    """All operations of a history, by when they began."""
+    witnesses = {number for item in judgement.findings for one in item.anomalies for number in one.operations}
+    found = sorted(events.operations_of(history).values(), key=lambda each: each.invoked)
+    return [
+        Operation(
+            f"client {each.process}",
+            each.invoked // NANOSECONDS_A_US,
+            NEVER if each.completed is None else each.completed // NANOSECONDS_A_US,
+            each.outcome,
+            events.describe(each),
+            records_of(each.mops),
+            each.id in witnesses,
+        )
+        for each in found
+    ]
+
+
+def worst_of(history: History, judgement: Judgement) -> tuple[str, str, tuple[str, int] | None]:
+    """The rule of an anomaly, what was found, and the record that it names.
+
+    Anomalies come first that the contract does not permit, then those that name a record.
+    """
+    found = [(item, one) for item in judgement.findings for one in item.anomalies]
+    if not found:
+        return "", "", None
+    item, one = min(found, key=_doubt)
+    record = (join_key(one.topic, one.partition), one.offset) if one.offset >= 0 else None
+    permitted = f" (permitted: {one.permitted})" if one.permitted else ""
+    return item.rule, witness_title(one, history.names) + permitted, record
+
+
+def _doubt(found: tuple[Found, Anomaly]) -> tuple[bool, bool, bool]:
+    item, one = found
+    return bool(item.permitted), RULES[item.rule].weight is not Weight.VIOLATION, one.offset < 0
+
+
+def _words(mark: dict[str, Any]) -> str:
+    """A mark without what every mark has."""
+    return " ".join(str(value) for name, value in mark.items() if name not in ("type", "n", "time"))
+
+
+def records_of(mops: Iterable[dict[str, Any]]) -> dict[str, list[int]]:
+    """Partition -> offsets that an operation's parts name."""
+    found: dict[str, list[int]] = {}
+    for mop in mops:
+        records: Any = mop.get("records") or {}
+        if isinstance(mop.get("offset"), int):
+            found.setdefault(str(mop.get("key")), []).append(mop["offset"])
+        if not isinstance(records, dict):  # a replica's, or an importer's list of mappings
+            continue
+        for key, pairs in records.items():
+            found.setdefault(str(key), []).extend(pair[0] for pair in pairs if isinstance(pair[0], int))
+    return found

@@ -22,8 +22,12 @@ FIRST_WITH_LISTENERS = (0, 9)
 FIRST_WITH_CREATION = (0, 10, 1)
 """Before this release no client can make a topic (KIP-4)."""
 TICK_MS = 500
-"""ZooKeeper's unit: sessions may last from 2 to 20 of it."""
+"""ZooKeeper's unit: sessions last at least 2 of it."""
+LONGEST_SESSION_MS = 60_000
 SESSION_TIMEOUT_MS = 3_000
+"""How long a silent broker stays registered, unless the configuration says otherwise."""
+SESSION_TIMEOUT = "broker.session.timeout.ms"
+"""KRaft's name of it. A release that has ZooKeeper's name alone would ignore this one in silence."""
 
 
 def version_of(release: str, numbers: int = 2) -> tuple[int, ...]:
@@ -56,6 +60,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
         self.zookeeper: Process | None = None
         self.zookeeper_data = Path()
         self.killed_at: dict[int, float] = {}
+        self.session_timeout_ms = int(self.given.get(SESSION_TIMEOUT, SESSION_TIMEOUT_MS))
 
     def properties(self, member: Member) -> dict[str, str]:
         """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""
@@ -68,7 +73,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
             "broker.id": str(member.node.id),
             **place,
             "zookeeper.connect": f"{self.zookeeper_host.address}:{self.zookeeper_port}",
-            "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+            "zookeeper.session.timeout.ms": str(self.session_timeout_ms),
             "unclean.leader.election.enable": "false",
             "delete.topic.enable": "true",
             "log.dirs": str(member.data),
@@ -89,6 +94,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
             settings,
             {
                 "tickTime": str(TICK_MS),
+                "maxSessionTimeout": str(LONGEST_SESSION_MS),
                 "dataDir": str(self.zookeeper_data),
                 "clientPort": str(self.zookeeper_port),
                 "clientPortAddress": self.zookeeper_host.address,
@@ -126,7 +132,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
     def restart(self, node: int, *, wait: bool = True) -> None:
         """Start it again, not before its old session is over: a broker that finds itself still registered gives up."""
         since_kill_s = time.monotonic() - self.killed_at.get(node, 0)
-        time.sleep(max(0.0, (SESSION_TIMEOUT_MS + 2 * TICK_MS) / 1000 - since_kill_s))
+        time.sleep(max(0.0, (self.session_timeout_ms + 2 * TICK_MS) / 1000 - since_kill_s))
         super().restart(node, wait=wait)
 
     def end_all(self) -> None:

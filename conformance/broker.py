@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn, ParamSpec, TypeVar
@@ -757,14 +757,24 @@ class Broker:
         if self.subject.profile.ends_by_fetch:
             part = self.fetch(topic, 0, partition=partition, isolation=isolation)
             return part.last_stable_offset if isolation == READ_COMMITTED else part.high_watermark
-        found = self.offset_of(topic, LATEST, partition=partition, isolation=isolation)
-        if found.error_code != ErrorCode.NONE:
-            raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")
-        return found.offset
+        return self._bound(topic, LATEST, partition, isolation)
 
     def start_offset(self, topic: Topic, partition: int = 0) -> int:
         """The log start offset."""
-        found = self.offset_of(topic, EARLIEST, partition=partition)
+        return self._bound(topic, EARLIEST, partition)
+
+    def _bound(self, topic: Topic, timestamp: int, partition: int, isolation: int = READ_UNCOMMITTED) -> int:
+        """Where a log begins or ends, by ListOffsets. Of several nodes, one may name the leader of a moment ago."""
+
+        def asked() -> Any:
+            return self.offset_of(topic, timestamp, partition=partition, isolation=isolation)
+
+        found = asked()
+        if found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self.subject.nodes > 1:
+            with suppress(NoAnswer):
+                found = self.eventually(
+                    lambda: one if (one := asked()).error_code == ErrorCode.NONE else None, f"{topic.name} is led"
+                )
         if found.error_code != ErrorCode.NONE:
             raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")
         return found.offset

@@ -128,14 +128,16 @@ class Cluster:
         """Assign the roles: a leader and a follower for the faults, and a third node, which is the active controller.
 
         A fault on a node that is not the active controller costs no election of another one. Where DescribeQuorum is not
-        served, the active controller is unknown.
+        served, Metadata names the active controller: so it is with ZooKeeper, where no ISR shrinks while that node is frozen.
         """
         ids = sorted(self.addresses)
         if len(ids) < 3:
             raise Failed(f"Metadata reports the brokers {ids} only")
-        with suppress(Skipped):
+        try:
             active = self.quorum().leader_id
-            ids.sort(key=lambda node: node == active)
+        except Skipped:
+            active = self.broker.metadata([]).controller_id
+        ids.sort(key=lambda node: node == active)
         return ids[0], ids[1], ids[2]
 
     # ---- hurting

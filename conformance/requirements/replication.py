@@ -423,6 +423,7 @@ def shown_before_a_freeze(broker: Broker) -> None:
     source="Partition.isReplicaIsrEligible; KIP-841; KIP-903",
     sentence="A fenced broker is not added to an ISR, whatever is fetched in its name.",
     accepted="fetches at the log end in the name of a fenced broker leave it out; it is in sync once it goes on",
+    since="3.3",
     nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def a_fenced_broker_stays_out(broker: Broker) -> None:

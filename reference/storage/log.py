@@ -236,11 +236,6 @@ class Log(Shortening):
             raise storage_error(self.folder, error) from error
         self.log_end_offset, self._gap_begins = last + 1, None
 
-    def _flush_when_due(self, now: TimestampMs) -> None:
-        """Errors: StorageError."""
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush(now)
-
     def assign_epoch_start(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Record that an epoch begins here (a new leader does so at its log's end). Errors: StorageError."""
         try:

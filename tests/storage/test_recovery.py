@@ -2,9 +2,11 @@
 
 import struct
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
+from reference.protocol.primitives import Chance
 from reference.protocol.records.batch import assign
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
@@ -53,6 +55,24 @@ def test_after_a_crash_only_what_was_not_flushed_is_read() -> None:
     assert 0 < again.recovered_bytes <= log.size_bytes - before + CONFIG.segment_bytes
     assert again.recovered_bytes < log.size_bytes
     assert offsets(again) == list(range(24))
+
+
+class NothingStays:
+    """Chance that keeps as little as it may of what is not durable."""
+
+    def randrange(self, start: int, stop: int) -> int:
+        return start
+
+
+def test_by_flush_messages_what_a_crash_left_is_durable_before_it_is_read() -> None:
+    disk = SimulatedDisk()
+    written(disk)
+    assert open_log(disk, CONFIG).recovery_point == 0, "nothing asks for a flush"
+    config = replace(CONFIG, flush_messages=1)
+    again = open_log(disk, config)
+    assert (again.log_end_offset, again.recovery_point) == (24, 24)
+    disk.lose_power(cast(Chance, NothingStays()))
+    assert open_log(disk, config, recovery_point=24).log_end_offset == 24
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 80])

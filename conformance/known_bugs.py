@@ -76,6 +76,16 @@ KNOWN_BUGS = (
         since="1.0", mended=("2.6",), shows="a future epoch",
     ),
     KnownBug(
+        ("TXN-10", "TXN-13", "TXN-46", "TXV-10"), "KAFKA-13091",
+        "when an ISR shrinks by AlterIsr, the high watermark stays, and acks=-1 waits for the next write or a new leader",
+        since="2.7", mended=("3.1",), strict=False, shows="no answer to EndTxn v3 in time",
+    ),
+    KnownBug(
+        ("RET-08",), "KAFKA-13091",
+        "when an ISR shrinks by AlterIsr, the high watermark stays, and acks=-1 waits for the next write or a new leader",
+        since="2.7", mended=("3.1",), strict=False, shows="REQUEST_TIMED_OUT(7)",
+    ),
+    KnownBug(
         ("CFG-14",), "KAFKA-10557", "a topic's configurations are described without their documentation",
         since="2.6", mended=("2.6.1", "2.7"), shows="names without documentation",
     ),
@@ -85,8 +95,8 @@ KNOWN_BUGS = (
     ),
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
-rarely seen: 0.11.0.0 and 0.11.0.1, 1.0.2 and 1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 3.5.2 and 3.6.0, 3.6.2
-and 3.7.0, 4.1.2 and 4.2.0."""
+rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
+1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.1.2 and 4.2.0."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -159,7 +159,8 @@ def an_agreed_end(broker: Broker) -> None:
         nodes.pause(frozen)
         for case in cases:
             expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
-            broker.expect_equal("the state", case.client.state().startswith("Prepare"), True)
+            if case.client.is_described:  # else only the partitions show it, and the leader of one of them is frozen
+                broker.expect_equal("the state", case.client.state().startswith("Prepare"), True)
         nodes.kill(coordinator)
         nodes.resume(frozen)
         for case in cases:

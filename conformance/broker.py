@@ -323,7 +323,8 @@ class Broker:
         until = time.monotonic() + READY_WITHIN_S * self.patience
         while to is None and _refused_by_controller(request, answer) and time.monotonic() < until:
             answer = self._call(request, version, self.controller(), timeout_s)
-            time.sleep(POLL_S)
+            if _refused_by_controller(request, answer):
+                time.sleep(POLL_S)
         return answer
 
     def _call(
@@ -773,7 +774,8 @@ class Broker:
         if found.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self.subject.nodes > 1:
             with suppress(NoAnswer):
                 found = self.eventually(
-                    lambda: one if (one := asked()).error_code == ErrorCode.NONE else None, f"{topic.name} is led"
+                    lambda: one if (one := asked()).error_code == ErrorCode.NONE else None,
+                    f"{topic.name} has a leader that answers ListOffsets",
                 )
         if found.error_code != ErrorCode.NONE:
             raise Failed(f"ListOffsets was answered with {error_name(found.error_code)}")

@@ -254,11 +254,13 @@ class ActiveController:
     def append(self, records: Sequence[Message], now: TimestampMs) -> None:
         """Append the records of an operation that a client asked for, in one batch: they become true together.
 
-        Errors: KafkaError POLICY_VIOLATION for more than one batch holds, KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was
-        appended then.
+        Errors: KafkaError POLICY_VIOLATION for more than one batch holds (as Kafka 4.3.1, from a topic of 10,000 partitions on),
+        KAFKA_STORAGE_ERROR, NOT_CONTROLLER; nothing was appended then.
         """
         if len(records) > MAX_RECORDS_IN_BATCH:
-            raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, f"the operation needs more than {MAX_RECORDS_IN_BATCH} records"
+            )
         self._append_batches(records, now)
 
     def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:

@@ -23,7 +23,6 @@ FIRST_WITH_CREATION = (0, 10, 1)
 """Before this release no client can make a topic (KIP-4)."""
 TICK_MS = 500
 """ZooKeeper's unit: sessions last at least 2 of it."""
-LONGEST_SESSION_MS = 60_000
 SESSION_TIMEOUT_MS = 3_000
 """How long a silent broker stays registered, unless the configuration says otherwise."""
 SESSION_TIMEOUT = "broker.session.timeout.ms"
@@ -94,7 +93,7 @@ class ZooKeeperKafkaCluster(KafkaCluster):
             settings,
             {
                 "tickTime": str(TICK_MS),
-                "maxSessionTimeout": str(LONGEST_SESSION_MS),
+                "maxSessionTimeout": str(max(self.session_timeout_ms, 20 * TICK_MS)),
                 "dataDir": str(self.zookeeper_data),
                 "clientPort": str(self.zookeeper_port),
                 "clientPortAddress": self.zookeeper_host.address,

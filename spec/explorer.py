@@ -32,7 +32,7 @@ def _samples(trace: Sequence[TraceStep]) -> Iterator[Sample]:
     last: dict[str, tuple[Sample, Sample]] = {}
     for number, step in enumerate(trace):
         state: dict[str, Any] = step.state
-        if state.keys() < REPLICATED or not isinstance(state.get("log"), dict):
+        if not state.keys() >= REPLICATED or not isinstance(state.get("log"), dict):
             return
         for broker in state["log"]:
             both = _node(0, broker, state), _replica(0, broker, state)

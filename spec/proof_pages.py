@@ -74,9 +74,9 @@ def mutants_page() -> str:
         parsed = len(there) - found["unparsable"]
         waiting = sum(name in rows and mutation.is_open(every[name], rows[name]) for name in there)
         unread = len(set(there).intersection(unread_survivors()))
-        lived = sum(found[outcome] for outcome in mutation.SURVIVED) - waiting - unread
+        survived = sum(found[outcome] for outcome in mutation.SURVIVED) - waiting - unread
         run = found.total() - found["unparsable"]
-        numbers = (parsed, run, found["killed"], found["refused"], found["unreached"], lived, unread, waiting)
+        numbers = (parsed, run, found["killed"], found["refused"], found["unreached"], survived, unread, waiting)
         lines.append(f"| {module} | {' | '.join(str(number) for number in numbers)} |")
     killers = Counter(row.by for row in rows.values() if row.outcome == mutation.MutantOutcome.KILLED)
     lines += ["", "| killed by | mutants |", "| --- | ---: |"]

@@ -41,7 +41,7 @@ class Leader:
         self.partitions = [self.make(index) for index in range(partitions)]
         self.purgatories = Purgatories()
         self.reported: list[tuple[int, object]] = []
-        """Which connection was reported what."""
+        """Connections, and what each was answered."""
         self.proposed: list[object] = []
         sessions = FetchSessions(10, random.Random(1))
         if not settles:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from conformance.broker import Broker, Topic, error_name
+from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster
 from conformance.requirement import requirement
 from conformance.wire import Failed
@@ -141,6 +142,8 @@ def another_order(broker: Broker) -> None:
     source="KIP-455; ReplicationControlManager.cancelPartitionReassignment",
     sentence="A reassignment to a dead broker goes on until it is cancelled; then the replicas are what they were before.",
     accepted="the partition serves meanwhile; after the cancellation the old replicas, in sync, and nothing going on",
+    since=WITHOUT_ZOOKEEPER,
+    draft="with ZooKeeper, Kafka refuses the reassignment (2.8.2: INVALID_REPLICA_ASSIGNMENT)",
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def to_the_dead_and_back(broker: Broker) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from conformance.batches import batches
-from conformance.broker import Broker
+from conformance.broker import Broker, built_on
 from conformance.unmarked import Unmarked, over, unmarked
 from conformance.wire import Failed
 
@@ -181,9 +181,11 @@ def _without_a_marker(
     return {each.id: each.fields["txn"] for each in sends}, over(broker, unmarked(logs, transaction_of_value))
 
 
+@built_on("ACK-17")
 def expect_none(broker: Broker, *rules: str, evidence: dict[str, int]) -> None:
     """No anomaly of these rules, where there was enough to see. Skips where the hunt shows too little: that is no pass.
 
+    A broker that forgets its records where it is started again breaks all of them: ACK-17 says so.
     What Kafka does to transactions without a marker is tolerated where the requirement says so.
     """
     found = hunted(broker)

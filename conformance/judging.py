@@ -56,11 +56,10 @@ def missing_configs(record: Requirement, subject: Subject) -> str:
     """Which needed configuration is not in force, as DescribeConfigs says.
 
     One that is not described is unknown, unless the target was started with it and heeds it. What only decides when a
-    silent node is given up decides nothing for a requirement that lets no node fall silent.
+    silent node is given up decides nothing for a requirement that lets no node fall silent, nor where there is one node only.
     """
-    needed = {
-        name: value for name, value in record.needs.configs.items() if record.needs.hooks or name not in OF_SILENT_NODES
-    }
+    others_wait = bool(record.needs.hooks) and subject.nodes > 1
+    needed = {name: value for name, value in record.needs.configs.items() if others_wait or name not in OF_SILENT_NODES}
     if not needed:
         return ""
     unseen = ""

@@ -121,10 +121,14 @@ def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
     assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject)[0] == ""
 
 
-def lacking(*hooks: str, heeded: str = "", **configs: str) -> str:
+def lacking(*hooks: str, heeded: str = "", nodes: int = 1, **configs: str) -> str:
     """What a target lacks that describes nothing, and was started with one configuration."""
     subject = Subject(
-        [("127.0.0.1", 1)], "4.3.1", target=SimpleNamespace(hooks=hooks), honoured=frozenset({heeded} - {""})
+        [("127.0.0.1", 1)],
+        "4.3.1",
+        nodes=nodes,
+        target=SimpleNamespace(hooks=hooks),
+        honoured=frozenset({heeded} - {""}),
     )
     needs = Needs(hooks=hooks, configs={name.replace("_", "."): value for name, value in configs.items()})
     return missing(record(needs=needs), subject)[0]
@@ -139,7 +143,8 @@ def test_a_configuration_that_is_not_described_is_unknown_unless_the_target_heed
 
 def test_bounds_of_silent_nodes_are_needed_where_a_node_may_fall_silent() -> None:
     assert lacking(broker_session_timeout_ms="6000") == ""
-    assert "needs broker.session.timeout.ms" in lacking("pause", broker_session_timeout_ms="6000")
+    assert lacking("pause", broker_session_timeout_ms="6000") == "", "nobody gives the only node up"
+    assert "needs broker.session.timeout.ms" in lacking("pause", nodes=2, broker_session_timeout_ms="6000")
 
 
 def test_what_comes_too_late_is_judged_only_where_it_is_known_how_soon_it_has_to_come() -> None:

@@ -143,7 +143,7 @@ def test_a_configuration_that_is_not_described_is_unknown_unless_the_target_heed
 
 def test_bounds_of_silent_nodes_are_needed_where_a_node_may_fall_silent() -> None:
     assert lacking(broker_session_timeout_ms="6000") == ""
-    assert lacking("pause", broker_session_timeout_ms="6000") == "", "nobody gives the only node up"
+    assert lacking("pause", broker_session_timeout_ms="6000") == "", "there is no other node that could give it up"
     assert "needs broker.session.timeout.ms" in lacking("pause", nodes=2, broker_session_timeout_ms="6000")
 
 

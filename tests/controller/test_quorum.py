@@ -90,6 +90,15 @@ def test_what_the_only_voter_has_appended_survives_a_power_loss() -> None:
     assert members[0].epoch == 2
 
 
+def test_what_a_voter_has_fetched_survives_a_power_loss(three: Members) -> None:
+    three[0].append([topic(1)], three.now)
+    three.deliver()
+    assert three[1].log_end_offset == 2
+    three.lose_power(1)
+    three.start(1)
+    assert three[1].log_end_offset == 2
+
+
 # ---- votes
 
 

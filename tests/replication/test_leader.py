@@ -8,7 +8,7 @@ import pytest
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
-from reference.replication.proposal import OUTCOMES, Proposal, ProposalOutcome
+from reference.replication.proposal import Proposal, ProposalOutcome
 from reference.storage.errors import StorageError
 from tests.replication.replicas import (
     ALL,
@@ -447,7 +447,17 @@ def test_a_proposal_that_was_refused_for_good_is_undone(error: ErrorCode) -> Non
     assert reported == ["RollBackIsr"]
 
 
-@pytest.mark.parametrize("error", [code for code, outcome in OUTCOMES.items() if outcome is ProposalOutcome.KEPT])
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+    ],
+)
 def test_a_stale_proposal_is_kept_until_metadata_show_its_outcome(error: ErrorCode) -> None:
     leading, proposal = proposing()
     assert answer(leading, proposal, error=error) is ProposalOutcome.KEPT

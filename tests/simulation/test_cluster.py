@@ -17,6 +17,7 @@ def quiet(*faults: Fault) -> Schedule:
     return drawn.model_copy(update={"duration_ms": 2_000, "topics": topics, "clients": (producer,), "faults": faults})
 
 
+@pytest.mark.step("replication", "Crash")
 @pytest.mark.parametrize("kind", ["cut", "cut-out", "cut-in", "isolate", "pause", "crash", "power-loss"])
 def test_a_leader_that_fails_is_replaced_and_nothing_is_lost(kind: str):
     topic = quiet().topics[0].name

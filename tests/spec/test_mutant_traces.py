@@ -1,8 +1,7 @@
 """What brokers with a planted bug report about themselves, where the bug shows in a partition's trace, is rejected.
 
-The mutants of the switches are led to where it shows (`test_fault_schedules.py`, `test_quorum_schedules.py`); those of one node,
-of groups and of transactions stand with their traces. Here are the others of several nodes, and why some cannot be reported by
-one.
+The mutants of the switches are led to where it shows (`test_fault_schedules.py`, `test_quorum_schedules.py`); those of
+groups and of transactions are with their traces. Here are the others, and why some of several nodes cannot be reported by one.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ SHOWN_BY_SEED = {
     "acknowledged-before-commit": 0,
     "follower-believes-its-leader": 76,
     "divergence-unchecked": 35,
+    "high-watermark-ahead": 0,
+    "high-watermark-back": 0,
 }
 """Mutant -> a small incarnation in which it leaves the specification."""
 

@@ -1,5 +1,5 @@
-"""Traces of the specification's own behaviours, and of simulated nodes, are accepted; corrupted ones, and those of bugs, are
-rejected where they leave the specification.
+"""Traces of the specification's own behaviours are accepted; corrupted ones, and those of bugs, are rejected where they leave the
+specification.
 """
 
 import json
@@ -16,7 +16,6 @@ from spec.catalogue import all_cases
 from spec.checker import SHORT_RUN, Verdict, check
 from spec.commands import app
 from spec.trace import Trace, TraceError, check_traces, read_trace
-from tests.spec.simulated import Rows, simulated_traces, write
 
 pytestmark = pytest.mark.java
 
@@ -159,32 +158,11 @@ def test_a_folder_without_traces_is_not_accepted(tmp_path: Path) -> None:
     assert read_traces([tmp_path]) == []
 
 
-# ---- simulated nodes
-
-SEEDS = range(1, 61)
-
-
-@pytest.fixture(scope="module")
-def runs() -> dict[str, Rows]:
-    return simulated_traces(SEEDS)
-
-
-def test_five_hundred_traces_of_simulated_runs_with_faults_are_accepted(runs: dict[str, Rows]) -> None:
-    assert len(runs) >= 500
-    assert sum(len(rows) for rows in runs.values()) > 5_000
-    done = check_traces([as_trace(rows, name) for name, rows in runs.items()])
-    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
-    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
-    assert len(done.verdicts) == len(runs)
-
-
 def test_many_events_are_several_runs_with_the_same_verdicts(
-    runs: dict[str, Rows], monkeypatch: pytest.MonkeyPatch
+    behaviours: list[list[dict]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    traces = [as_trace(rows, name) for name, rows in runs.items()][:6]
-    spoiled = corrupted(runs[next(name for name in runs if any(row["action"] == "Produce" for row in runs[name]))],
-                        "Produce", longer)  # fmt: skip
-    assert spoiled
+    traces = [as_trace(rows, str(number)) for number, rows in enumerate(behaviours[:6])]
+    spoiled = next(found for rows in behaviours if (found := corrupted(rows, "Produce", longer)))
     traces.insert(3, as_trace(spoiled[0], "spoiled"))
     together = check_traces(traces, look_ups=0)
     runs: list[int] = []
@@ -196,25 +174,19 @@ def test_many_events_are_several_runs_with_the_same_verdicts(
     assert [verdict.name for verdict in apart.rejected] == ["spoiled"]
 
 
-@pytest.mark.parametrize("mutant", ["high-watermark-ahead", "high-watermark-back"])
-def test_the_traces_of_a_mutant_that_leaves_the_specification_are_rejected(mutant: str) -> None:
-    traces = simulated_traces(range(1, 7), mutant)
-    done = check_traces([as_trace(rows, name) for name, rows in traces.items()])
-    assert done.outcome.verdict == Verdict.HOLDS
-    assert done.rejected
-    assert {verdict.event["action"] for verdict in done.rejected if verdict.event} == {"AdvanceHighWatermark"}
+def write(folder: Path, name: str, rows: list[dict]) -> None:
+    (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-def test_a_folder_is_checked_by_the_command(runs: dict[str, Rows], tmp_path: Path) -> None:
-    names = [name for name, rows in runs.items() if any(row["action"] == "Produce" for row in rows)][:3]
-    write({name: runs[name] for name in names}, tmp_path)
+def test_a_folder_is_checked_by_the_command(behaviours: list[list[dict]], tmp_path: Path) -> None:
+    for number, rows in enumerate(behaviours[:3]):
+        write(tmp_path, str(number), rows)
     sound = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     summary = json.loads(sound.stdout.splitlines()[-1])
     assert (sound.exit_code, summary["verdict"], summary["accepted"], summary["rejected"]) == (0, "valid", 3, 0)
 
-    spoiled = corrupted(runs[names[0]], "Produce", longer)
-    assert spoiled
-    write({"spoiled": spoiled[0]}, tmp_path)
+    spoiled = next(found for rows in behaviours if (found := corrupted(rows, "Produce", longer)))
+    write(tmp_path, "spoiled", spoiled[0])
     found = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     reported = [json.loads(line) for line in found.stdout.splitlines()]
     assert (found.exit_code, reported[-1]["verdict"], reported[-1]["accepted"], reported[-1]["rejected"]) == (

@@ -3,7 +3,8 @@
 import socket
 import struct
 
-from conformance.broker import Broker, fetch_request
+from conformance.batches import batch
+from conformance.broker import Broker, fetch_request, produce_request
 from conformance.requirement import requirement
 from conformance.wire import Connection, frame, request_header, tagged_fields
 from reference.protocol.apis import APIS
@@ -299,9 +300,6 @@ def garbage_is_contained(broker: Broker) -> None:
     accepted="the first answer, then the close; the produce that follows is not appended",
 )
 def nothing_after_the_error(broker: Broker) -> None:
-    from conformance.batches import batch
-    from conformance.broker import produce_request
-
     topic = broker.topic()
     connection = broker.connect()
     asked = broker.version_for(MetadataRequest)

@@ -386,8 +386,6 @@ def pages_of_partitions(broker: Broker) -> None:
     configs={"auto.create.topics.enable": "false"},
 )
 def auto_creation_disabled(broker: Broker) -> None:
-    from conformance.broker import Topic
-
     name = broker.unused_name()
     for version in broker.versions_among(MetadataRequest, 0):
         found = only(broker.metadata(by_name(name), version=version, auto_create=True).topics, "topic in the answer")

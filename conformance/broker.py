@@ -1,8 +1,8 @@
 """What a requirement's test holds in its hands: the broker under judgement, seen through the wire only.
 
-Three kinds of methods: *saying* (`connect`, `call`, `produce`, `fetch` ...), *having* (`topic`, `end_offset`, `versions_of`
-...) and *judging* (`expect`, `expect_error`, `tolerate`, `skip`, `case`). What is said is recorded as evidence, what is
-judged is written down as seen.
+Three kinds of methods: *saying* (`connect`, `call`: `conversation.py`), *having* (`topic`, `end_offset`, `append`, `fetch`:
+here) and *judging* (`expect`, `expect_error`, `tolerate`, `skip`, `case`: `observations.py`). What is said is recorded as
+evidence, what is judged is written down as seen.
 
 The helpers follow the target's profile (`conformance.target_profile`): the versions that it serves, its message format, its
 way to a topic. What a helper cannot do leaves the requirement *not judged*, with the reason; no test needs to ask first. A
@@ -12,24 +12,22 @@ helper that fails names the basic requirement that speaks of its step (`built_on
 
 from __future__ import annotations
 
-import functools
-import re
-import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 from uuid import UUID
 
 from conformance import batches as stored
+from conformance.answers import AnswerParts, asked_for, error_name, message_of, only
 from conformance.batches import MAGIC_AT, in_order, next_offset
-from conformance.requirement import Requirement, version_key
-from conformance.results import Case, Lack, Verdict
-from conformance.target_profile import BY_TOPIC_ID, NEWEST_FORMAT, TargetProfile
-from conformance.wire import CLIENT_ID, Connection, Deadline, DeadlinePassed, Failed, Misbehaved, NoAnswer, Recorder
+from conformance.conversation import LEAST_WAIT_MS, Conversation
+from conformance.observations import READY_WITHIN_S
+from conformance.results import Lack
+from conformance.steps import built_on
+from conformance.target_profile import NEWEST_FORMAT
+from conformance.wire import Connection, Failed, NoAnswer
 from linearizability.client.requests import (
     GROUP,
     READ_COMMITTED,
@@ -41,13 +39,8 @@ from linearizability.client.requests import (
     new_topic,
     produce_request,
 )
-from linearizability.targets.addresses import AddressMap
-from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
-from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -56,33 +49,15 @@ from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Message
 
-T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
-P = ParamSpec("P")
-
-CLOSED_WITHIN_S = 5.0
-"""How long a target may take to close a connection that it must close."""
-LONGEST_S = 180.0
-"""The longest that patience makes a requirement, which may ask for more by itself: a slow target costs no hours."""
-BEGUN_S = 2.0
-"""A wait of less, which the end of the requirement's time cuts off, says nothing about the target."""
 PLACEMENTS = 25
 """So many topics are made until all partitions of one have the leader that was asked for."""
-READY_WITHIN_S = 15.0
-"""How long a state that must come may take, unless the requirement says otherwise."""
-POLL_S = 0.1
 RESTARTED_WITHIN_S = 60.0
 """How long a node that was started again may take to lead its partitions: it may have a thousand of them to look through."""
 METADATA_WITH_EPOCHS = 7
 """The first version of Metadata that has leader epochs (KIP-320)."""
 FIRST_WITH_BATCHES = 3
 """The first version of Produce that carries record batches."""
-CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
-               "ListPartitionReassignments", "UpdateFeatures")  # fmt: skip
-"""APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 """Special timestamps of ListOffsets."""
 LONGEST_LOG_BYTES = 64 << 20
@@ -103,316 +78,10 @@ RETRIABLE = {
 """Errors by which a broker says that it is not ready yet, and which the helpers wait out."""
 
 
-ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
-             "current_leader_epoch"}  # fmt: skip
-"""Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
-LEAST_WAIT_MS = 1
-"""A fetch that shall not wait: as short as the target's profile allows. Requirements about waiting say their own time."""
+class Broker(Conversation):
+    """One requirement's view of the target: topics, leaders, coordinators and records."""
 
-
-class Skipped(Exception):
-    """The requirement cannot be judged on this target. The text says why."""
-
-    def __init__(self, reason: str, lacks: Lack = Lack.OTHER) -> None:
-        super().__init__(reason)
-        self.lacks = lacks
-
-
-STEPS: set[str] = set()
-"""The requirements that speak of helpers' steps: they are judged before all others."""
-
-
-def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A helper whose failure is the business of a basic requirement: the first such helper that is met names it.
-
-    A step that the target does not survive is not taken again: it fails at once, in all requirements but its own.
-    """
-    STEPS.add(id)
-
-    def decorate(helper: Callable[P, T]) -> Callable[P, T]:
-        @functools.wraps(helper)
-        def guarded(*args: P.args, **options: P.kwargs) -> T:
-            broker: Any = getattr(args[0], "broker", args[0])
-            try:
-                if id in broker.subject.profile.deadly and id != broker.requirement.id:
-                    raise Failed(f"the target does not survive {id}")
-                return helper(*args, **options)
-            except Failed as failure:
-                failure.built_on = failure.built_on or id
-                raise
-
-        return guarded
-
-    return decorate
-
-
-@contextmanager
-def directly() -> Iterator[None]:
-    """What fails in here, and in no helper's step, is blocked by nothing: what the requirement builds on was not used yet."""
-    try:
-        yield
-    except Failed as failure:
-        failure.direct = not failure.built_on
-        raise
-
-
-def errors_in(answer: Message) -> list[int]:
-    """All error codes in an answer, wherever they stand."""
-    return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]
-
-
-@dataclass
-class Subject:
-    """The target while it is open: what all requirements share."""
-
-    bootstrap: list[tuple[str, int]]
-    kafka_version: str
-    """The Kafka version whose behaviour is asked of it."""
-    api_versions: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
-    target: Any = None
-    """The open target of `linearizability.targets`, for its hooks; None for a plain address."""
-    nodes: int = 1
-    profile: TargetProfile = field(default_factory=TargetProfile)
-    cluster_id: str = ""
-    honoured: frozenset[str] = frozenset()
-    """The configurations with which the suite started the target, and which the target heeds."""
-    topics: list[str] = field(default_factory=list[str])
-    """All that was made, to be cleaned away."""
-    topic_ids: dict[UUID, str] = field(default_factory=dict[UUID, str])
-    """Whose each id is."""
-    lock: threading.RLock = field(default_factory=threading.RLock)
-    """Guards what requirements that run side by side share."""
-    views: list[Broker] = field(default_factory=list)
-    """The requirements under way."""
-    folder: Path = Path()
-    """Where evidence goes that is more than exchanges."""
-    resembles_only: bool = False
-    """Whether the Kafka version is a guess about a broker that may be no Apache Kafka."""
-    hunt: Any = None
-    """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
-
-    def abandon(self) -> None:
-        """Break off all requirements under way."""
-        with self.lock:
-            for view in list(self.views):
-                view.abandon()
-
-    def abandon_overdue(self, overrun_s: float) -> None:
-        """Break off the requirements whose deadline passed so long ago."""
-        with self.lock:
-            for view in list(self.views):
-                if time.monotonic() > view.ends_s + overrun_s:
-                    view.abandon()
-
-
-class Broker:
-    """One requirement's view of the target. A context manager: its connections are closed at the end."""
-
-    def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0, release: str = "") -> None:
-        self.subject = subject
-        self.release = release or subject.kafka_version
-        """The Kafka release whose behaviour is asked for here."""
-        self.changes: set[str] = set()
-        """The releases that brought a change on which the verdict depends."""
-        self.requirement = record
-        self.recorder = Recorder()
-        self.abandoned = False
-        """Whether it was broken off: what is seen after that says nothing about the target."""
-        self.patience = patience
-        """By how much waits are longer than for a target that answers at once."""
-        self.deadline = Deadline.after(min(record.deadline_s * patience, max(record.deadline_s, LONGEST_S)))
-        self.ends_s = self.deadline.at_s
-        """When the whole requirement should be over, by the monotonic clock; a case may have less."""
-        self.entrance: tuple[str, int] | None = None
-        """Where requests go that any broker can answer; None: to the first bootstrap address."""
-        self.hurt: set[tuple[str, int]] = set()
-        """Addresses of nodes that are frozen or down: nothing is asked there."""
-        self.seen: list[str] = []
-        self.tolerances: list[str] = []
-        self.cases: list[Case] = []
-        self.lacks: list[Lack] = []
-        """What the target lacks for the cases that are not judged."""
-        self.scattered: set[str] = set()
-        """Topics whose partitions have several leaders, although one was asked for."""
-        self.built_on: list[str] = []
-        """What the failures of cases name as their step's requirement."""
-        self.late: list[bool] = []
-        """Of each case that failed: whether it is for something that did not come in time."""
-        self._connections: list[Connection] = []
-        self._by_address: dict[tuple[str, int], Connection] = {}
-
-    def __enter__(self) -> Broker:
-        with self.subject.lock:
-            self.subject.views.append(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self.subject.lock:
-            self.subject.views.remove(self)
-        for connection in self._connections:
-            connection.close()
-
-    def abandon(self) -> None:
-        """From another thread: every wait and every request of this requirement ends now."""
-        self.abandoned = True
-        self.deadline.at_s = 0.0
-        for connection in list(self._connections):
-            connection.interrupt()
-
-    def be_patient(self, patience: float) -> None:
-        """Waits and the deadline grow to so many times those for a target that answers at once."""
-        if patience > self.patience:
-            own_s = self.requirement.deadline_s
-            longest_s = max(own_s, LONGEST_S)
-            more_s = min(own_s * patience, longest_s) - min(own_s * self.patience, longest_s)
-            self.patience = patience
-            self.deadline.at_s += more_s
-            self.ends_s += more_s
-
-    # ---- saying
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The first bootstrap address, unless `entrance` was set to another."""
-        return self.entrance or self.subject.bootstrap[0]
-
-    @property
-    def target(self) -> Any:
-        """The open target, for its hooks (kill, restart, pause ...); the record's `hooks` say which are used."""
-        return self.subject.target
-
-    def connect(
-        self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
-    ) -> Connection:
-        """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
-        where = self.reach(address or self.address)
-        connection = Connection(
-            where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id, check=self._expect_sayable
-        )
-        self._connections.append(connection)
-        return connection
-
-    def reach(self, address: tuple[str, int]) -> tuple[str, int]:
-        """Where an advertised address can be reached from here."""
-        return getattr(self.target, "addresses", AddressMap()).reach(*address)
-
-    def connection(self, address: tuple[str, int] | None = None) -> Connection:
-        """The standing connection to an address; a new one where the last was closed."""
-        key = address or self.address
-        if key not in self._by_address or self._by_address[key].socket.fileno() < 0:
-            self._by_address[key] = self.connect(key)
-        return self._by_address[key]
-
-    def hang_up(self, addresses: Collection[tuple[str, int]]) -> None:
-        """Close the standing connections to some addresses; the next request to one of them opens a new one."""
-        for address in addresses:
-            if address in self._by_address:
-                self._by_address.pop(address).close()
-
-    def call(
-        self, request: Message, version: int | None = None, *, to: Connection | tuple[str, int] | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:  # fmt: skip
-        """Send a request and read its answer, in the highest version that both sides know unless one is given.
-
-        `to` is a connection, or an address to which the standing connection is used. Without it a request that only the
-        controller answers goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not.
-        As they do, too, it is sent again where there is no controller yet: a target that has just started may elect one.
-        """
-        answer = self._call(request, version, to, timeout_s)
-        until = time.monotonic() + READY_WITHIN_S * self.patience
-        while to is None and _refused_by_controller(request, answer) and time.monotonic() < until:
-            answer = self._call(request, version, self.controller(), timeout_s)
-            if _refused_by_controller(request, answer):
-                time.sleep(POLL_S)
-        return answer
-
-    def _call(
-        self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
-    ) -> Any:
-        version = self.version_for(request, version)
-        self._expect_one_leader(request)
-        least_ms = self.subject.profile.fetch_wait_ms
-        if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
-            request.max_wait_ms = least_ms
-        if to is None and APIS[type(request).KEY].name in CONTROLLERS and self.subject.nodes > 1:
-            to = self.controller()
-        connection = to if isinstance(to, Connection) else self.connection(to)
-        try:
-            return connection.call(request, version, timeout_s=timeout_s)
-        except Misbehaved:
-            connection.close()
-            raise
-
-    def _expect_sayable(self, request: Message, version: int) -> None:
-        """Skips where the target does not serve the version, or the version lacks a field that the request needs.
-
-        Before the ranges are known, and of ApiVersions, anything may be sent.
-        """
-        table = type(request)
-        if table is ApiVersionsRequest or not self.subject.api_versions:
-            return
-        lowest, highest = self.subject.api_versions.get(table.KEY, (0, -1))
-        if not lowest <= version <= highest:
-            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}", Lack.API)
-        lacking = next(unsayable(request, version), "")
-        if lacking:
-            self.skip(f"needs {lacking} in {APIS[table.KEY].name}, which v{version} does not carry", Lack.API)
-
-    def _expect_one_leader(self, request: Message) -> None:
-        """Skips where one request would ask one broker about partitions that several lead."""
-        asked: list[Any] = [*request.topic_data] if isinstance(request, ProduceRequest) else []
-        if isinstance(request, FetchRequest | ListOffsetsRequest):
-            asked = [*request.topics]
-        names = [one.topic if hasattr(one, "topic") else one.name for one in asked for _ in _partitions(one)]
-        if any(names.count(name) > 1 for name in self.scattered):
-            self.skip(
-                "needs partitions that one broker leads; the target places them otherwise than it is asked to (TOP-07)"
-            )
-
-    def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
-        """The version given, if the target advertises it; else the highest that both sides know and the target serves.
-
-        Skips when there is none.
-        """
-        table = request if isinstance(request, type) else type(request)
-        lowest, highest = self.versions_of(table)
-        if version is None:
-            lowest, highest = self.subject.profile.served(APIS[table.KEY].name, lowest, highest)
-            if lowest > highest:
-                self.skip(
-                    f"needs {APIS[table.KEY].name}, which the target advertises and does not serve (API-05)", Lack.API
-                )
-            return highest
-        if not lowest <= version <= highest:
-            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}", Lack.API)
-        if not self.subject.profile.topic_ids and version >= BY_TOPIC_ID.get(APIS[table.KEY].name, version + 1):
-            self.skip(f"needs topic ids for {APIS[table.KEY].name} v{version}, and the target reports none", Lack.API)
-        return version
-
-    def versions_of(self, request: type[Message]) -> tuple[int, int]:
-        """The range that the target advertises and this suite knows. Skips when there is none."""
-        name = APIS[request.KEY].name
-        if request.KEY not in self.subject.api_versions:
-            self.skip(f"the target does not advertise {name}", Lack.API)
-        lowest, highest = self.subject.api_versions[request.KEY]
-        lowest, highest = max(lowest, request.VERSIONS.lowest), min(highest, request.VERSIONS.highest)
-        if lowest > highest:
-            self.skip(f"the target serves no version of {name} that this suite knows", Lack.API)
-        return lowest, highest
-
-    def versions_among(self, request: type[Message], *wanted: int) -> list[int]:
-        """Those of the versions that the target serves, and the one that helpers use."""
-        lowest, highest = self.versions_of(request)
-        return sorted({one for one in wanted if lowest <= one <= highest} | {self.version_for(request)})
-
-    def is_kafka(self, since: str, until: str = "") -> bool:
-        """Whether the behaviour asked for is that of Kafka `since` or later (and, where given, up to `until`)."""
-        self.changes.add(since)
-        key = version_key(self.release)
-        return key >= version_key(since) and (not until or key[: len(version_key(until))] <= version_key(until))
-
-    # ---- having: topics
+    # ---- topics
 
     @built_on("BAS-02")
     def topic(
@@ -438,7 +107,7 @@ class Broker:
                 topic_name, partitions, configs=given, replication_factor=replication_factor, placed=placed
             )
             if made.error_code != ErrorCode.NONE:
-                raise Failed(f"a topic could not be made: {error_name(made.error_code)} {_message(made)}")
+                raise Failed(f"a topic could not be made: {error_name(made.error_code)} {message_of(made)}")
             topic = self.await_topic(topic_name) if partitions == 1 else self._await_partitions(topic_name, partitions)
             if self.subject.nodes == 1 or replication_factor > 1 or partitions == 1 or self._one_leads(topic_name):
                 break
@@ -571,25 +240,6 @@ class Broker:
             raise Failed(f"Metadata lists partitions of {name} twice: {sorted(numbers)}")
         return found
 
-    @built_on("BAS-01")
-    def metadata(
-        self, topics: list[MetadataRequest.MetadataRequestTopic] | None, *, version: int | None = None,
-        auto_create: bool = False, to: Connection | tuple[str, int] | None = None,
-    ) -> Any:  # fmt: skip
-        """A Metadata response; no topics (None) asks for all. Versions below 4 always allow auto-creation."""
-        version = self.version_for(MetadataRequest, version)
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create or version < 4)
-        return self.call(request, version, to=to)
-
-    def controller(self) -> tuple[str, int]:
-        """The address of the node that Metadata names as the controller; any, where it names none, or one that is hurt.
-
-        Brokers of a KRaft cluster name one of themselves at random, which may be one that the requirement has frozen.
-        """
-        answer = self.metadata([])
-        named = [(one.host, one.port) for one in answer.brokers if one.node_id == answer.controller_id]
-        return named[0] if named and named[0] not in self.hurt else self.address
-
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
         """The address of the partition's leader; where no replica leads it, of another one's leader or any broker."""
         if self.subject.nodes == 1:
@@ -669,7 +319,7 @@ class Broker:
 
         return self.eventually(found, f"{key} has a coordinator")
 
-    # ---- having: records
+    # ---- records
 
     @built_on("BAS-03")
     def produce(
@@ -685,7 +335,7 @@ class Broker:
         )
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
         found = only(answer.responses, "topic in the answer")
-        return _asked_for(topic, partition, found, found.name, found.partition_responses)
+        return asked_for(topic, partition, found, found.name, found.partition_responses)
 
     @built_on("BAS-03")
     def append(self, topic: Topic, records: bytes, *, partition: int = 0, **options: Any) -> int:
@@ -695,7 +345,7 @@ class Broker:
             records = self._in_older_format(records, newest)
         result = self.produce(topic, records, partition=partition, **options)
         if result.error_code != ErrorCode.NONE:
-            raise Failed(f"a valid batch was refused with {error_name(result.error_code)} {_message(result)}")
+            raise Failed(f"a valid batch was refused with {error_name(result.error_code)} {message_of(result)}")
         return result.base_offset
 
     def _in_older_format(self, data: bytes, magic: int) -> bytes:
@@ -722,7 +372,7 @@ class Broker:
         if answer.error_code != ErrorCode.NONE:
             raise Failed(f"a fetch without a session was answered with {error_name(answer.error_code)}")
         found = only(answer.responses, "topic in the answer")
-        return _asked_for(topic, partition, found, found.topic, found.partitions)
+        return asked_for(topic, partition, found, found.topic, found.partitions)
 
     @built_on("BAS-04")
     def log(self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED) -> bytes:
@@ -829,248 +479,3 @@ class Broker:
         if result.error_code != ErrorCode.NONE:
             raise Failed(f"DescribeConfigs of broker {node_id} was answered with {error_name(result.error_code)}")
         return AnswerParts({config.name: config.value for config in result.configs})
-
-    # ---- judging
-
-    def expect(self, holds: bool, sentence: str) -> None:
-        """Write down what was seen; where it does not hold, the requirement has failed."""
-        if not holds:
-            raise Failed(f"does not hold: {sentence}")
-        self.saw(sentence)
-
-    def expect_equal(self, what: str, seen: object, wanted: object) -> None:
-        """The value is the wanted one."""
-        if seen != wanted:
-            raise Failed(f"{what} is {shown(seen)}, not {shown(wanted)}")
-        self.saw(f"{what} is {shown(seen)}")
-
-    def expect_error(
-        self,
-        seen: int,
-        *accepted: ErrorCode,
-        tolerated: Collection[ErrorCode] = (),
-        what: str = "",
-        message: object = "",
-    ) -> None:
-        """The error code is one of the accepted; a tolerated one passes with a note."""
-        reported = f"{what}: " if what else ""
-        if seen in accepted:
-            self.saw(f"{reported}{error_name(seen)}")
-        elif seen in tolerated:
-            self.tolerate(f"{reported}{error_name(seen)} instead of {' or '.join(map(error_name, accepted))}")
-        else:
-            wanted = " or ".join(map(error_name, accepted))
-            raise Failed(f"{reported}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}")
-
-    def expect_closed(self, connection: Connection, *, what: str = "the connection") -> None:
-        """The target closes the connection and says nothing before."""
-        said = connection.wait_closed(CLOSED_WITHIN_S)
-        if said is None:
-            raise Failed(f"{what} is still open after {CLOSED_WITHIN_S:g} s")
-        if said:
-            raise Failed(f"{what} was answered with {len(said)} bytes before it was closed: {said[:40].hex(' ')}")
-        self.saw(f"{what} was closed without an answer")
-
-    def expect_served(self, *, what: str = "another connection is served") -> None:
-        """A well-formed client on a new connection gets its answer: the broker is alive."""
-        self.expect(self.api_versions().error_code == ErrorCode.NONE, what)
-
-    def api_versions(self) -> Any:
-        """The answer to ApiVersions on a new connection, in the version that the target was found to answer."""
-        version = self.subject.profile.asked_in
-        with self.connect() as connection:
-            return connection.call(NAMED if version >= FIRST_FLEXIBLE else ApiVersionsRequest(), version)
-
-    def eventually(
-        self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
-    ) -> T:
-        """Ask until the answer is neither None nor False. Fails when it does not come in time (15 s unless said)."""
-        within_s = (within_s or READY_WITHIN_S) * self.patience
-        until = time.monotonic() + within_s
-        pause_s = every_s
-        while True:
-            found = probe()
-            if found is not None and found is not False:
-                return found
-            if time.monotonic() + pause_s > min(until, self.deadline.at_s):
-                if until > self.deadline.at_s:
-                    raise DeadlinePassed(f"not before the requirement's deadline passed: {what}")
-                raise NoAnswer(f"not within {within_s:g} s: {what}")
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 1.5, 0.5)
-
-    def saw(self, sentence: str) -> None:
-        """Write down an observation."""
-        self.seen.append(sentence)
-
-    def tolerate(self, reason: str) -> None:
-        """The requirement is met in a way that Kafka does not; it passes with this note unless something else fails."""
-        self.tolerances.append(reason)
-        self.saw(reason)
-
-    def fail(self, seen: str) -> NoReturn:
-        """The requirement has failed; say what was seen."""
-        raise Failed(seen)
-
-    def skip(self, reason: str, lacks: Lack = Lack.OTHER) -> NoReturn:
-        """The requirement cannot be judged here; say what the target lacks."""
-        raise Skipped(reason, lacks)
-
-    def out_of_time(self, failure: Failed) -> str:
-        """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
-
-        So it is where joins take long, and where the last wait had only begun.
-        """
-        profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
-        deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
-        if not isinstance(failure, DeadlinePassed) or self.abandoned or time.monotonic() < self.ends_s:
-            return ""
-        if 1 < profile.patience <= self.patience:
-            return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
-        begun = failure.about is not None and failure.waited_s < BEGUN_S
-        return (
-            f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
-            if begun
-            else ""
-        )
-
-    def step_of(self, failure: Failed) -> str:
-        """The requirement that speaks of the step that failed: API-05 where it found this version not served."""
-        about = failure.about if isinstance(failure, Misbehaved) else None
-        if about and about.api_key in APIS and self.subject.profile.broken(APIS[about.api_key].name, about.version):
-            return "API-05"
-        return failure.built_on
-
-    @contextmanager
-    def case(self, name: str, *, deadline_s: float | None = None) -> Iterator[None]:
-        """One of several cases, judged by itself: a failure in one does not end the others. The worst case counts."""
-        outer_seen, outer_tolerances = self.seen, self.tolerances
-        outer_deadline, outer_end = self.deadline.at_s, self.ends_s
-        self.seen, self.tolerances = [], []
-        self.recorder.case = name
-        if deadline_s is not None:
-            self.deadline.at_s = min(outer_deadline, time.monotonic() + deadline_s)
-        case = Case(name=name, verdict=Verdict.PASS)
-        begins_late = time.monotonic() >= self.deadline.at_s
-        try:
-            yield
-            if self.tolerances:
-                case.verdict, case.reason = Verdict.TOLERATED, "; ".join(self.tolerances)
-        except Failed as failure:
-            late = self.out_of_time(failure)
-            if begins_late and isinstance(failure, DeadlinePassed) and not self.abandoned:
-                late = "the requirement's time was over before this case"
-            if late:
-                case.verdict, case.reason = Verdict.NOT_JUDGED, late
-            else:
-                case.verdict, case.reason = Verdict.FAIL, str(failure)
-                self.built_on.append(self.step_of(failure))
-                self.late.append(isinstance(failure, NoAnswer))
-        except Skipped as skip:
-            case.verdict, case.reason = Verdict.NOT_JUDGED, str(skip)
-            self.lacks.append(skip.lacks)
-        finally:
-            case.seen = self.seen
-            self.cases.append(case)
-            self.seen, self.tolerances = outer_seen, outer_tolerances
-            self.deadline.at_s = outer_deadline + self.ends_s - outer_end
-            self.recorder.case = ""
-
-
-# ---- requests
-
-
-def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsRequest:
-    """A DeleteTopics request by name."""
-    if version < 6:
-        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=10_000)
-    state = DeleteTopicsRequest.DeleteTopicState
-    return DeleteTopicsRequest(topics=[state(name=name, topic_id=NO_UUID) for name in names], timeout_ms=10_000)
-
-
-def _refused_by_controller(request: Message, answer: Message) -> bool:
-    """Whether this is the answer of a broker that is not the controller to what only the controller does."""
-    return APIS[type(request).KEY].name in CONTROLLERS and ErrorCode.NOT_CONTROLLER in errors_in(answer)
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    """Whether a field says nothing; a structure does where none of its fields does."""
-    if isinstance(value, Message):
-        return all(_is_default(getattr(value, each.name), each.default) for each in value.FIELDS)
-    return value in (None, []) or value == default
-
-
-# ---- words
-
-
-def unsayable(message: Any, version: int) -> Iterator[str]:
-    """The fields that a version does not carry, and without which the request would not ask what it is to ask."""
-    for each in message.FIELDS:
-        value = getattr(message, each.name)
-        if version not in each.versions:
-            if (each.name in ESSENTIAL or not each.ignorable) and not _is_default(value, each.default):
-                yield each.name
-        elif value is None and version not in each.nullable:
-            yield f"{each.name} that is null"
-        elif isinstance(each.element, type) and value is not None:
-            for one in value if isinstance(value, list) else [value]:
-                yield from unsayable(one, version)
-
-
-class AnswerParts(dict[K, V]):
-    """Parts of an answer by what names them. One that the answer must have and lacks is a failure, and no `KeyError`."""
-
-    def __missing__(self, key: object) -> NoReturn:
-        raise Failed(f"the answer has nothing for {shown(key)}, but for {shown(list(self))}")
-
-
-def only(items: Sequence[T], what: str) -> T:
-    """The only element of an answer that must have one. Fails, instead of breaking the suite, where it is otherwise."""
-    if len(items) != 1:
-        raise Failed(f"{len(items)} instead of one {what}")
-    return items[0]
-
-
-def _asked_for(topic: Topic, partition: int, reported: Any, name: str, partitions: Sequence[Any]) -> Any:
-    """The only partition of an answer that must be about this one. Fails where it reports another, or none."""
-    index = "partition_index" if hasattr(reported, "partitions") else "index"
-    found = only(partitions, "partition in the answer")
-    if (name != topic.name and reported.topic_id != topic.id) or getattr(found, index) != partition:
-        seen = f"{name or reported.topic_id}, partition {getattr(found, index)}"
-        raise Failed(f"the answer about {topic.name or topic.id}, partition {partition}, is about {seen}")
-    return found
-
-
-def number(text: str | None, what: str) -> int:
-    """A number that an answer reports as text. Fails where it is none."""
-    try:
-        return int(text or "")
-    except ValueError as error:
-        raise Failed(f"{what} is {shown(text)}, no number") from error
-
-
-def error_name(code: int) -> str:
-    """`CORRUPT_MESSAGE(2)`, or the bare number of a code that Kafka does not have."""
-    try:
-        return f"{ErrorCode(code).name}({int(code)})"
-    except ValueError:
-        return f"error {code}"
-
-
-def shown(value: object) -> str:
-    """A value in a sentence: errors by name, bytes in hex, the rest as Python writes it, not too long."""
-    if isinstance(value, ErrorCode):
-        return error_name(value)
-    if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes {bytes(value[:32]).hex(' ')}"
-    text = repr(value)
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
-def _partitions(topic: Any) -> Sequence[Any]:
-    """The partitions of one topic in a Produce, Fetch or ListOffsets request."""
-    return topic.partition_data if hasattr(topic, "partition_data") else topic.partitions
-
-
-def _message(result: Any) -> str:
-    return getattr(result, "error_message", None) or ""

@@ -15,8 +15,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from conformance.broker import RETRIABLE, Broker, built_on, error_name, only
+from conformance.answers import error_name, only
+from conformance.broker import RETRIABLE, Broker
 from conformance.results import Lack
+from conformance.steps import built_on
 from conformance.wire import Connection, Failed, Misbehaved
 from linearizability.client.group_member import (
     CONSUMER,

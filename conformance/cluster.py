@@ -17,9 +17,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from conformance.answers import error_name, only
 from conformance.batches import batch, next_offset, values
-from conformance.broker import RETRIABLE, Broker, Skipped, Topic, error_name, fetch_request, only
+from conformance.broker import RETRIABLE, Broker
+from conformance.observations import Skipped
 from conformance.wire import Connection, Failed
+from linearizability.client.requests import Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest

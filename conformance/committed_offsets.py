@@ -7,10 +7,18 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from conformance.broker import AnswerParts, Broker, Topic, built_on, only
+from conformance.answers import AnswerParts, only
+from conformance.broker import Broker
+from conformance.steps import built_on
 from conformance.wire import Failed, Misbehaved
 from linearizability.client.errors import LOADING
-from linearizability.client.requests import Committed, commit_request, fetch_offsets_of_one, fetch_offsets_request
+from linearizability.client.requests import (
+    Committed,
+    Topic,
+    commit_request,
+    fetch_offsets_of_one,
+    fetch_offsets_request,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest

@@ -16,9 +16,11 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any
 
-from conformance.broker import RETRIABLE, Broker, Topic, built_on, error_name, only
+from conformance.answers import error_name, only
+from conformance.broker import RETRIABLE, Broker
 from conformance.classic_groups import Group
 from conformance.results import Lack
+from conformance.steps import built_on
 from conformance.wire import Failed, Misbehaved
 from linearizability.client.group_member import (
     JOINING,
@@ -27,6 +29,7 @@ from linearizability.client.group_member import (
     assigned_partitions,
     owned_partitions,
 )
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

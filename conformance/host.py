@@ -10,14 +10,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from conformance.broker import Broker, Subject, delete_topics_request
+from conformance.broker import Broker
 from conformance.levels import MAY
 from conformance.plan import Group
 from conformance.probing import look_again, probe
 from conformance.requirement import Requirement, version_key
 from conformance.results import TargetRecord
+from conformance.subject import Subject
 from conformance.target_profile import TargetProfile
 from conformance.wire import Failed, Unreachable, Unreadable
+from linearizability.client.requests import delete_topics_request
 from linearizability.targets.errors import TargetError
 from linearizability.targets.security import ClientSecurity
 from reference.protocol.apis import APIS

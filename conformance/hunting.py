@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from conformance.batches import batches
-from conformance.broker import Broker, built_on
+from conformance.broker import Broker
+from conformance.steps import built_on
 from conformance.unmarked import Unmarked, over, unmarked
 from conformance.wire import Failed
 

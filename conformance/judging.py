@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 import traceback
 
-from conformance.broker import Broker, Skipped, Subject
+from conformance.broker import Broker
+from conformance.observations import Skipped
 from conformance.requirement import Entry, Requirement, owed_by, version_key
 from conformance.results import Judgement, Lack, RecordedExchange, Verdict, printable, worst
+from conformance.subject import Subject
 from conformance.wire import Exchange, Failed, NoAnswer
 from linearizability import extras
 from reference.protocol.apis import APIS

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from conformance.answers import only
 from conformance.batches import CONTROL, Batch, batches
-from conformance.broker import only
 from conformance.wire import Failed
 
 ABORT, COMMIT = 0, 1

@@ -6,16 +6,20 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from conformance.batches import batch, message_set
-from conformance.broker import EARLIEST, Broker, Topic, delete_topics_request, fetch_request, list_offsets_request
-from conformance.broker import produce_request as produce_to
+from conformance.broker import EARLIEST, Broker
 from conformance.target_profile import BY_TOPIC_ID
 from linearizability.client.group_member import ClassicMember
 from linearizability.client.requests import (
+    Topic,
     delete_records_request,
+    delete_topics_request,
     fetch_offsets_of_one,
     fetch_offsets_request,
+    fetch_request,
+    list_offsets_request,
     new_topic,
 )
+from linearizability.client.requests import produce_request as produce_to
 from reference.protocol.apis import APIS
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.api_versions import ApiVersionsRequest

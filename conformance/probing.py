@@ -12,15 +12,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from conformance.answers import AnswerParts, error_name, errors_in, only
 from conformance.batches import batch, message_set, next_offset
-from conformance.broker import AnswerParts, Broker, Skipped, Subject, Topic, error_name, errors_in, fetch_request, only
+from conformance.broker import Broker
 from conformance.classic_groups import Group
 from conformance.levels import MUST
 from conformance.minimal import minimal_request
+from conformance.observations import Skipped
 from conformance.requirement import Requirement
 from conformance.results import printable
+from conformance.subject import Subject
 from conformance.target_profile import MEMBER_SESSION_MS, SLOW_JOIN_S, SeenNode, TargetProfile, TopicSource
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
+from linearizability.client.requests import Topic, fetch_request
 from linearizability.targets.addresses import UNREACHABLE
 from linearizability.targets.wire import NEWER
 from reference.protocol.apis import APIS

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batches
-from conformance.broker import READ_COMMITTED, Broker, Topic
+from conformance.broker import Broker
 from conformance.markers import ABORT, marker_of
 from conformance.transaction_client import expect_agreed
 from conformance.wire import Failed
+from linearizability.client.requests import READ_COMMITTED, Topic
 
 WHOLE = 50 << 20
 MAX_FETCHES = 10_000

@@ -27,7 +27,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from conformance.broker import Broker, Subject
+from conformance.broker import Broker
 from conformance.host import addresses
 from conformance.judging import judge
 from conformance.liars import Behind, Lying
@@ -35,6 +35,7 @@ from conformance.plan import BASE_CONFIGS
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
 from conformance.runner import Plan, run
+from conformance.subject import Subject
 from linearizability.bench.suite import STORE, Store
 from linearizability.mutants.wire.chance import Chance
 from linearizability.mutants.wire.proxy import Proxy

@@ -19,12 +19,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
-from conformance.broker import STEPS, Subject
 from conformance.host import Host, TargetBroke
 from conformance.judging import judge, missing
 from conformance.plan import Group, by_duration, in_order, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
 from conformance.results import Judgement, Verdict
+from conformance.steps import STEPS
+from conformance.subject import Subject
 
 BASICS = "BAS"
 ROUND_TRIPS = "API-05"

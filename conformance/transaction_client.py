@@ -17,15 +17,17 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.answers import AnswerParts, error_name, only
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
 from conformance.batches import NONE as UNCOMPRESSED
-from conformance.broker import AnswerParts, Broker, Topic, built_on, error_name, only
+from conformance.broker import Broker
 from conformance.markers import COMMIT, marker_of
 from conformance.results import Lack
+from conformance.steps import built_on
 from conformance.wire import Failed
 from linearizability.client.errors import LOADING
 from linearizability.client.producer_session import ProducerSession
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import TRANSACTION, Topic
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

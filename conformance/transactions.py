@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from conformance.answers import error_name, only
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
-from conformance.broker import RETRIABLE, Broker, Topic, error_name, only
+from conformance.broker import RETRIABLE, Broker
 from conformance.wire import Failed
 from linearizability.client.producer_session import ProducerSession
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.end_txn import EndTxnRequest

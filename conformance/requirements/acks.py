@@ -3,6 +3,7 @@
 import time
 from contextlib import suppress
 
+from conformance.answers import only
 from conformance.batches import (
     CODECS,
     GZIP,
@@ -16,11 +17,12 @@ from conformance.batches import (
     stored_as,
     values,
 )
-from conformance.broker import EARLIEST, Broker, Topic, only, produce_request
+from conformance.broker import EARLIEST, Broker
 from conformance.changes import codecs
 from conformance.cluster import LAG_MS, QUICK, cluster, in_time
 from conformance.requirement import requirement
 from conformance.wire import Misbehaved, NoAnswer
+from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.produce import ProduceRequest

@@ -7,13 +7,14 @@ blocked by the basic one, if that one fails as well.
 from typing import Any
 
 from conformance.batches import batch, idempotent, values
-from conformance.broker import EARLIEST, LATEST, READ_COMMITTED, Broker, Topic
+from conformance.broker import EARLIEST, LATEST, Broker
 from conformance.classic_groups import Group
 from conformance.committed_offsets import commit_one, expect_offset
 from conformance.consumers import joined, unused_group
 from conformance.requirement import COPY_ON_ANOTHER_NODE, requirement
 from conformance.transactions import TransactionalProducer
 from conformance.wire import NoAnswer
+from linearizability.client.requests import READ_COMMITTED, Topic
 from reference.protocol.errors import ErrorCode
 
 PATIENT_S = 60.0

@@ -1,12 +1,14 @@
 """CMP: compaction. Of each key the last record stays, at its offset; what else goes, and when, is reported here."""
 
+from conformance.answers import only
 from conformance.batches import CONTROL, Record, batch, batches, idempotent, records
-from conformance.broker import EARLIEST, Broker, Topic, only
+from conformance.broker import EARLIEST, Broker
 from conformance.changes import codecs
 from conformance.requirement import requirement
 from conformance.requirements.retention import HOUR_MS, MINUTE_MS, now_ms
 from conformance.transactions import TransactionalProducer
 from conformance.wire import Misbehaved
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 

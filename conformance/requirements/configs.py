@@ -3,10 +3,13 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from conformance.answers import AnswerParts, only
 from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
-from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, AnswerParts, Broker, Topic, built_on, only
+from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, Broker
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
+from conformance.steps import built_on
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_configs import AlterConfigsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest

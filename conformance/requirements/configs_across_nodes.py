@@ -2,10 +2,12 @@
 
 from contextlib import suppress
 
-from conformance.broker import TOPIC_RESOURCE, Broker, Topic, only
+from conformance.answers import only
+from conformance.broker import TOPIC_RESOURCE, Broker
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.requirement import requirement
 from conformance.wire import Misbehaved
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from conformance.broker import Broker, Topic, delete_topics_request, only
+from conformance.answers import only
+from conformance.broker import Broker
 from conformance.consumers import (
     DESCRIBE,
     HEARTBEAT,
@@ -18,6 +19,7 @@ from conformance.consumers import (
 from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from linearizability.client.group_member import LEAVING_FOR_A_WHILE
+from linearizability.client.requests import Topic, delete_topics_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest

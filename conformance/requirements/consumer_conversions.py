@@ -2,13 +2,15 @@
 
 import struct
 
-from conformance.broker import AnswerParts, Broker, Topic
+from conformance.answers import AnswerParts
+from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, subscription
 from conformance.committed_offsets import commit_one, expect_committed, expect_offset
 from conformance.consumers import DESCRIBE, HEARTBEAT, Consumer, described_one, joined, settle, unused_group
 from conformance.requirement import requirement
 from conformance.requirements.consumer_heartbeats import SINCE
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
 from reference.protocol.codec import CodecError, decode_from, encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment

@@ -2,7 +2,8 @@
 
 import time
 
-from conformance.broker import Broker, only
+from conformance.answers import only
+from conformance.broker import Broker
 from conformance.cluster import QUICK, STATE_WITHIN_S, cluster
 from conformance.committed_offsets import await_offset, commit_one
 from conformance.consumers import (

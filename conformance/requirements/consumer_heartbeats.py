@@ -3,7 +3,8 @@
 import time
 from typing import Any
 
-from conformance.broker import AnswerParts, Broker
+from conformance.answers import AnswerParts
+from conformance.broker import Broker
 from conformance.committed_offsets import commit_one, delete_offsets
 from conformance.consumers import (
     BEAT_S,

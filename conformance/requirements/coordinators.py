@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from conformance.answers import AnswerParts, error_name, only
 from conformance.batches import records
-from conformance.broker import GROUP, AnswerParts, Broker, Topic, error_name, only
+from conformance.broker import Broker
 from conformance.requirement import requirement
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import GROUP, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.metadata import MetadataRequest

@@ -2,19 +2,15 @@
 
 from contextlib import suppress
 
-from conformance.broker import (
-    GROUP,
-    Broker,
-    Topic,
-    only,
-)
+from conformance.answers import only
+from conformance.broker import Broker
 from conformance.classic_groups import Group
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.committed_offsets import LOADING, commit, committed, expect_committed
 from conformance.requirement import requirement
 from conformance.transaction_client import CLASSIC, TransactionalClient
 from conformance.wire import Failed, Misbehaved
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import GROUP, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 

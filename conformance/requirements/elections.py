@@ -5,8 +5,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.answers import error_name, only
 from conformance.batches import batch, values
-from conformance.broker import Broker, Topic, error_name, only, produce_request
+from conformance.broker import Broker
 from conformance.cluster import (
     CONNECTION_LOST,
     NO_ID,
@@ -20,6 +21,7 @@ from conformance.cluster import (
 )  # fmt: skip
 from conformance.requirement import requirement
 from conformance.wire import Connection, Failed
+from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import RETRIABLE, ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.produce import ProduceRequest

@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from conformance.batches import batch, batches
-from conformance.broker import Broker, Topic
+from conformance.broker import Broker
 from conformance.cluster import QUICK, Cluster, cluster, in_time
 from conformance.requirement import requirement
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
 
 LEADER_EPOCHS = 3
 TAIL = 4

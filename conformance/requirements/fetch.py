@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
 
+from conformance.answers import AnswerParts, only
 from conformance.batches import (
     CODECS,
     RECENT_MS,
@@ -22,21 +23,19 @@ from conformance.batches import (
     stored_as,
     values,
 )
-from conformance.broker import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-    AnswerParts,
-    Broker,
-    Skipped,
-    Topic,
-    delete_topics_request,
-    fetch_request,
-    only,
-)
+from conformance.broker import Broker
 from conformance.changes import codecs, has_leader_epochs
+from conformance.observations import Skipped
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
 from conformance.wire import Connection
+from linearizability.client.requests import (
+    READ_COMMITTED,
+    READ_UNCOMMITTED,
+    Topic,
+    delete_topics_request,
+    fetch_request,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest

@@ -1,9 +1,11 @@
 """FET: what consumers are given above the high watermark, and by brokers that do not lead."""
 
+from conformance.answers import only
 from conformance.batches import batch, values
-from conformance.broker import Broker, Topic, only
+from conformance.broker import Broker
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster, in_time
 from conformance.requirement import requirement
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 

@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from conformance.answers import only
 from conformance.batches import batch, values
-from conformance.broker import Broker, Topic, fetch_request, only
+from conformance.broker import Broker
 from conformance.requirement import requirement, untestable
+from linearizability.client.requests import Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 

@@ -4,9 +4,10 @@ import socket
 import struct
 
 from conformance.batches import batch
-from conformance.broker import Broker, fetch_request, produce_request
+from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.wire import Connection, frame, request_header, tagged_fields
+from linearizability.client.requests import fetch_request, produce_request
 from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
 from reference.protocol.messages.metadata import MetadataRequest

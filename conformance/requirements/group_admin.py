@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from conformance.broker import AnswerParts, Broker, only
+from conformance.answers import AnswerParts, only
+from conformance.broker import Broker
 from conformance.classic_groups import CONSUMER, Group, share_of, subscription
 from conformance.cluster import STATE_WITHIN_S, cluster
 from conformance.committed_offsets import NOTHING, await_offset, expect_committed, expect_offset

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from conformance.broker import AnswerParts, Broker
+from conformance.answers import AnswerParts
+from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of, subscription
 from conformance.requirement import requirement
 from conformance.requirements.group_generations import HELD_FOR_S, joined_pair

@@ -2,9 +2,11 @@
 
 import time
 
-from conformance.broker import AnswerParts, Broker, directly
+from conformance.answers import AnswerParts
+from conformance.broker import Broker
 from conformance.classic_groups import FIRST_WITH_IDENTITY, Group, Member, subscription
 from conformance.requirement import requirement
+from conformance.steps import directly
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.join_group import JoinGroupRequest
 

@@ -3,11 +3,13 @@
 import time
 from typing import Any
 
+from conformance.answers import AnswerParts, error_name, only
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import EARLIEST, AnswerParts, Broker, Topic, built_on, error_name, only
+from conformance.broker import EARLIEST, Broker
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
-from linearizability.client.requests import TRANSACTION
+from conformance.steps import built_on
+from linearizability.client.requests import TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.delete_records import DeleteRecordsRequest

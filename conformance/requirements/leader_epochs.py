@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from conformance.answers import only
 from conformance.batches import batch, batches
-from conformance.broker import LATEST, METADATA_WITH_EPOCHS, Broker, Topic, fetch_request, only
+from conformance.broker import LATEST, METADATA_WITH_EPOCHS, Broker
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
+from linearizability.client.requests import Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest

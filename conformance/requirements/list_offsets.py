@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from conformance.answers import AnswerParts, only
 from conformance.batches import CODECS, RECENT_MS, Record, batch
-from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, READ_COMMITTED, AnswerParts, Broker, Topic, only
+from conformance.broker import EARLIEST, LATEST, MAX_TIMESTAMP, Broker
 from conformance.changes import codecs
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
 from conformance.wire import Failed
+from linearizability.client.requests import READ_COMMITTED, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 

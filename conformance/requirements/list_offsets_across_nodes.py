@@ -1,9 +1,11 @@
 """LOF: the offsets of a partition that another broker leads, or that a new leader does not know yet."""
 
+from conformance.answers import only
 from conformance.batches import batch
-from conformance.broker import EARLIEST, LATEST, Broker, Topic, only
+from conformance.broker import EARLIEST, LATEST, Broker
 from conformance.cluster import QUICK, STATE_WITHIN_S, cluster, in_time
 from conformance.requirement import requirement
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 

@@ -8,9 +8,10 @@ import time
 from collections.abc import Sequence
 
 from conformance.batches import CODECS, RECENT_MS, Record, batch, idempotent, records
-from conformance.broker import Broker, Topic
+from conformance.broker import Broker
 from conformance.message_sets import LOG_APPEND_TIME, NO_TIMESTAMP, Message, Stored, message_set, stored
 from conformance.requirement import requirement
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 

@@ -2,19 +2,13 @@
 
 from uuid import UUID
 
+from conformance.answers import AnswerParts, number, only
 from conformance.batches import batch
-from conformance.broker import (
-    METADATA_WITH_EPOCHS,
-    AnswerParts,
-    Broker,
-    Topic,
-    built_on,
-    delete_topics_request,
-    number,
-    only,
-)
+from conformance.broker import METADATA_WITH_EPOCHS, Broker
 from conformance.requirement import requirement
+from conformance.steps import built_on
 from conformance.wire import Closed
+from linearizability.client.requests import Topic, delete_topics_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_cluster import DescribeClusterRequest

@@ -1,6 +1,7 @@
 """MET: what Metadata reports about partitions whose replicas are gone."""
 
-from conformance.broker import Broker, only
+from conformance.answers import only
+from conformance.broker import Broker
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode

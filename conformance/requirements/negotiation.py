@@ -1,6 +1,7 @@
 """API: version negotiation. What a broker says that it speaks, and whether it does."""
 
-from conformance.broker import AnswerParts, Broker, error_name, errors_in
+from conformance.answers import AnswerParts, error_name, errors_in
+from conformance.broker import Broker
 from conformance.minimal import CORE, minimal_request
 from conformance.requirement import requirement, version_key
 from conformance.wire import Misbehaved, request_header

@@ -2,7 +2,7 @@
 
 import uuid
 
-from conformance.broker import Broker, Topic
+from conformance.broker import Broker
 from conformance.classic_groups import Group
 from conformance.committed_offsets import (
     NOTHING,
@@ -17,6 +17,7 @@ from conformance.committed_offsets import (
     expect_offset,
 )
 from conformance.requirement import requirement
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest

@@ -2,7 +2,7 @@
 
 import time
 
-from conformance.broker import Broker, Topic, delete_topics_request
+from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, subscription
 from conformance.cluster import QUICK, STATE_WITHIN_S, cluster
 from conformance.committed_offsets import (
@@ -17,6 +17,7 @@ from conformance.committed_offsets import (
 )
 from conformance.requirement import requirement
 from conformance.requirements.group_survival import group_at
+from linearizability.client.requests import Topic, delete_topics_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.join_group import JoinGroupRequest

@@ -1,10 +1,12 @@
 """OFF: offsets that a group's member commits in a transaction. What is seen of them is TXV's; here is whose are taken."""
 
-from conformance.broker import Broker, Topic, only
+from conformance.answers import only
+from conformance.broker import Broker
 from conformance.classic_groups import Group
 from conformance.committed_offsets import NOTHING, await_offset, expect_offset
 from conformance.requirement import requirement, untestable
 from conformance.transaction_client import CLASSIC, TRANSACTIONS, TransactionalClient
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 

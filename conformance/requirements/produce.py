@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from conformance.answers import AnswerParts, only
 from conformance.batches import (
     CODECS,
     CONTROL,
@@ -22,10 +23,12 @@ from conformance.batches import (
     varint,
     write_record,
 )  # fmt: skip
-from conformance.broker import AnswerParts, Broker, Skipped, Topic, only, produce_request
+from conformance.broker import Broker
 from conformance.changes import closes_on_unreadable_batches, codecs, has_leader_epochs, refusals
+from conformance.observations import Skipped
 from conformance.requirement import requirement
 from conformance.wire import Closed
+from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID

@@ -1,9 +1,11 @@
 """PRD: what Produce refuses because another broker leads."""
 
+from conformance.answers import only
 from conformance.batches import batch, values
-from conformance.broker import Broker, Topic, only
+from conformance.broker import Broker
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.produce import ProduceRequest
 

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from conformance.broker import Broker, Topic, error_name
+from conformance.answers import error_name
+from conformance.broker import Broker
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster
 from conformance.requirement import requirement
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 

@@ -5,11 +5,12 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from conformance.batches import batch, values
-from conformance.broker import Broker, Topic
+from conformance.broker import Broker
 from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, Cluster, Writes, cluster, fetch_as, in_time
 from conformance.requirement import requirement, untestable
 from conformance.requirements.leader_epochs import end_of_epoch
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 
 DEADLINE_S = 180.0

@@ -3,11 +3,13 @@
 import time
 from typing import Any
 
+from conformance.answers import only
 from conformance.batches import Record, batch, batches, records, values
-from conformance.broker import EARLIEST, Broker, Topic, only
+from conformance.broker import EARLIEST, Broker
 from conformance.requirement import requirement, untestable
 from conformance.requirements.configs import SET, altered
 from conformance.wire import Misbehaved
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_records import DeleteRecordsRequest

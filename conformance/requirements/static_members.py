@@ -1,6 +1,7 @@
 """GRP: static members of a classic group. They have a name of their own, and keep their place when they start again."""
 
-from conformance.broker import AnswerParts, Broker
+from conformance.answers import AnswerParts
+from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of
 from conformance.committed_offsets import commit_one
 from conformance.requirement import requirement

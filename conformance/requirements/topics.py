@@ -5,21 +5,14 @@ from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
+from conformance.answers import AnswerParts, number, only
 from conformance.batches import Record, batch, values
-from conformance.broker import (
-    AnswerParts,
-    Broker,
-    Topic,
-    built_on,
-    delete_topics_request,
-    directly,
-    new_topic,
-    number,
-    only,
-)
+from conformance.broker import Broker
 from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
+from conformance.steps import built_on, directly
 from conformance.wire import Connection, Failed
+from linearizability.client.requests import Topic, delete_topics_request, new_topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest

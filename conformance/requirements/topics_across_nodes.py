@@ -1,9 +1,11 @@
 """TOP: topics are administered by any broker, and what was deleted stays deleted."""
 
+from conformance.answers import only
 from conformance.batches import batch, values
-from conformance.broker import Broker, delete_topics_request, only
+from conformance.broker import Broker
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.requirement import requirement
+from linearizability.client.requests import delete_topics_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 

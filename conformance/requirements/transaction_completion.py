@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from conformance.broker import GROUP, READ_COMMITTED, Broker, Topic
+from conformance.broker import Broker
 from conformance.cluster import PATIENT, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import expect_committed
 from conformance.requirement import requirement
@@ -25,7 +25,7 @@ from conformance.transaction_client import (
     expect_agreed,
     served_protocols,
 )  # fmt: skip
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import GROUP, READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 
 DEADLINE_S = 240.0

@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from conformance.broker import READ_COMMITTED, AnswerParts, Broker, Topic, only
+from conformance.answers import AnswerParts, only
+from conformance.broker import Broker
 from conformance.markers import COMMIT, markers
 from conformance.requirement import requirement, untestable
 from conformance.transaction_client import (
@@ -24,7 +25,7 @@ from conformance.transaction_client import (
     answered_for_good,
     in_each_protocol,
 )  # fmt: skip
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest

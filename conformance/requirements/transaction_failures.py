@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from conformance.batches import CONTROL, batches
-from conformance.broker import READ_COMMITTED, Broker, Topic
+from conformance.broker import Broker
 from conformance.cluster import NO_ID, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
 from conformance.read_committed import aborted_of, committed_values
 from conformance.requirement import requirement
@@ -21,7 +21,7 @@ from conformance.transaction_client import (
     served_protocols,
 )  # fmt: skip
 from conformance.wire import Failed
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 
 DEADLINE_S = 300.0

@@ -2,8 +2,9 @@
 
 import time
 
+from conformance.answers import only
 from conformance.batches import CONTROL, NONE, TRANSACTIONAL, Record, batch, batches
-from conformance.broker import READ_COMMITTED, Broker, only
+from conformance.broker import Broker
 from conformance.changes import codecs
 from conformance.markers import ABORT, COMMIT, marker_of, markers
 from conformance.read_committed import aborted_of, committed, expect_committed
@@ -19,6 +20,7 @@ from conformance.transaction_client import (
     in_each_protocol,
     served_protocols,
 )  # fmt: skip
+from linearizability.client.requests import READ_COMMITTED
 
 MINUTE_MS = 60_000
 ROLLS = {"segment.ms": str(MINUTE_MS)}

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from conformance.batches import CONTROL, TRANSACTIONAL, batches, values
-from conformance.broker import READ_COMMITTED, Broker, Topic
+from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import LAST_EPOCH, expect_identity, fenced_in
 from conformance.transaction_client import (
@@ -24,6 +24,7 @@ from conformance.transaction_client import (
     in_each_protocol,
     raise_epoch,
 )  # fmt: skip
+from linearizability.client.requests import READ_COMMITTED, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

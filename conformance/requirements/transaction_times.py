@@ -1,7 +1,7 @@
 """TXN: time in transactions. How long one may be open, what becomes of who is late, and when a transactional id is forgotten."""
 
 from conformance.batches import values
-from conformance.broker import READ_COMMITTED, Broker, built_on
+from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import (
     KNOWN_AGAIN_SINCE,
@@ -10,6 +10,7 @@ from conformance.requirements.transactional_ids import (
     expect_refused,
     fenced_in,
 )  # fmt: skip
+from conformance.steps import built_on
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
     CLASSIC,
@@ -22,7 +23,7 @@ from conformance.transaction_client import (
     expect_agreed,
     in_each_protocol,
 )  # fmt: skip
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import READ_COMMITTED, TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

@@ -1,7 +1,8 @@
 """TXV: what is seen of transactions. Nothing before its end, and all of it or nothing afterwards."""
 
+from conformance.answers import only
 from conformance.batches import batch, values
-from conformance.broker import READ_COMMITTED, READ_UNCOMMITTED, Broker, delete_topics_request, only
+from conformance.broker import Broker
 from conformance.markers import ABORT, COMMIT, markers
 from conformance.read_committed import expect_committed
 from conformance.requirement import requirement
@@ -14,6 +15,7 @@ from conformance.transaction_client import (
     expect_agreed,
     in_each_protocol,
 )
+from linearizability.client.requests import READ_COMMITTED, READ_UNCOMMITTED, delete_topics_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 

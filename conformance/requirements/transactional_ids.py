@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from conformance.answers import error_name
 from conformance.batches import values
-from conformance.broker import READ_COMMITTED, Broker, error_name
+from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
@@ -19,7 +20,7 @@ from conformance.transaction_client import (
     in_each_protocol,
     raise_epoch,
 )  # fmt: skip
-from linearizability.client.requests import TRANSACTION
+from linearizability.client.requests import READ_COMMITTED, TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest

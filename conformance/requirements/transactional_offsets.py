@@ -1,9 +1,11 @@
 """TXV: what is seen of offsets that a group commits in transactions."""
 
-from conformance.broker import Broker, Topic, only
+from conformance.answers import only
+from conformance.broker import Broker
 from conformance.committed_offsets import LOADING, NOTHING, Found, committed, expect_committed
 from conformance.requirement import requirement
 from conformance.transaction_client import TRANSACTIONS, Protocol, TransactionalClient, in_each_protocol
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from conformance.answers import AnswerParts, only
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
-from conformance.broker import READ_COMMITTED, AnswerParts, Broker, Topic, only, produce_request
+from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.requirements.coordinators import OFFSETS, java_hash, offsets_partitions
 from conformance.transaction_client import (
@@ -19,6 +20,7 @@ from conformance.transaction_client import (
     in_each_protocol,
     served_protocols,
 )  # fmt: skip
+from linearizability.client.requests import READ_COMMITTED, Topic, produce_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.produce import ProduceRequest

@@ -6,13 +6,14 @@ grouped by topic in the order given, unless they are to stand `apart`, each in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 from uuid import UUID
 
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
@@ -100,6 +101,14 @@ def new_topic(
 
 
 # ---- records
+
+
+def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsRequest:
+    """A DeleteTopics request by name."""
+    if version < 6:
+        return DeleteTopicsRequest(topic_names=list(names), timeout_ms=WAITS_MS)
+    state = DeleteTopicsRequest.DeleteTopicState
+    return DeleteTopicsRequest(topics=[state(name=name, topic_id=NO_UUID) for name in names], timeout_ms=WAITS_MS)
 
 
 def produce_request(

@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 
-from conformance.broker import Broker, Subject, Topic
+from conformance.broker import Broker
 from conformance.consumers import Consumer, reported_in, unused_group
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.requirement import Requirement
+from conformance.subject import Subject
 from linearizability.client.group_member import owned_partitions
+from linearizability.client.requests import Topic
 from linearizability.targets import open_target
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-import conformance.broker
 import conformance.classic_groups
 import conformance.cluster
 import conformance.consumers
-from conformance.broker import Subject
+from conformance import conversation, observations
 from conformance.host import addresses
 from conformance.judging import HASTENING, judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
+from conformance.subject import Subject
 from linearizability.targets import AddressMap
 from reference.protocol.apis import APIS
 from tests.conformance.parrot import Flock, Parrot
@@ -64,8 +64,9 @@ BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated, Aged)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong brokers need no long waits."""
-    monkeypatch.setattr(conformance.broker, "CLOSED_WITHIN_S", WAIT_S)
-    monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", WAIT_S)
+    monkeypatch.setattr(conversation, "CLOSED_WITHIN_S", WAIT_S)
+    for module in (conversation, observations):
+        monkeypatch.setattr(module, "READY_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "WHOLE_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.classic_groups, "HELD_S", WAIT_S)

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 import conformance.cluster
-from conformance.broker import Broker, Skipped, Subject, Topic
+from conformance.broker import Broker
 from conformance.cluster import ATTEMPTS, Cluster, Moment, Writes, cluster, in_time
 from conformance.host import addresses
 from conformance.levels import MAY
+from conformance.observations import Skipped
 from conformance.requirement import Requirement
+from conformance.subject import Subject
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
 from linearizability.targets import AddressMap
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import NO_UUID

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conformance.broker import Broker, Skipped, Subject, Topic
+from conformance.broker import Broker
 from conformance.classic_groups import Group, subscription
 from conformance.committed_offsets import (
     Committed,
@@ -22,9 +22,12 @@ from conformance.committed_offsets import (
 from conformance.consumers import Consumer, expect_apart, joined, partitions_of, settle
 from conformance.host import addresses
 from conformance.levels import MAY
+from conformance.observations import Skipped
 from conformance.requirement import Requirement
+from conformance.subject import Subject
 from conformance.wire import Failed
 from linearizability.client.group_member import owned_partitions
+from linearizability.client.requests import Topic
 from reference.protocol.codec import decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription

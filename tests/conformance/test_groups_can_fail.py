@@ -6,15 +6,15 @@ from collections.abc import Iterator
 
 import pytest
 
-import conformance.broker
 import conformance.classic_groups
 import conformance.cluster
 import conformance.consumers
-from conformance.broker import Subject
+from conformance import conversation, observations
 from conformance.host import addresses
 from conformance.judging import HASTENING, judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Verdict
+from conformance.subject import Subject
 from tests.conformance.agreeable import Agreeable
 from tests.conformance.test_can_fail import WAIT_S, hooks_of_all
 
@@ -45,7 +45,8 @@ TESTED = [
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What does not come at once does not come."""
-    monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", WAIT_S)
+    for module in (conversation, observations):
+        monkeypatch.setattr(module, "READY_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "WHOLE_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.classic_groups, "HELD_S", WAIT_S)

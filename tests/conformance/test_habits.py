@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-import conformance.broker
+from conformance import conversation, observations
 from conformance.liars import Behind, Lying
 from conformance.requirement import select
 from conformance.results import Run
@@ -111,7 +111,8 @@ def test_one_that_has_no_controller_yet_is_waited_for(behind: tuple[Loop, Behind
 def test_one_that_is_no_coordinator_of_an_unused_group_is_joined_all_the_same(
     behind: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conformance.broker, "READY_WITHIN_S", 1.0)
+    for module in (conversation, observations):
+        monkeypatch.setattr(module, "READY_WITHIN_S", 1.0)
 
     def disown(answer: Any, exchange: Exchange) -> None:
         if exchange.version < 3:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from conformance.broker import Subject
 from conformance.hunting import Hunt
 from conformance.judging import judge
 from conformance.requirement import Entry, catalogue
 from conformance.results import Judgement, Verdict
+from conformance.subject import Subject
 from conformance.unmarked import Unmarked
 from linearizability.history.notation import history
 from linearizability.pipeline.engine import judge_history

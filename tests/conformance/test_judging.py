@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from conformance.broker import Broker, Subject
+from conformance.broker import Broker
 from conformance.judging import judge
 from conformance.levels import MUST
 from conformance.requirement import Entry, Requirement
 from conformance.results import Verdict
+from conformance.subject import Subject
 from conformance.target_profile import TargetProfile
 from conformance.wire import Failed
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conformance import requirement
-from conformance.broker import Broker, Subject
+from conformance.broker import Broker
 from conformance.expectations import Expectation
 from conformance.host import guess_kafka_version
 from conformance.judging import judge, missing
@@ -21,6 +21,7 @@ from conformance.plan import BASE_CONFIGS, plan
 from conformance.requirement import Entry, Needs, Requirement, select
 from conformance.results import Judgement, Lack, Run, RunVerdict, TargetRecord, Verdict, root_causes
 from conformance.runner import Plan, run
+from conformance.subject import Subject
 from conformance.wire import Failed
 from tests.conformance.parrot import _produced, parrot, target_of
 
@@ -365,6 +366,6 @@ def test_an_engine_error_keeps_the_verdict_unknown() -> None:
 
 def test_failures_are_reported_with_what_was_seen() -> None:
     with pytest.raises(Failed, match="3 instead of one topic"):
-        from conformance.broker import only
+        from conformance.answers import only
 
         only([1, 2, 3], "topic")

@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from conformance import host, requirement, runner, session
-from conformance.broker import Broker, built_on, directly
+from conformance.broker import Broker
 from conformance.levels import MAY, MUST
 from conformance.requirement import Entry, Needs, Requirement
 from conformance.results import Judgement, Run, RunVerdict, Verdict
 from conformance.runner import Plan, run
+from conformance.steps import built_on, directly
 from conformance.wire import Failed
 from linearizability.targets import TargetError
 from tests.conformance.parrot import Parrot

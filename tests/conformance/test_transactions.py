@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches, patched
-from conformance.broker import Broker, Subject, Topic
+from conformance.broker import Broker
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.markers import ABORT, COMMIT, marker_of, markers
 from conformance.read_committed import committed_values, counting_records
 from conformance.requirement import Requirement
+from conformance.subject import Subject
 from conformance.transaction_client import CLASSIC, IMPLICIT, NO_ID, TransactionalClient, raise_epoch
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import NO_UUID
 from tests.conformance.parrot import Parrot, parrot

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from conformance.broker import Broker, Subject
+from conformance.broker import Broker
 from conformance.host import addresses
 from conformance.requirement import Requirement
+from conformance.subject import Subject
 from linearizability.targets.cluster import Cluster, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from conformance.answers import error_name
 from conformance.batches import values
-from conformance.broker import Broker, Subject, error_name
+from conformance.broker import Broker
 from conformance.host import addresses
 from conformance.levels import MUST
 from conformance.requirement import Requirement
+from conformance.subject import Subject
 from conformance.transaction_client import CLASSIC, IMPLICIT, TransactionalClient
 from linearizability.targets import open_target
 from linearizability.targets.wire import Wire

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from conformance.answers import error_name
 from conformance.batches import batch, values
-from conformance.broker import Broker, error_name
+from conformance.broker import Broker
 from conformance.cluster import Cluster
 from conformance.levels import MUST
 from conformance.requirement import Requirement

@@ -1,0 +1,76 @@
+"""What is read from an answer that must have it, and values in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NoReturn, TypeVar
+
+from conformance.wire import Failed
+from linearizability.client.requests import Topic
+from reference.protocol.errors import ErrorCode
+from reference.protocol.schema import Message
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def errors_in(answer: Message) -> list[int]:
+    """All error codes in an answer, wherever they stand."""
+    return [int(code) for code in re.findall(r"error_code=(-?\d+)", repr(answer))]
+
+
+class AnswerParts(dict[K, V]):
+    """Parts of an answer by what names them. One that the answer must have and lacks is a failure, and no `KeyError`."""
+
+    def __missing__(self, key: object) -> NoReturn:
+        raise Failed(f"the answer has nothing for {shown(key)}, but for {shown(list(self))}")
+
+
+def only(items: Sequence[T], what: str) -> T:
+    """The only element of an answer that must have one. Fails, instead of breaking the suite, where it is otherwise."""
+    if len(items) != 1:
+        raise Failed(f"{len(items)} instead of one {what}")
+    return items[0]
+
+
+def asked_for(topic: Topic, partition: int, reported: Any, name: str, partitions: Sequence[Any]) -> Any:
+    """The only partition of an answer that must be about this one. Fails where it reports another, or none."""
+    index = "partition_index" if hasattr(reported, "partitions") else "index"
+    found = only(partitions, "partition in the answer")
+    if (name != topic.name and reported.topic_id != topic.id) or getattr(found, index) != partition:
+        seen = f"{name or reported.topic_id}, partition {getattr(found, index)}"
+        raise Failed(f"the answer about {topic.name or topic.id}, partition {partition}, is about {seen}")
+    return found
+
+
+def number(text: str | None, what: str) -> int:
+    """A number that an answer reports as text. Fails where it is none."""
+    try:
+        return int(text or "")
+    except ValueError as error:
+        raise Failed(f"{what} is {shown(text)}, no number") from error
+
+
+def error_name(code: int) -> str:
+    """`CORRUPT_MESSAGE(2)`, or the bare number of a code that Kafka does not have."""
+    try:
+        return f"{ErrorCode(code).name}({int(code)})"
+    except ValueError:
+        return f"error {code}"
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: errors by name, bytes in hex, the rest as Python writes it, not too long."""
+    if isinstance(value, ErrorCode):
+        return error_name(value)
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(value)} bytes {bytes(value[:32]).hex(' ')}"
+    text = repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def message_of(result: Any) -> str:
+    """The text beside an error code; empty where the version has none."""
+    return getattr(result, "error_message", None) or ""

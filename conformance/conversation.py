@@ -1,0 +1,281 @@
+"""What one requirement says to a target: its connections, and requests in the versions that the target serves."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Self
+
+from conformance.answers import errors_in
+from conformance.observations import READY_WITHIN_S, Observations
+from conformance.requirement import Requirement
+from conformance.results import Lack
+from conformance.steps import built_on
+from conformance.subject import Subject
+from conformance.target_profile import BY_TOPIC_ID
+from conformance.wire import CLIENT_ID, Connection, Failed, Misbehaved
+from linearizability.targets.addresses import AddressMap
+from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.schema import Message
+
+CLOSED_WITHIN_S = 5.0
+"""How long a target may take to close a connection that it must close."""
+POLL_S = 0.1
+CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
+               "ListPartitionReassignments", "UpdateFeatures")  # fmt: skip
+"""APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
+ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
+             "current_leader_epoch"}  # fmt: skip
+"""Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
+LEAST_WAIT_MS = 1
+"""A fetch that shall not wait: as short as the target's profile allows. Requirements about waiting say their own time."""
+
+
+class Conversation(Observations):
+    """Each request is kept as evidence. A context manager: its connections are closed at the end."""
+
+    def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0, release: str = "") -> None:
+        super().__init__(subject, record, patience=patience, release=release)
+        self.entrance: tuple[str, int] | None = None
+        """Where requests go that any broker can answer; None: to the first bootstrap address."""
+        self.hurt: set[tuple[str, int]] = set()
+        """Addresses of nodes that are frozen or down: nothing is asked there."""
+        self.scattered: set[str] = set()
+        """Topics whose partitions have several leaders, although one was asked for."""
+        self._connections: list[Connection] = []
+        self._by_address: dict[tuple[str, int], Connection] = {}
+
+    def __enter__(self) -> Self:
+        with self.subject.lock:
+            self.subject.views.append(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self.subject.lock:
+            self.subject.views.remove(self)
+        for connection in self._connections:
+            connection.close()
+
+    def abandon(self) -> None:
+        """From another thread: every wait and every request of this requirement ends now."""
+        self.abandoned = True
+        self.deadline.at_s = 0.0
+        for connection in list(self._connections):
+            connection.interrupt()
+
+    # ---- connections
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The first bootstrap address, unless `entrance` was set to another."""
+        return self.entrance or self.subject.bootstrap[0]
+
+    @property
+    def target(self) -> Any:
+        """The open target, for its hooks (kill, restart, pause ...); the record's `hooks` say which are used."""
+        return self.subject.target
+
+    def connect(
+        self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
+    ) -> Connection:
+        """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
+        where = self.reach(address or self.address)
+        connection = Connection(
+            where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id, check=self._expect_sayable
+        )
+        self._connections.append(connection)
+        return connection
+
+    def reach(self, address: tuple[str, int]) -> tuple[str, int]:
+        """Where an advertised address can be reached from here."""
+        return getattr(self.target, "addresses", AddressMap()).reach(*address)
+
+    def connection(self, address: tuple[str, int] | None = None) -> Connection:
+        """The standing connection to an address; a new one where the last was closed."""
+        key = address or self.address
+        if key not in self._by_address or self._by_address[key].socket.fileno() < 0:
+            self._by_address[key] = self.connect(key)
+        return self._by_address[key]
+
+    def hang_up(self, addresses: Collection[tuple[str, int]]) -> None:
+        """Close the standing connections to some addresses; the next request to one of them opens a new one."""
+        for address in addresses:
+            if address in self._by_address:
+                self._by_address.pop(address).close()
+
+    # ---- requests
+
+    def call(
+        self, request: Message, version: int | None = None, *, to: Connection | tuple[str, int] | None = None,
+        timeout_s: float | None = None,
+    ) -> Any:  # fmt: skip
+        """Send a request and read its answer, in the highest version that both sides know unless one is given.
+
+        `to` is a connection, or an address to which the standing connection is used. Without it a request that only the
+        controller answers goes to the controller, as admin clients do: brokers of a KRaft quorum forward it, others need not.
+        As they do, too, it is sent again where there is no controller yet: a target that has just started may elect one.
+        """
+        answer = self._call(request, version, to, timeout_s)
+        until = time.monotonic() + READY_WITHIN_S * self.patience
+        while to is None and _refused_by_controller(request, answer) and time.monotonic() < until:
+            answer = self._call(request, version, self.controller(), timeout_s)
+            if _refused_by_controller(request, answer):
+                time.sleep(POLL_S)
+        return answer
+
+    def _call(
+        self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
+    ) -> Any:
+        version = self.version_for(request, version)
+        self._expect_one_leader(request)
+        least_ms = self.subject.profile.fetch_wait_ms
+        if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
+            request.max_wait_ms = least_ms
+        if to is None and APIS[type(request).KEY].name in CONTROLLERS and self.subject.nodes > 1:
+            to = self.controller()
+        connection = to if isinstance(to, Connection) else self.connection(to)
+        try:
+            return connection.call(request, version, timeout_s=timeout_s)
+        except Misbehaved:
+            connection.close()
+            raise
+
+    def _expect_sayable(self, request: Message, version: int) -> None:
+        """Skips where the target does not serve the version, or the version lacks a field that the request needs.
+
+        Before the ranges are known, and of ApiVersions, anything may be sent.
+        """
+        table = type(request)
+        if table is ApiVersionsRequest or not self.subject.api_versions:
+            return
+        lowest, highest = self.subject.api_versions.get(table.KEY, (0, -1))
+        if not lowest <= version <= highest:
+            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}", Lack.API)
+        lacking = next(unsayable(request, version), "")
+        if lacking:
+            self.skip(f"needs {lacking} in {APIS[table.KEY].name}, which v{version} does not carry", Lack.API)
+
+    def _expect_one_leader(self, request: Message) -> None:
+        """Skips where one request would ask one broker about partitions that several lead."""
+        asked: list[Any] = [*request.topic_data] if isinstance(request, ProduceRequest) else []
+        if isinstance(request, FetchRequest | ListOffsetsRequest):
+            asked = [*request.topics]
+        names = [one.topic if hasattr(one, "topic") else one.name for one in asked for _ in _partitions(one)]
+        if any(names.count(name) > 1 for name in self.scattered):
+            self.skip(
+                "needs partitions that one broker leads; the target places them otherwise than it is asked to (TOP-07)"
+            )
+
+    def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
+        """The version given, if the target advertises it; else the highest that both sides know and the target serves.
+
+        Skips when there is none.
+        """
+        table = request if isinstance(request, type) else type(request)
+        lowest, highest = self.versions_of(table)
+        if version is None:
+            lowest, highest = self.subject.profile.served(APIS[table.KEY].name, lowest, highest)
+            if lowest > highest:
+                self.skip(
+                    f"needs {APIS[table.KEY].name}, which the target advertises and does not serve (API-05)", Lack.API
+                )
+            return highest
+        if not lowest <= version <= highest:
+            self.skip(f"needs {APIS[table.KEY].name} v{version}; the target serves {lowest} to {highest}", Lack.API)
+        if not self.subject.profile.topic_ids and version >= BY_TOPIC_ID.get(APIS[table.KEY].name, version + 1):
+            self.skip(f"needs topic ids for {APIS[table.KEY].name} v{version}, and the target reports none", Lack.API)
+        return version
+
+    def versions_of(self, request: type[Message]) -> tuple[int, int]:
+        """The range that the target advertises and this suite knows. Skips when there is none."""
+        name = APIS[request.KEY].name
+        if request.KEY not in self.subject.api_versions:
+            self.skip(f"the target does not advertise {name}", Lack.API)
+        lowest, highest = self.subject.api_versions[request.KEY]
+        lowest, highest = max(lowest, request.VERSIONS.lowest), min(highest, request.VERSIONS.highest)
+        if lowest > highest:
+            self.skip(f"the target serves no version of {name} that this suite knows", Lack.API)
+        return lowest, highest
+
+    def versions_among(self, request: type[Message], *wanted: int) -> list[int]:
+        """Those of the versions that the target serves, and the one that helpers use."""
+        lowest, highest = self.versions_of(request)
+        return sorted({one for one in wanted if lowest <= one <= highest} | {self.version_for(request)})
+
+    @built_on("BAS-01")
+    def metadata(
+        self, topics: list[MetadataRequest.MetadataRequestTopic] | None, *, version: int | None = None,
+        auto_create: bool = False, to: Connection | tuple[str, int] | None = None,
+    ) -> Any:  # fmt: skip
+        """A Metadata response; no topics (None) asks for all. Versions below 4 always allow auto-creation."""
+        version = self.version_for(MetadataRequest, version)
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create or version < 4)
+        return self.call(request, version, to=to)
+
+    def controller(self) -> tuple[str, int]:
+        """The address of the node that Metadata names as the controller; any, where it names none, or one that is hurt.
+
+        Brokers of a KRaft cluster name one of themselves at random, which may be one that the requirement has frozen.
+        """
+        answer = self.metadata([])
+        named = [(one.host, one.port) for one in answer.brokers if one.node_id == answer.controller_id]
+        return named[0] if named and named[0] not in self.hurt else self.address
+
+    # ---- whether it is alive
+
+    def expect_closed(self, connection: Connection, *, what: str = "the connection") -> None:
+        """The target closes the connection and says nothing before."""
+        said = connection.wait_closed(CLOSED_WITHIN_S)
+        if said is None:
+            raise Failed(f"{what} is still open after {CLOSED_WITHIN_S:g} s")
+        if said:
+            raise Failed(f"{what} was answered with {len(said)} bytes before it was closed: {said[:40].hex(' ')}")
+        self.saw(f"{what} was closed without an answer")
+
+    def expect_served(self, *, what: str = "another connection is served") -> None:
+        """A well-formed client on a new connection gets its answer: the broker is alive."""
+        self.expect(self.api_versions().error_code == ErrorCode.NONE, what)
+
+    def api_versions(self) -> Any:
+        """The answer to ApiVersions on a new connection, in the version that the target was found to answer."""
+        version = self.subject.profile.asked_in
+        with self.connect() as connection:
+            return connection.call(NAMED if version >= FIRST_FLEXIBLE else ApiVersionsRequest(), version)
+
+
+def _refused_by_controller(request: Message, answer: Message) -> bool:
+    """Whether this is the answer of a broker that is not the controller to what only the controller does."""
+    return APIS[type(request).KEY].name in CONTROLLERS and ErrorCode.NOT_CONTROLLER in errors_in(answer)
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    """Whether a field says nothing; a structure does where none of its fields does."""
+    if isinstance(value, Message):
+        return all(_is_default(getattr(value, each.name), each.default) for each in value.FIELDS)
+    return value in (None, []) or value == default
+
+
+def unsayable(message: Any, version: int) -> Iterator[str]:
+    """The fields that a version does not carry, and without which the request would not ask what it is to ask."""
+    for each in message.FIELDS:
+        value = getattr(message, each.name)
+        if version not in each.versions:
+            if (each.name in ESSENTIAL or not each.ignorable) and not _is_default(value, each.default):
+                yield each.name
+        elif value is None and version not in each.nullable:
+            yield f"{each.name} that is null"
+        elif isinstance(each.element, type) and value is not None:
+            for one in value if isinstance(value, list) else [value]:
+                yield from unsayable(one, version)
+
+
+def _partitions(topic: Any) -> Sequence[Any]:
+    """The partitions of one topic in a Produce, Fetch or ListOffsets request."""
+    return topic.partition_data if hasattr(topic, "partition_data") else topic.partitions

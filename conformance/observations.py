@@ -1,0 +1,203 @@
+"""What one requirement saw of a target and how it judges that: observations, cases, tolerances, and the time that it has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import NoReturn, TypeVar
+
+from conformance.answers import error_name, shown
+from conformance.requirement import Requirement, version_key
+from conformance.results import Case, Lack, Verdict
+from conformance.subject import Subject
+from conformance.wire import Deadline, DeadlinePassed, Failed, Misbehaved, NoAnswer, Recorder
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+
+T = TypeVar("T")
+
+LONGEST_S = 180.0
+"""The longest that patience makes a requirement, which may ask for more by itself: a slow target costs no hours."""
+BEGUN_S = 2.0
+"""A wait of less, which the end of the requirement's time cuts off, says nothing about the target."""
+READY_WITHIN_S = 15.0
+"""How long a state that must come may take, unless the requirement says otherwise."""
+
+
+class Skipped(Exception):
+    """The requirement cannot be judged on this target. The text says why."""
+
+    def __init__(self, reason: str, lacks: Lack = Lack.OTHER) -> None:
+        super().__init__(reason)
+        self.lacks = lacks
+
+
+class Observations:
+    """Of one requirement. What is seen is written down; the first failure ends the requirement, or its case."""
+
+    def __init__(self, subject: Subject, record: Requirement, *, patience: float = 1.0, release: str = "") -> None:
+        self.subject = subject
+        self.release = release or subject.kafka_version
+        """The Kafka release whose behaviour is asked for here."""
+        self.changes: set[str] = set()
+        """The releases that brought a change on which the verdict depends."""
+        self.requirement = record
+        self.recorder = Recorder()
+        self.abandoned = False
+        """Whether it was broken off: what is seen after that says nothing about the target."""
+        self.patience = patience
+        """By how much waits are longer than for a target that answers at once."""
+        self.deadline = Deadline.after(min(record.deadline_s * patience, max(record.deadline_s, LONGEST_S)))
+        self.ends_s = self.deadline.at_s
+        """When the whole requirement should be over, by the monotonic clock; a case may have less."""
+        self.seen: list[str] = []
+        self.tolerances: list[str] = []
+        self.cases: list[Case] = []
+        self.lacks: list[Lack] = []
+        """What the target lacks for the cases that are not judged."""
+        self.built_on: list[str] = []
+        """What the failures of cases name as their step's requirement."""
+        self.late: list[bool] = []
+        """Of each case that failed: whether it is for something that did not come in time."""
+
+    def be_patient(self, patience: float) -> None:
+        """Waits and the deadline grow to so many times those for a target that answers at once."""
+        if patience > self.patience:
+            own_s = self.requirement.deadline_s
+            longest_s = max(own_s, LONGEST_S)
+            more_s = min(own_s * patience, longest_s) - min(own_s * self.patience, longest_s)
+            self.patience = patience
+            self.deadline.at_s += more_s
+            self.ends_s += more_s
+
+    def is_kafka(self, since: str, until: str = "") -> bool:
+        """Whether the behaviour asked for is that of Kafka `since` or later (and, where given, up to `until`)."""
+        self.changes.add(since)
+        key = version_key(self.release)
+        return key >= version_key(since) and (not until or key[: len(version_key(until))] <= version_key(until))
+
+    def expect(self, holds: bool, sentence: str) -> None:
+        """Write down what was seen; where it does not hold, the requirement has failed."""
+        if not holds:
+            raise Failed(f"does not hold: {sentence}")
+        self.saw(sentence)
+
+    def expect_equal(self, what: str, seen: object, wanted: object) -> None:
+        """The value is the wanted one."""
+        if seen != wanted:
+            raise Failed(f"{what} is {shown(seen)}, not {shown(wanted)}")
+        self.saw(f"{what} is {shown(seen)}")
+
+    def expect_error(
+        self,
+        seen: int,
+        *accepted: ErrorCode,
+        tolerated: Collection[ErrorCode] = (),
+        what: str = "",
+        message: object = "",
+    ) -> None:
+        """The error code is one of the accepted; a tolerated one passes with a note."""
+        reported = f"{what}: " if what else ""
+        if seen in accepted:
+            self.saw(f"{reported}{error_name(seen)}")
+        elif seen in tolerated:
+            self.tolerate(f"{reported}{error_name(seen)} instead of {' or '.join(map(error_name, accepted))}")
+        else:
+            wanted = " or ".join(map(error_name, accepted))
+            raise Failed(f"{reported}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}")
+
+    def eventually(
+        self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
+    ) -> T:
+        """Ask until the answer is neither None nor False. Fails when it does not come in time (15 s unless said)."""
+        within_s = (within_s or READY_WITHIN_S) * self.patience
+        until = time.monotonic() + within_s
+        pause_s = every_s
+        while True:
+            found = probe()
+            if found is not None and found is not False:
+                return found
+            if time.monotonic() + pause_s > min(until, self.deadline.at_s):
+                if until > self.deadline.at_s:
+                    raise DeadlinePassed(f"not before the requirement's deadline passed: {what}")
+                raise NoAnswer(f"not within {within_s:g} s: {what}")
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, 0.5)
+
+    def saw(self, sentence: str) -> None:
+        """Write down an observation."""
+        self.seen.append(sentence)
+
+    def tolerate(self, reason: str) -> None:
+        """The requirement is met in a way that Kafka does not; it passes with this note unless something else fails."""
+        self.tolerances.append(reason)
+        self.saw(reason)
+
+    def fail(self, seen: str) -> NoReturn:
+        """The requirement has failed; say what was seen."""
+        raise Failed(seen)
+
+    def skip(self, reason: str, lacks: Lack = Lack.OTHER) -> NoReturn:
+        """The requirement cannot be judged here; say what the target lacks."""
+        raise Skipped(reason, lacks)
+
+    def out_of_time(self, failure: Failed) -> str:
+        """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
+
+        So it is where joins take long, and where the last wait had only begun.
+        """
+        profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
+        deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
+        if not isinstance(failure, DeadlinePassed) or self.abandoned or time.monotonic() < self.ends_s:
+            return ""
+        if 1 < profile.patience <= self.patience:
+            return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
+        begun = failure.about is not None and failure.waited_s < BEGUN_S
+        return (
+            f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
+            if begun
+            else ""
+        )
+
+    def step_of(self, failure: Failed) -> str:
+        """The requirement that speaks of the step that failed: API-05 where it found this version not served."""
+        about = failure.about if isinstance(failure, Misbehaved) else None
+        if about and about.api_key in APIS and self.subject.profile.broken(APIS[about.api_key].name, about.version):
+            return "API-05"
+        return failure.built_on
+
+    @contextmanager
+    def case(self, name: str, *, deadline_s: float | None = None) -> Iterator[None]:
+        """One of several cases, judged by itself: a failure in one does not end the others. The worst case counts."""
+        outer_seen, outer_tolerances = self.seen, self.tolerances
+        outer_deadline, outer_end = self.deadline.at_s, self.ends_s
+        self.seen, self.tolerances = [], []
+        self.recorder.case = name
+        if deadline_s is not None:
+            self.deadline.at_s = min(outer_deadline, time.monotonic() + deadline_s)
+        case = Case(name=name, verdict=Verdict.PASS)
+        begins_late = time.monotonic() >= self.deadline.at_s
+        try:
+            yield
+            if self.tolerances:
+                case.verdict, case.reason = Verdict.TOLERATED, "; ".join(self.tolerances)
+        except Failed as failure:
+            late = self.out_of_time(failure)
+            if begins_late and isinstance(failure, DeadlinePassed) and not self.abandoned:
+                late = "the requirement's time was over before this case"
+            if late:
+                case.verdict, case.reason = Verdict.NOT_JUDGED, late
+            else:
+                case.verdict, case.reason = Verdict.FAIL, str(failure)
+                self.built_on.append(self.step_of(failure))
+                self.late.append(isinstance(failure, NoAnswer))
+        except Skipped as skip:
+            case.verdict, case.reason = Verdict.NOT_JUDGED, str(skip)
+            self.lacks.append(skip.lacks)
+        finally:
+            case.seen = self.seen
+            self.cases.append(case)
+            self.seen, self.tolerances = outer_seen, outer_tolerances
+            self.deadline.at_s = outer_deadline + self.ends_s - outer_end
+            self.recorder.case = ""

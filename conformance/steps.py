@@ -1,0 +1,50 @@
+"""Helpers that take a step of which a basic requirement speaks: what fails there is that requirement's business."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+from conformance.wire import Failed
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+STEPS: set[str] = set()
+"""The requirements that speak of helpers' steps: they are judged before all others."""
+
+
+def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """A helper whose failure is the business of a basic requirement: the first such helper that is met names it.
+
+    A step that the target does not survive is not taken again: it fails at once, in all requirements but its own.
+    """
+    STEPS.add(id)
+
+    def decorate(helper: Callable[P, T]) -> Callable[P, T]:
+        @functools.wraps(helper)
+        def guarded(*args: P.args, **options: P.kwargs) -> T:
+            broker: Any = getattr(args[0], "broker", args[0])
+            try:
+                if id in broker.subject.profile.deadly and id != broker.requirement.id:
+                    raise Failed(f"the target does not survive {id}")
+                return helper(*args, **options)
+            except Failed as failure:
+                failure.built_on = failure.built_on or id
+                raise
+
+        return guarded
+
+    return decorate
+
+
+@contextmanager
+def directly() -> Iterator[None]:
+    """What fails in here, and in no helper's step, is blocked by nothing: what the requirement builds on was not used yet."""
+    try:
+        yield
+    except Failed as failure:
+        failure.direct = not failure.built_on
+        raise

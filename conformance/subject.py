@@ -1,0 +1,66 @@
+"""The target while it is open: what all requirements share."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from uuid import UUID
+
+from conformance.target_profile import TargetProfile
+
+
+class View(Protocol):
+    """A requirement under way."""
+
+    ends_s: float
+    """When it should be over, by the monotonic clock."""
+
+    def abandon(self) -> None:
+        """From another thread: end it now."""
+
+
+@dataclass
+class Subject:
+    """The target while it is open: what all requirements share."""
+
+    bootstrap: list[tuple[str, int]]
+    kafka_version: str
+    """The Kafka version whose behaviour is asked of it."""
+    api_versions: dict[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    target: Any = None
+    """The open target of `linearizability.targets`, for its hooks; None for a plain address."""
+    nodes: int = 1
+    profile: TargetProfile = field(default_factory=TargetProfile)
+    cluster_id: str = ""
+    honoured: frozenset[str] = frozenset()
+    """The configurations with which the suite started the target, and which the target heeds."""
+    topics: list[str] = field(default_factory=list[str])
+    """All that was made, to be cleaned away."""
+    topic_ids: dict[UUID, str] = field(default_factory=dict[UUID, str])
+    """Whose each id is."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    """Guards what requirements that run side by side share."""
+    views: list[View] = field(default_factory=list[View])
+    """The requirements under way."""
+    folder: Path = Path()
+    """Where evidence goes that is more than exchanges."""
+    resembles_only: bool = False
+    """Whether the Kafka version is a guess about a broker that may be no Apache Kafka."""
+    hunt: Any = None
+    """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
+
+    def abandon(self) -> None:
+        """Break off all requirements under way."""
+        with self.lock:
+            for view in list(self.views):
+                view.abandon()
+
+    def abandon_overdue(self, overrun_s: float) -> None:
+        """Break off the requirements whose deadline passed so long ago."""
+        with self.lock:
+            for view in list(self.views):
+                if time.monotonic() > view.ends_s + overrun_s:
+                    view.abandon()

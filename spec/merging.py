@@ -187,12 +187,19 @@ class Known:
             self._leader_end[key] = max(row["leo"], self._leader_end.get(key, -1))
             self._leader_mark[key] = max(row["hw"], self._leader_mark.get(key, -1))
         else:
-            self._follower_ends.add((key, row["node"], self._broker_epochs.get(row["node"], -1), row["leo"]))
+            self._take_follower_end(key, row)
         if row["action"] in TAKING_UP:
             self._fresh.discard(row["node"])
         if row["action"] in ("ExpandIsr", "ShrinkIsr"):
             self._proposed.add((row["partition"], row["node"], row["partitionEpoch"]))
             self._proposals_judged_by[row["partition"], row["node"]] = self._about_brokers
+
+    def _take_follower_end(self, key: Key, row: Row) -> None:
+        if row["action"] == "Truncate":
+            # What was cut off causes nothing any more: a fetch that ends there comes after it was appended again.
+            cut = {end for end in self._follower_ends if end[:2] == (key, row["node"]) and end[3] > row["leo"]}
+            self._follower_ends -= cut
+        self._follower_ends.add((key, row["node"], self._broker_epochs.get(row["node"], -1), row["leo"]))
 
 
 def _key(row: Row) -> Key:

@@ -39,6 +39,7 @@ from typing import Any, cast
 from spec import group_trace, quorum_trace, replication_trace, transaction_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.cluster_trace import begins_incarnation, partition_traces
+from spec.killed_steps import with_killed_steps
 from spec.merging import merged
 from spec.models import SPEC
 from spec.quorum_trace import QuorumTrace, quorum_traces
@@ -129,7 +130,8 @@ def read_traces(paths: Iterable[Path]) -> list[AnyTrace]:
             else:
                 found.append(trace_of(rows, str(file)))
     for folder, nodes in clusters.items():
-        rows = merged(nodes) if len(nodes) > 1 else nodes[0]
+        whole = [with_killed_steps(rows) for rows in nodes]
+        rows = merged(whole) if len(whole) > 1 else whole[0]
         found += [trace_of(events, f"{folder}/{name}") for name, events in cluster_traces(rows).items()]
     return found
 

@@ -4,7 +4,9 @@ in one order or merged from each node's own; what is not, is rejected where it l
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -13,8 +15,9 @@ from linearizability.simulation.fuzzing import write_rows
 from linearizability.simulation.schedule import Fault, Producer, Schedule, read_schedule
 from spec.actions import ACTIONS
 from spec.checker import Verdict
-from spec.cluster_trace import METADATA, partition_traces, without_lost_decisions
+from spec.cluster_trace import METADATA, begins_incarnation, partition_traces, without_lost_decisions
 from spec.commands import app
+from spec.killed_steps import with_killed_steps
 from spec.merging import merged
 from spec.trace import Trace, check_traces, cluster_traces, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
@@ -160,7 +163,7 @@ def split(rows: list[Row], grain: int) -> list[list[Row]]:
 @pytest.mark.java
 def test_traces_merged_by_cause_are_accepted() -> None:
     found: list[Trace] = []
-    for seed in range(8):
+    for seed in (*range(8), 76):
         _, rows = rows_of(small(seed))
         nodes = split(as_read(rows), 10)
         order = merged(nodes)
@@ -174,6 +177,79 @@ def test_traces_merged_by_cause_are_accepted() -> None:
 def without_lost_decisions_of(node: int, nodes: list[list[Row]]) -> list[Row]:
     kept = [*without_lost_decisions([row for rows in nodes for row in rows])]
     return [row for row in kept if row["node"] == node]
+
+
+# ---- what a kill hid
+
+KILLED_AFTER_AN_APPEND = (31, 57, 76, 97, 120)
+"""Seeds of runs in which a node was killed right after an append, and found its records again."""
+
+
+def with_appends_hidden(rows: list[Row]) -> tuple[list[Row], int]:
+    """One node's rows as they would be if each kill had come before the row of the last step, where that was an append whose
+    records were found again; and how many rows are gone."""
+    ends = [place for place, row in enumerate(rows) if place and begins_incarnation(row)]
+    hidden = {end - 1 for end in ends if is_found_again(rows[end - 1], rows[end:])}
+    return [row for place, row in enumerate(rows) if place not in hidden], len(hidden)
+
+
+def is_found_again(append: Row, later: list[Row]) -> bool:
+    if append["action"] not in ("Produce", "AppendFetched"):
+        return False
+    found = next((row for row in later if row.get("partition") == append["partition"]), append)
+    return found["action"] == "Restart" and found["leo"] == append["leo"]
+
+
+@pytest.mark.java
+def test_an_append_that_a_kill_hid_is_no_violation() -> None:
+    gone: list[Trace] = []
+    whole: list[Trace] = []
+    for seed in KILLED_AFTER_AN_APPEND:
+        nodes, hidden = zip(*map(with_appends_hidden, split(as_read(rows_of(small(seed))[1]), 10)), strict=True)
+        assert any(hidden)
+        gone += traces_merged(seed, nodes)
+        whole += traces_merged(seed, [with_killed_steps(node) for node in nodes])
+    assert len(check_traces(gone).rejected) == len(KILLED_AFTER_AN_APPEND)
+    done = check_traces(whole)
+    assert (done.outcome.verdict, len(done.verdicts)) == (Verdict.HOLDS, len(whole))
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+
+
+def traces_merged(seed: int, nodes: Sequence[Sequence[Row]]) -> list[Trace]:
+    return [trace_of(events, f"{seed}-{name}") for name, events in partition_traces(merged(nodes)).items()]
+
+
+def of_log(action: str, partition: str, end: int, **arguments: int) -> dict[str, Any]:
+    return {
+        "node": 1,
+        "action": action,
+        "partition": partition,
+        "args": arguments,
+        "leo": end,
+        "hw": 0,
+        "leaderEpoch": 0,
+    }
+
+
+def test_only_one_longer_log_is_explained_by_a_kill() -> None:
+    start = {"node": 1, "action": "Restart", "partition": METADATA, "args": {}, "leo": 0}
+    before = [
+        start,
+        of_log("BecomeLeader", "a-0", 4, broker=1),
+        of_log("AppendFetched", "b-0", 4, leader=2, follower=1),
+    ]
+
+    def hidden(*after: dict[str, Any], ended: Sequence[dict[str, Any]] = ()) -> list[tuple[str, int]]:
+        rows = [*before, *ended, start, *after]
+        known = [id(row) for row in rows]
+        return [(row["action"], row["leo"]) for row in with_killed_steps(rows) if id(row) not in known]
+
+    longer = of_log("Restart", "a-0", 6), of_log("Restart", "b-0", 5)
+    same = of_log("Restart", "a-0", 4), of_log("Restart", "b-0", 4)
+    assert hidden(longer[0], same[1]) == [("Produce", 6)]
+    assert hidden(same[0], longer[1]) == [("AppendFetched", 5)]
+    assert hidden(*longer) == [] and hidden(*same) == [] and hidden(of_log("Restart", "a-0", 3)) == []
+    assert hidden(longer[0], ended=[of_log("ShutDown", "a-0", 4, broker=1)]) == []
 
 
 def test_what_was_caused_waits_for_its_cause() -> None:

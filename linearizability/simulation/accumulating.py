@@ -14,6 +14,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linearizability.pipeline.verdict import UNKNOWN, VALID
+
 if TYPE_CHECKING:
     from linearizability.simulation.fuzzing import Summary
 
@@ -48,8 +50,10 @@ class Run:
 
 
 def run_of(summary: Summary) -> Run:
-    """A finished run, as it is recorded."""
-    plan, runs = summary.plan, summary.runs
+    """A run, as it is recorded: what an interrupt left behind a gap in the seeds is for the next one."""
+    plan = summary.plan
+    runs = [run for number, run in enumerate(summary.runs) if run.seed == plan.first_seed + number]
+    next_seed = plan.first_seed + len(runs)
     return Run(
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         commit=_commit(),
@@ -57,11 +61,11 @@ def run_of(summary: Summary) -> Run:
         workload=plan.workload,
         first_seed=plan.first_seed,
         schedules=len(runs),
-        valid=summary.verdicts["valid"],
-        unknown=summary.verdicts["unknown"],
+        valid=sum(run.verdict == VALID for run in runs),
+        unknown=sum(run.verdict == UNKNOWN for run in runs),
         messages=sum(run.messages for run in runs),
         cpu_seconds=round(sum(run.seconds for run in runs), 1),
-        violations=tuple((found.seed, found.rule) for found in summary.found),
+        violations=tuple((found.seed, found.rule) for found in summary.found if found.seed < next_seed),
     )
 
 

@@ -203,7 +203,7 @@ class _Progress:
 
 def _print(summary: Summary) -> None:
     said = summary.to_json()
-    print(f"verdict: {said['verdict']}")
+    print(f"verdict: {said['verdict']}" + (f": {said['reason']}" if said["reason"] else ""))
     print(
         f"{said['schedules']} schedules in {said['seconds']} s ({said['schedules_per_second']}/s), "
         f"{said['messages']} messages delivered ({said['messages_per_second']}/s, "

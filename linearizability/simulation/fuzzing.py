@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -138,10 +139,19 @@ class Summary:
 
     @property
     def verdict(self) -> str:
-        """Single runs that show nothing (too short, nothing acknowledged) do not make many unknown."""
+        """Single runs that show nothing (too short, nothing acknowledged) do not make many unknown; an interrupt does."""
         if self.verdicts[INVALID]:
             return INVALID
-        return VALID if self.verdicts[VALID] else UNKNOWN
+        return VALID if self.verdicts[VALID] and not self.interrupted else UNKNOWN
+
+    @property
+    def reason(self) -> str:
+        """Why the verdict is unknown; empty where it is not."""
+        if self.verdict != UNKNOWN:
+            return ""
+        if self.interrupted:
+            return f"interrupted after {len(self.runs)} schedules, of which {self.verdicts[VALID]} are valid"
+        return "no run acknowledged anything that could be judged"
 
     @property
     def speeds(self) -> list[int]:
@@ -155,6 +165,7 @@ class Summary:
         wall = self.seconds or 1e-9
         return {
             "verdict": self.verdict,
+            "reason": self.reason,
             "schedules": len(self.runs),
             "valid": self.verdicts[VALID],
             "invalid": self.verdicts[INVALID],
@@ -261,20 +272,32 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
         yield from run_on_spark(plan, tasks)
         return
     if plan.jobs == 1:
-        _prepare(plan.mutant, plan.python)
-        thresholds = gc.get_threshold()
-        collect_rarely()
-        try:
-            for seeds in tasks:
-                yield _run_many(seeds, plan)
-        finally:
-            gc.set_threshold(*thresholds)
-            gc.unfreeze()
-            _prepare(None, "")
-        return
+        yield from _run_here(plan, tasks)
+    else:
+        yield from _run_in_processes(plan, tasks)
+
+
+def _run_here(plan: Plan, tasks: Iterator[range]) -> Iterator[list[Small]]:
+    """The runs one by one: an interrupt costs the run that it meets."""
+    _prepare(plan.mutant, plan.python)
+    thresholds = gc.get_threshold()
+    collect_rarely()
+    try:
+        for seeds in tasks:
+            for seed in seeds:
+                yield _run_many(range(seed, seed + 1), plan)
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+        _prepare(None, "")
+
+
+def _run_in_processes(plan: Plan, tasks: Iterator[range]) -> Iterator[list[Small]]:
+    """The results of tasks that processes run. After an interrupt each ends its present run, and what is finished counts."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(plan.jobs, context, _start_worker, (plan.mutant, plan.python)) as pool:
-        waiting: dict[int, Future[list[Small]]] = {}
+    stop = context.Event()
+    waiting: dict[int, Future[list[Small]]] = {}
+    with ProcessPoolExecutor(plan.jobs, context, _start_worker, (plan.mutant, plan.python, stop)) as pool:
         submitted = delivered = 0
         more = True
         try:
@@ -291,6 +314,11 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
                 while delivered in waiting and waiting[delivered].done():
                     yield waiting.pop(delivered).result()
                     delivered += 1
+        except KeyboardInterrupt:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            yield from (future.result() for _, future in sorted(waiting.items()) if not future.cancelled())
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -306,9 +334,15 @@ def is_find(plan: Plan, run: Outcome | Small) -> bool:
     return MUTANTS[plan.mutant].is_found_by(run.rule)
 
 
-def _start_worker(mutant: str | None, python: str) -> None:
+_stop: Event | None = None
+"""In a process that runs tasks: set when no further run is to begin."""
+
+
+def _start_worker(mutant: str | None, python: str, stop: Event) -> None:
     import signal
 
+    global _stop
+    _stop = stop
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     _prepare(mutant, python)
@@ -357,6 +391,8 @@ def _prepare(mutant: str | None, python: str) -> None:
 def _run_many(seeds: range, plan: Plan) -> list[Small]:
     finished: list[Small] = []
     task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
+    if _is_stopped():
+        return finished
     for outcome, rows, seconds in runs(task, _interpreter):
         if plan.traces and outcome.schedule.is_traceable:
             write_rows(rows, plan.folder / "traces" / f"seed-{outcome.schedule.seed}")
@@ -375,9 +411,13 @@ def _run_many(seeds: range, plan: Plan) -> list[Small]:
                 excuses, dict(excused), outcome.digest,
             )
         )  # fmt: skip
-        if plan.until_found and is_find(plan, outcome):
+        if _is_stopped() or (plan.until_found and is_find(plan, outcome)):
             break
     return finished
+
+
+def _is_stopped() -> bool:
+    return _stop is not None and _stop.is_set()
 
 
 def runs(task: Task, interpreter: RemoteInterpreter | None) -> Iterator[tuple[Outcome, list[dict[str, Any]], float]]:

@@ -1,11 +1,14 @@
 """`tidegauge fuzz` and the replay of what it keeps."""
 
 import json
+from concurrent.futures import wait
 from pathlib import Path
 
 import pytest
 
 import tidegauge
+from linearizability.simulation import fuzzing
+from linearizability.simulation.accumulating import run_of
 from linearizability.simulation.commands import replay_schedule
 from linearizability.simulation.schedule import Schedule, read_schedule
 
@@ -84,3 +87,32 @@ def test_a_cluster_is_fuzzed_shrunk_and_drawn(tmp_path: Path, capsys, monkeypatc
     diagram = (folder / "diagram.mmd").read_text()
     assert diagram.startswith("sequenceDiagram") and "VIOLATION" in diagram and "->>node" in diagram
     assert json.loads((Path(said["folder"]) / "pairs.json").read_text()) is not None
+
+
+def test_an_interrupt_keeps_what_is_finished_and_is_no_verdict(tmp_path: Path, monkeypatch):
+    waits = 0
+
+    def interrupted(*arguments, **options):
+        nonlocal waits
+        waits += 1
+        if waits == 2:
+            raise KeyboardInterrupt
+        return wait(*arguments, **options)
+
+    monkeypatch.setattr(fuzzing, "wait", interrupted)
+    summary = fuzzing.fuzz(fuzzing.Plan(tmp_path, schedules=1_000, jobs=2))
+    assert summary.interrupted and 10 <= len(summary.runs) < 1_000
+    assert {run.verdict for run in summary.runs} == {"valid"} and summary.verdict == "unknown"
+    assert json.loads((tmp_path / "summary.json").read_text())["reason"].startswith("interrupted after")
+    recorded = run_of(summary)
+    assert [run.seed for run in summary.runs[: recorded.schedules]] == [*range(recorded.next_seed)]
+    assert recorded.next_seed not in [run.seed for run in summary.runs]
+
+
+def test_an_interrupt_in_one_process_keeps_what_is_finished(tmp_path: Path):
+    def progress(summary: fuzzing.Summary) -> None:
+        if len(summary.runs) == 3:
+            raise KeyboardInterrupt
+
+    summary = fuzzing.fuzz(fuzzing.Plan(tmp_path, schedules=20), progress)
+    assert (len(summary.runs), summary.verdict) == (3, "unknown")

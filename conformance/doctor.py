@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import socket
 import subprocess
@@ -17,8 +16,8 @@ from typing import Any, Literal
 from conformance.contract_check import Check, check_contract
 from conformance.target_profile import TargetProfile
 from linearizability import extras
+from linearizability.targets.java import JavaMissing, java, java_release
 
-JAVA_NEEDED = 17
 PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c")
 OPTIONAL_PACKAGES = ("confluent-kafka", "pyarrow", "hypothesis", "pyspark")
 
@@ -75,18 +74,12 @@ def _disk() -> Check:
 
 
 def _java() -> Check:
-    advice = (
-        f"Java {JAVA_NEEDED}+ is needed for kafka:VERSION targets, Spark and TLC: apt install default-jre-headless."
-    )
-    java = shutil.which("java")
-    if not java:
-        return Check(name="java", state="missing", advice=advice)
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
-    first = said.splitlines()[0] if said else ""
-    number = re.search(r'"(\d+)', first)
-    if not number or int(number[1]) < JAVA_NEEDED:
-        return Check(name="java", state="missing", found=first, advice=advice)
-    return Check(name="java", state="ok", found=first)
+    """The Java that targets, Spark and TLC would use: also one that is not on PATH."""
+    try:
+        found = java()
+    except JavaMissing as error:
+        return Check(name="java", state="missing", advice=f"kafka:VERSION targets, Spark and TLC need it. {error}.")
+    return Check(name="java", state="ok", found=f"{java_release(found)}, {found}")
 
 
 def _namespaces() -> Check:

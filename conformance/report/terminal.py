@@ -87,7 +87,10 @@ def verdict_text(judgement: Judgement) -> Text:
 
 
 def show(run: Run, console: Console, *, verbose: bool = False) -> None:
-    """Print a whole run."""
+    """Print a whole run; of one in which nothing could be judged, for one reason, that reason alone."""
+    if _is_nothing_judged(run):
+        console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {run.reason}"), soft_wrap=True)
+        return
     console.print(_areas(run))
     if verbose:
         for judgement in run.judgements:
@@ -104,6 +107,12 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
         console.print(verdict + Text(f"{shown.title}  ({shown.command}, {shown.seconds:.0f} s)"))
     console.print()
     show_verdict(run, console)
+
+
+def _is_nothing_judged(run: Run) -> bool:
+    reasons = {one.reason for one in run.judgements if one.verdict is not Verdict.UNTESTABLE}
+    verdicts = {one.verdict for one in run.judgements}
+    return reasons == {run.reason} and verdicts <= {Verdict.NOT_JUDGED, Verdict.UNTESTABLE}
 
 
 def show_verdict(run: Run, console: Console) -> None:

@@ -106,6 +106,12 @@ def run(
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
     client_config: ClientConfig = None,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0, metavar="SECONDS", help="For addr: targets: wait so long for a broker that is still starting."
+        ),
+    ] = 0.0,
     expected_failures: Annotated[
         Path | None,
         typer.Option(
@@ -180,6 +186,8 @@ def run(
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
     before = _read(baseline) if baseline else None
     opening = _opening(target, mapped, restart_command, client_config)
+    if wait:
+        _await(target, wait)
     networked = _on_a_network(backend, target, entries)
     runs: list[Run] = []
     for turn in range(repeat):
@@ -228,6 +236,19 @@ def _opening(
     if security and not target.startswith(("addr:", "exec:")):
         raise typer.BadParameter("the suite starts this target itself, without security", param_hint="--client-config")
     return partial(open_target, addresses=addresses, restart_command=restart_command, security=security)
+
+
+def _await(target: str, wait_s: float) -> None:
+    """Errors: typer.BadParameter."""
+    from linearizability.targets.address import await_connection
+    from linearizability.targets.errors import WrongTarget
+
+    if not target.startswith("addr:"):
+        raise typer.BadParameter("the suite waits for the targets that it starts by itself", param_hint="--wait")
+    try:
+        await_connection(target, wait_s)
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
 
 
 def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:

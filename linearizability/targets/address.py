@@ -1,5 +1,6 @@
 """A broker that was started by other means: its address is known, its other nodes are found, and little can be done to it."""
 
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -141,3 +142,22 @@ class Address(Target):
             if each.id == node:
                 return each
         raise TargetError(f"{self.spec} has no node {node}, but {', '.join(str(each.id) for each in self._nodes)}")
+
+
+def await_connection(spec: str, within_s: float) -> None:
+    """Wait until one of the addresses of `addr:HOST:PORT[,…]` takes a connection, for so many seconds at most.
+
+    Whether a broker answers there is seen when the target is opened. Errors: WrongTarget where an address is none.
+    """
+    addresses = [parse_address(text) for text in spec.removeprefix("addr:").split(",")]
+    until = time.monotonic() + within_s
+    while time.monotonic() < until and not any(_takes_connection(host, port) for host, port in addresses):
+        time.sleep(POLL_S)
+
+
+def _takes_connection(host: str, port: int) -> bool:
+    try:
+        socket.create_connection((host, port), timeout=1.0).close()
+    except OSError:
+        return False
+    return True

@@ -120,6 +120,17 @@ def test_a_run_with_hundreds_of_failures_stays_readable() -> None:
     assert len(run_page(run)) < 2 << 20
 
 
+def test_a_target_that_did_not_start_is_one_line() -> None:
+    run = a_run(FRM_01=Verdict.NOT_JUDGED, FRM_02=Verdict.NOT_JUDGED)
+    run.verdict, run.reason = RunVerdict.UNKNOWN, run.judgements[0].reason
+    console = Console(record=True, width=100, file=StringIO())
+    show_run(run, console)
+    assert console.export_text().splitlines() == [f"unknown  {run.reason}"]
+    run.judgements[1].reason = "something else"
+    show_run(run, console)
+    assert "FRM-02" in console.export_text()
+
+
 def test_html_is_one_file_and_escapes_what_was_seen() -> None:
     page = run_page(a_run())
     assert not re.search(r"(src|href)=\"?(https?:)?//", page)

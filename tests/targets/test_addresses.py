@@ -1,5 +1,7 @@
 """Advertised addresses are mapped to reachable ones, and one that cannot be reached is diagnosed in one line."""
 
+import socket
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -118,3 +120,23 @@ def test_a_host_or_port_that_cannot_be_is_not_reached_and_ends_nothing(host, por
     assert probing._unreachable(subject, 1, (host, port))
     with pytest.raises(WireError):
         Wire.connect(host, port)
+
+
+def test_a_broker_that_is_still_starting_is_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    server: list[socket.socket] = []
+    starting = threading.Timer(0.5, lambda: server.append(socket.create_server(("127.0.0.1", port))))
+    starting.start()
+    try:
+        address.await_connection(f"addr:127.0.0.1:1,127.0.0.1:{port}", 60)
+        assert server
+    finally:
+        starting.join()
+        server[0].close()
+
+
+def test_the_wait_for_a_broker_ends() -> None:
+    address.await_connection("addr:127.0.0.1:1", 0.3)
+    with pytest.raises(WrongTarget, match="is no address"):
+        address.await_connection("addr:here", 60)

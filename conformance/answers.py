@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import Buffer
 from reference.protocol.schema import Message
 
 T = TypeVar("T")
@@ -66,7 +67,8 @@ def shown(value: object) -> str:
     if isinstance(value, ErrorCode):
         return error_name(value)
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"{len(value)} bytes {bytes(value[:32]).hex(' ')}"
+        data = bytes(cast(Buffer, value))
+        return f"{len(data)} bytes {data[:32].hex(' ')}"
     text = repr(value)
     return text if len(text) <= 200 else text[:197] + "..."
 

@@ -113,7 +113,8 @@ class Batch:
             raise Failed(f"the records of the batch at {self.base_offset} cannot be read: {error}") from error
 
     def _read(self) -> list[Record]:
-        data, position, found = self.payload, 0, []
+        data, position = self.payload, 0
+        found: list[Record] = []
         if self.count * LEAST_RECORD_BYTES > len(data):
             raise ValueError(f"{self.count} records are announced, in {len(data)} bytes")
         for _ in range(self.count):
@@ -224,7 +225,8 @@ def compress(data: bytes, codec: int) -> bytes:
             return _lz4(data)
         case 4:
             return bytes(cramjam.zstd.compress(data))
-    raise ValueError(f"no codec {codec}")
+        case _:
+            raise ValueError(f"no codec {codec}")
 
 
 def _lz4(data: bytes) -> bytes:
@@ -413,7 +415,7 @@ def _read_record(data: bytes, position: int, owner: Batch) -> tuple[Record, int]
     key, position = _read_sized(data, position)
     value, position = _read_sized(data, position)
     count, position = _read_varint(data, position)
-    headers = []
+    headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         name, position = _read_sized(data, position)
         held, position = _read_sized(data, position)

@@ -101,19 +101,32 @@ class Broker(Conversation):
             self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations", Lack.API)
         given = {"retention.ms": "-1"} | profile.pinned | dict(configs or {}) if profile.topic_configs else {}
         placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
-        for _ in range(1 if name or not placed else PLACEMENTS):
-            topic_name = name or self.unused_name()
-            made = self._made(
-                topic_name, partitions, configs=given, replication_factor=replication_factor, placed=placed
+        further = PLACEMENTS - 1 if placed and not name else 0
+        shares_a_leader = self.subject.nodes > 1 and replication_factor == 1 and partitions > 1
+
+        def new() -> Topic:
+            return self._new_topic(
+                name or self.unused_name(),
+                partitions,
+                configs=given,
+                replication_factor=replication_factor,
+                placed=placed,
             )
-            if made.error_code != ErrorCode.NONE:
-                raise Failed(f"a topic could not be made: {error_name(made.error_code)} {message_of(made)}")
-            topic = self.await_topic(topic_name) if partitions == 1 else self._await_partitions(topic_name, partitions)
-            if self.subject.nodes == 1 or replication_factor > 1 or partitions == 1 or self._one_leads(topic_name):
+
+        topic = new()
+        while shares_a_leader and not self._one_leads(topic.name):
+            if not further:
+                self.scattered.add(topic.name)
                 break
-        else:
-            self.scattered.add(topic.name)
+            topic, further = new(), further - 1
         return topic
+
+    def _new_topic(self, name: str, partitions: int, **options: Any) -> Topic:
+        """By CreateTopics, which must succeed."""
+        made = self._made(name, partitions, **options)
+        if made.error_code != ErrorCode.NONE:
+            raise Failed(f"a topic could not be made: {error_name(made.error_code)} {message_of(made)}")
+        return self.await_topic(name) if partitions == 1 else self._await_partitions(name, partitions)
 
     def _one_leads(self, name: str) -> bool:
         """Whether one broker leads all partitions of a topic."""
@@ -160,7 +173,9 @@ class Broker(Conversation):
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
         """Replicas for partitions that one request shall reach; None where there is one broker, or no choice of them."""
-        brokers = self.metadata([]).brokers if self.subject.nodes > 1 and self.subject.profile.places else []
+        if self.subject.nodes == 1 or not self.subject.profile.places:
+            return None
+        brokers = self.metadata([]).brokers
         return [[brokers[0].node_id]] * partitions if brokers else None
 
     def unused_name(self, stem: str = "") -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -106,7 +106,7 @@ def in_time(broker: Broker, once: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def cluster(broker: Broker) -> Iterator[Cluster]:
+def cluster(broker: Broker) -> Generator[Cluster]:
     """The target's nodes; whatever was done to them is undone at the end."""
     nodes = Cluster(broker)
     try:
@@ -146,7 +146,7 @@ class Cluster:
     # ---- hurting
 
     @contextmanager
-    def paused(self, *nodes: int) -> Iterator[Moment]:
+    def paused(self, *nodes: int) -> Generator[Moment]:
         """Freeze nodes for a while. What only holds while they are in the ISRs still is seen in a `Moment`."""
         self.pause(*nodes)
         try:
@@ -327,7 +327,7 @@ class Cluster:
 
     def await_isr(self, topic: Topic, *nodes: int) -> State:
         """Wait until exactly these nodes are in sync."""
-        return self.await_state(topic, lambda state: state.isr == set(nodes), f"{sorted(nodes)} are in sync")
+        return self.await_state(topic, lambda state: state.isr == frozenset(nodes), f"{sorted(nodes)} are in sync")
 
     def await_leader(self, topic: Topic, *nodes: int, above: int = NO_ID) -> State:
         """Wait until one of these nodes leads, in an epoch above the given one, and serves."""

@@ -34,7 +34,7 @@ ENDS_WITHIN_S = 10.0
 ANSWERS_WITHIN_S = 20.0
 FROZEN_FOR_S = 1.0
 LATEST, BROKER_RESOURCE = -1, 4
-NAMED_TOPICS = {ProduceRequest: 12, ListOffsetsRequest: 11}
+NAMED_TOPICS: dict[type[Message], int] = {ProduceRequest: 12, ListOffsetsRequest: 11}
 """The last versions that name topics."""
 CLOCK_OFF_BY_S, CLOCK_TOLERANCE_S = 3600, 120
 CONFIG = {"message.max.bytes": "1048000"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from conformance.answers import errors_in
 from conformance.observations import READY_WITHIN_S, Observations
@@ -272,7 +272,7 @@ def unsayable(message: Any, version: int) -> Iterator[str]:
         elif value is None and version not in each.nullable:
             yield f"{each.name} that is null"
         elif isinstance(each.element, type) and value is not None:
-            for one in value if isinstance(value, list) else [value]:
+            for one in cast(list[Any], value) if isinstance(value, list) else [value]:
                 yield from unsayable(one, version)
 
 

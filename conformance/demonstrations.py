@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from conformance.results import Demonstration, RunVerdict
 
@@ -66,7 +66,9 @@ def _last_object(text: str) -> dict[str, Any]:
         found = json.loads(lines[-1]) if lines else None
     except ValueError:
         found = None
-    return found if isinstance(found, dict) else {"error": "the command's last line is no JSON object"}
+    if isinstance(found, dict):
+        return cast(dict[str, Any], found)
+    return {"error": "the command's last line is no JSON object"}
 
 
 def _plain(summary: dict[str, Any]) -> dict[str, str]:

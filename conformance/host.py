@@ -168,7 +168,7 @@ class Host:
         target = self.subject.target
         found: list[str] = []
         for node in getattr(target, "nodes", ()):
-            if getattr(target, "running", lambda _: True)(node.id):
+            if not hasattr(target, "running") or target.running(node.id):
                 continue
             status = target.exit_status(node.id)
             found.append(f"node {node.id} ended" + (f" with exit status {status}" if status is not None else ""))

@@ -14,8 +14,8 @@ import json
 import sys
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,6 +61,10 @@ class Lying:
         return getattr(self._behind.target, name)
 
 
+Settings = tuple[tuple[str, str], ...]
+"""A configuration, by name."""
+
+
 @dataclass
 class Brokers:
     """The sound brokers that are open, by their configuration; those that were asked for last are kept."""
@@ -68,7 +72,7 @@ class Brokers:
     spec: str
     folder: Path
     loop: Loop
-    open: OrderedDict[tuple[tuple[str, str], ...], Behind] = field(default_factory=OrderedDict)
+    open: OrderedDict[Settings, Behind] = field(default_factory=OrderedDict[Settings, Behind])
     started: int = 0
 
     def before(self, config: Mapping[str, str]) -> Behind:
@@ -89,7 +93,7 @@ class Brokers:
                 self.open.pop(key).target.close()
 
     @contextmanager
-    def lying(self, name: str, config: Mapping[str, str]) -> Iterator[Lying]:
+    def lying(self, name: str, config: Mapping[str, str]) -> Generator[Lying]:
         """The target that a lie makes of a broker."""
         behind = self.before(config)
         behind.lies += 1
@@ -99,13 +103,12 @@ class Brokers:
 
 def judged(name: str, ids: list[str], brokers: Brokers) -> list[dict[str, Any]]:
     """What the suite says of a lie: id, verdict and reason of each requirement, as `tidegauge run --json` has them."""
+
+    def open_lying(spec: str, *, folder: Path, config: Mapping[str, str]) -> AbstractContextManager[Lying]:
+        return brokers.lying(name, config)
+
     with tempfile.TemporaryDirectory() as folder:
-        report = run(
-            Plan(
-                f"exec:{name}", select(ids), Path(folder), starts=1,
-                open_target=lambda spec, *, folder, config: brokers.lying(name, config),
-            )
-        )  # fmt: skip
+        report = run(Plan(f"exec:{name}", select(ids), Path(folder), starts=1, open_target=open_lying))
     lines = [{"id": j.requirement.id, "verdict": j.verdict, "reason": j.reason} for j in report.judgements]
     cut_off = report.was_interrupted
     if report.broken or cut_off:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from conformance.answers import error_name, shown
 from conformance.requirement import Requirement, version_key
@@ -83,7 +83,7 @@ class Observations:
             raise Failed(f"does not hold: {sentence}")
         self.saw(sentence)
 
-    def expect_equal(self, what: str, seen: object, wanted: object) -> None:
+    def expect_equal(self, what: str, seen: Any, wanted: Any) -> None:
         """The value is the wanted one."""
         if seen != wanted:
             raise Failed(f"{what} is {shown(seen)}, not {shown(wanted)}")
@@ -168,7 +168,7 @@ class Observations:
         return failure.built_on
 
     @contextmanager
-    def case(self, name: str, *, deadline_s: float | None = None) -> Iterator[None]:
+    def case(self, name: str, *, deadline_s: float | None = None) -> Generator[None]:
         """One of several cases, judged by itself: a failure in one does not end the others. The worst case counts."""
         outer_seen, outer_tolerances = self.seen, self.tolerances
         outer_deadline, outer_end = self.deadline.at_s, self.ends_s

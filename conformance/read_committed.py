@@ -5,7 +5,8 @@ committed(broker, topic)                          # the records that count, in t
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batches
 from conformance.broker import Broker
@@ -20,7 +21,7 @@ MAX_FETCHES = 10_000
 
 def aborted_of(part: Any) -> list[tuple[int, int]]:
     """The aborted transactions that a fetched partition lists: producer ids and first offsets."""
-    return [(one.producer_id, one.first_offset) for one in part.aborted_transactions or []]
+    return [(one.producer_id, one.first_offset) for one in cast(Sequence[Any], part.aborted_transactions or ())]
 
 
 def counting_records(data: bytes, aborted: list[tuple[int, int]]) -> list[Record]:

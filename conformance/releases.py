@@ -14,7 +14,7 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -35,6 +35,8 @@ OWN_BUG = "Kafka's own bug"
 """How the reason of a failure begins that `known_bugs` has; its verdict in the matrix."""
 NOT_MEASURED = "not measured"
 LONGEST_REASON = 160
+Stored = dict[str, dict[str, dict[str, dict[str, str]]]]
+"""By requirement, fingerprint, verdict and reason: releases, with spaces between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class Matrix:
     @classmethod
     def read(cls, path: Path = STORE) -> Matrix:
         """What is stored; nothing where there is no file."""
-        content = json.loads(path.read_text()) if path.exists() else {}
+        content: Stored = json.loads(path.read_text()) if path.exists() else {}
         found = cls()
         for id, by_fingerprint in content.items():
             for fingerprint, by_verdict in by_fingerprint.items():
@@ -68,7 +70,7 @@ class Matrix:
 
     def write(self, path: Path = STORE) -> None:
         """Store it, a line a requirement, in one step."""
-        lines: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
+        lines: Stored = {}
         for (version, id), cell in sorted(self.cells.items(), key=lambda item: (item[0][1], version_key(item[0][0]))):
             place = lines.setdefault(id, {}).setdefault(cell.fingerprint, {}).setdefault(cell.verdict, {})
             place[cell.reason] = f"{place[cell.reason]} {version}" if cell.reason in place else version
@@ -154,7 +156,7 @@ class Keeper:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _locked(folder: Path) -> Generator[None]:
     """One at a time, of all processes and threads."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:

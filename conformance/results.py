@@ -115,9 +115,9 @@ class Judgement(Form):
     )
     expected: bool = Field(default=False, description="the failure is in the list of expected failures")
     seen: list[str] = Field(default_factory=list, description="what was observed, in order")
-    cases: list[Case] = Field(default_factory=list)
+    cases: list[Case] = Field(default_factory=list[Case])
     seconds: float = 0.0
-    exchanges: list[RecordedExchange] = Field(default_factory=list)
+    exchanges: list[RecordedExchange] = Field(default_factory=list[RecordedExchange])
     exchanges_left_out: int = 0
     traceback: str = Field(default="", description="of an engine error")
     built_on: str = Field(
@@ -218,10 +218,10 @@ class Run(Form):
         default_factory=list, description="deaths of the target that no requirement alone brings about"
     )
     baseline: str = Field(default="", description="the run that this one was held against: its target and start")
-    worse: list[Change] = Field(default_factory=list, description="than the baseline; fails the run")
-    better: list[Change] = Field(default_factory=list)
-    judgements: list[Judgement] = Field(default_factory=list)
-    demonstrations: list[Demonstration] = Field(default_factory=list)
+    worse: list[Change] = Field(default_factory=list[Change], description="than the baseline; fails the run")
+    better: list[Change] = Field(default_factory=list[Change])
+    judgements: list[Judgement] = Field(default_factory=list[Judgement])
+    demonstrations: list[Demonstration] = Field(default_factory=list[Demonstration])
     folder: str = Field(default="", description="where the run left its files")
 
     def sum_up(self, *, target_broke: str = "") -> None:

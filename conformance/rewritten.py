@@ -143,7 +143,8 @@ class Trials:
             time.sleep(1)
             for seed, (id, began, thread, hangs_s) in [*self.running.items()]:
                 if time.monotonic() - began > hangs_s:
-                    stack = traceback.format_stack(sys._current_frames().get(thread))
+                    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # it is documented
+                    stack = traceback.format_stack(frames.get(thread))
                     print(
                         json.dumps({"seed": seed, "id": id, "verdict": "hangs", "traceback": "".join(stack)}),
                         flush=True,

@@ -6,7 +6,7 @@ import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -142,12 +142,16 @@ class _Collector:
 
 
 @contextmanager
-def interruptible(stop: threading.Event) -> Iterator[None]:
+def interruptible(stop: threading.Event) -> Generator[None]:
     """SIGINT and SIGTERM set `stop` meanwhile; only the main thread can catch them."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def caught(*_: object) -> None:
+        stop.set()
+
+    before = {number: signal.signal(number, caught) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
@@ -41,7 +41,7 @@ def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 @contextmanager
-def directly() -> Iterator[None]:
+def directly() -> Generator[None]:
     """What fails in here, and in no helper's step, is blocked by nothing: what the requirement builds on was not used yet."""
     try:
         yield

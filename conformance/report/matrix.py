@@ -81,7 +81,7 @@ def _cell(cell: Judgement | None) -> Text:
 
 def totals(found: Matrix) -> list[tuple[Run, str, dict[str, int]]]:
     """Each run with its label and its requirements by verdict."""
-    counted = []
+    counted: list[tuple[Run, str, dict[str, int]]] = []
     for run, label in zip(found.runs, found.labels, strict=True):
         counts = Counter(judgement.verdict for judgement in run.judgements)
         counted.append((run, label, {str(verdict): counts[verdict] for verdict in Verdict}))

@@ -4,6 +4,8 @@ Waits are judged by order and by what the answer holds, not by the clock: a fetc
 answered while another one, asked before it, still waits. Only lower bounds are measured.
 """
 
+# pyright: reportPossiblyUnboundVariable=false  (a loop over served versions always runs)
+
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -504,6 +506,7 @@ def byte_for_byte(broker: Broker) -> None:
     deadline_s=240,
 )
 def epoch_of_the_append(broker: Broker) -> None:
+    epochs: list[int]
     topic, epochs = broker.topic(), []
     for value in (b"a", b"b", b"c"):
         if epochs:
@@ -523,6 +526,7 @@ def epoch_of_the_append(broker: Broker) -> None:
     accepted="offsets 0, 1, 2 ... and the values in the order of sending, with limits of 1, 300, 1000 and 5000 bytes",
 )
 def scan_in_order(broker: Broker) -> None:
+    expected: list[bytes]
     topic, expected, used = broker.topic(configs={"segment.bytes": "1048576"}), [], list(codecs(broker).values())
     for number in range(60):
         written = [b"%d-%d" % (number, index) for index in range(number % 5 + 1)]
@@ -704,7 +708,7 @@ def no_offsets_beside_an_error(broker: Broker) -> None:
 def null_or_empty_list(broker: Broker) -> None:
     topic = broker.topic()
     broker.append(topic, batch(b"a"))
-    for isolation, wanted in ((READ_UNCOMMITTED, None), (READ_COMMITTED, [])):
+    for isolation, wanted in ((READ_UNCOMMITTED, None), (READ_COMMITTED, [])):  # pyright: ignore[reportUnknownVariableType]
         found = broker.fetch(topic, 0, isolation=isolation).aborted_transactions
         broker.expect_equal(f"isolation level {isolation}: the list", found, wanted)
 

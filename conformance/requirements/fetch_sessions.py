@@ -146,6 +146,7 @@ def without_a_session(broker: Broker) -> None:
     apis={"Fetch": SINCE},
 )
 def new_session(broker: Broker) -> None:
+    ids: list[int]
     topic, ids = broker.topic(2), []
     broker.append(topic, batch(b"x"))
     for version in range(SINCE, broker.version_for(FetchRequest) + 1):
@@ -359,7 +360,7 @@ def nobody_starves(broker: Broker) -> None:
     for partition in range(5):
         broker.append(topic, batch(b"%d" % partition), partition=partition)
     opened = Session(broker, everything(topic), max_bytes=1)
-    turns = []
+    turns: list[list[int]] = []
     for _ in range(5):
         answer = opened.ask(max_bytes=1)
         broker.expect_error(answer.error_code, ErrorCode.NONE)

@@ -167,6 +167,7 @@ def end_of_the_current_epoch(broker: Broker) -> None:
     deadline_s=240,
 )
 def end_of_an_older_epoch(broker: Broker) -> None:
+    written: list[tuple[int, int]]
     topic, written = broker.topic(), []
     for number in range(3):
         if number:

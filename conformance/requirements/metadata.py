@@ -352,6 +352,7 @@ def describe_cluster(broker: Broker) -> None:
 def pages_of_partitions(broker: Broker) -> None:
     topics = sorted((broker.topic(3), broker.topic(2)), key=lambda topic: topic.name)
     asked = [DescribeTopicPartitionsRequest.TopicRequest(name=topic.name) for topic in topics]
+    seen: list[tuple[str, int, int]]
     seen, cursor = [], None
     for _ in range(10):
         answer = broker.call(DescribeTopicPartitionsRequest(topics=asked, response_partition_limit=2, cursor=cursor), 0)

@@ -9,7 +9,7 @@ from conformance.wire import frame as framed
 from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 API_VERSIONS, PRODUCE, CONTROLLED_SHUTDOWN = 18, 0, 7
 ADVERTISED_ONLY = range(3)
@@ -195,7 +195,7 @@ def outside_of_the_ranges(broker: Broker) -> None:
 )
 def asked_again(broker: Broker) -> None:
     connection = broker.connect()
-    answers = []
+    answers: list[ApiVersionsResponse] = []
     for _ in range(3):
         answers.append(connection.call(ApiVersionsRequest(), 0))
         broker.metadata([], to=connection)

@@ -23,7 +23,7 @@ def same_ranges(broker: Broker) -> None:
         broker.expect(
             len(places) == len(nodes.addresses), f"{len(nodes.addresses)} brokers are at {len(places)} addresses"
         )
-        ranges = {}
+        ranges: dict[int, dict[int, tuple[int, int]]] = {}
         for node, address in sorted(nodes.addresses.items()):
             answer = broker.call(ApiVersionsRequest(), 0, to=address)
             broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"ApiVersions of node {node}")

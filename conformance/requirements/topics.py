@@ -15,7 +15,7 @@ from conformance.wire import Connection, Failed
 from linearizability.client.requests import Topic, delete_topics_request, new_topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
-from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest
@@ -280,7 +280,7 @@ def assignment_and_counts(broker: Broker) -> None:
 def assignment_by_hand(broker: Broker) -> None:
     nodes = node_ids(broker)
     node = nodes[0]
-    wrong = {
+    wrong: dict[str, list[tuple[int, list[int]]]] = {
         "a broker twice": [(0, [node, node])],
         "an unknown broker": [(0, [UNKNOWN_BROKER])],
         "a negative broker": [(0, [-1])],
@@ -406,7 +406,7 @@ def details_in_the_answer(broker: Broker) -> None:
     for version in range(5, broker.version_for(CreateTopicsRequest) + 1):
         with broker.case(f"v{version}"):
             topic = new_topic(broker.unused_name(), 3, configs={"retention.ms": "12345"})
-            result = only(create(broker, topic, version=version), "result")
+            result: CreateTopicsResponse.CreatableTopicResult = only(create(broker, topic, version=version), "result")
             broker.expect_error(result.error_code, ErrorCode.NONE)
             shape = result.num_partitions, result.replication_factor
             broker.expect_equal("partitions and replication factor", shape, (3, 1))

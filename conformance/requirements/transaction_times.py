@@ -166,7 +166,7 @@ def going_on_after_a_timeout(broker: Broker) -> None:
         client.write(topic, b"again")
         client.finish(committed=True)
         found = broker.fetch(topic, 0, isolation=READ_COMMITTED)
-        listed = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []]
+        listed = [(one.producer_id, one.first_offset) for one in found.aborted_transactions or []]  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         broker.expect_equal("the aborted transactions", listed, [(old[0], 0)])
         broker.expect_equal("the records in the log", values(found.records or b""), [b"slow", b"again"])
         TransactionalClient(broker, protocol, client.name)

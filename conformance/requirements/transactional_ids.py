@@ -1,5 +1,7 @@
 """TXN: transactional ids. Who a transactional producer is, and how the one after it takes over."""
 
+# pyright: reportPossiblyUnboundVariable=false  (loops that always run name who a client is)
+
 from typing import Any
 
 from conformance.answers import error_name
@@ -25,6 +27,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.end_txn import EndTxnRequest
+from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 LAST_EPOCH = 32_766
@@ -179,6 +182,7 @@ def taking_over(broker: Broker) -> None:
             lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic) == 2,
             "the record and its marker are stable",
         )
+        aborted: list[FetchResponse.AbortedTransaction]
         aborted = broker.fetch(topic, 0, isolation=READ_COMMITTED).aborted_transactions or []
         listed = [(one.producer_id, one.first_offset) for one in aborted]
         broker.expect_equal("the aborted transactions", listed, [(old.id, 0)])

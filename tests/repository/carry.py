@@ -2,7 +2,7 @@
 
 A result is stored with a fingerprint of the text that it was measured with. After a renaming the text reads differently and
 means the same. The command compares the tree with a revision. Each changed Python file must be the same but for names,
-docstrings and messages, each changed TLA+ module the same but for names and comments; within a function or a module a name
+docstrings, messages and the types of local variables, each changed TLA+ module the same but for names and comments; within a function or a module a name
 stands for one former name only. Fingerprints that were up to date at the revision are then replaced by today's; nothing else
 of a result changes. It prints the changed strings for a reader: a string that decides something is a change of behaviour.
 Judge a few results again as a sample before the commit.
@@ -110,18 +110,22 @@ def changed_files(revision: str) -> Iterator[tuple[str, str]]:
 
 
 def python_scopes(text: str) -> Iterator[list[str | tuple[str, str]]]:
-    """Each function, and the rest, as a row of its parts: names and strings as ('name' or 'text', what it is). No imports."""
+    """Each function, and the rest, as a row of its parts: names and strings as ('name' or 'text', what it is). No imports, and
+    no types of a function's variables, which are not looked at when it runs."""
     rest: list[str | tuple[str, str]] = []
     scopes = [rest]
 
     def walk(node: object, scope: list[str | tuple[str, str]]) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and scope is rest:
             scopes.append(scope := [])
+        if isinstance(node, ast.AnnAssign) and node.value and scope is not rest:
+            node = ast.Assign(targets=[node.target], value=node.value, type_comment=None)
         if isinstance(node, list):
             scope.append("[")
             for each in node:
                 documents = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
-                if not documents and not isinstance(each, ast.Import | ast.ImportFrom):
+                declares = isinstance(each, ast.AnnAssign) and not each.value and scope is not rest
+                if not documents and not declares and not isinstance(each, ast.Import | ast.ImportFrom):
                     walk(each, scope)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             scope.append(("text", node.value))

@@ -25,8 +25,6 @@ SOURCES = range(1, 9)
 NO_SUCH_TYPE = 99
 """A type of resource that does not exist."""
 UNKNOWN_BROKER = "99999"
-TYPES = {"retention.ms": 5, "segment.bytes": 3, "cleanup.policy": 7, "unclean.leader.election.enable": 1}
-"""Types of a configuration's value (v3+): boolean 1, int 3, long 5, list 7."""
 
 DEFAULTS = {
     "cleanup.policy": "delete",
@@ -66,7 +64,7 @@ TYPES = {
     "preallocate": 1, "compression.type": 2, "segment.bytes": 3, "retention.ms": 5, "min.cleanable.dirty.ratio": 6,
     "cleanup.policy": 7,
 }  # fmt: skip
-"""One configuration of each type."""
+"""One configuration of each type of value (v3+): boolean 1, string 2, int 3, long 5, double 6, list 7."""
 
 Change = tuple[str, int, str | None]
 """Name, operation, value."""

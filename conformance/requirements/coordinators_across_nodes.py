@@ -132,8 +132,9 @@ def knows(nodes: Cluster, topic: Topic, node: int) -> bool:
 
 def a_group_of_another(broker: Broker, nodes: Cluster, avoided: int) -> str:
     """The name of a group that another node coordinates, if one of some names has one: all have the same few coordinators."""
-    for _ in range(60):
-        name = broker.unused_name("group")
+    name = broker.unused_name("group")
+    for _ in range(59):
         if broker.coordinator(name) != nodes.address(avoided):
             break
+        name = broker.unused_name("group")
     return name

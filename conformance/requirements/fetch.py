@@ -4,10 +4,11 @@ Waits are judged by order and by what the answer holds, not by the clock: a fetc
 answered while another one, asked before it, still waits. Only lower bounds are measured.
 """
 
-# pyright: reportPossiblyUnboundVariable=false  (a loop over served versions always runs)
+# A loop over the versions that are served always runs.
+# pyright: reportPossiblyUnboundVariable=false
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -70,7 +71,7 @@ def versions_to_ask(broker: Broker) -> list[int]:
 
 
 @contextmanager
-def a_fetch_waits(broker: Broker) -> Iterator[Connection]:
+def a_fetch_waits(broker: Broker) -> Generator[Connection]:
     """While this is open, a fetch that nothing satisfies has been waiting since before; at its end it must still wait."""
     idle = broker.topic()
     connection = broker.connect(broker.leader(idle))

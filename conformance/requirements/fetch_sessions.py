@@ -1,6 +1,6 @@
 """FSS: fetch sessions (KIP-227). The broker remembers what a client fetches, and each side says only what changed."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -73,7 +73,7 @@ class Session:
 
 
 @contextmanager
-def session(broker: Broker, offsets: Offsets, version: int | None = None, **fields: Any) -> Iterator[Session]:
+def session(broker: Broker, offsets: Offsets, version: int | None = None, **fields: Any) -> Generator[Session]:
     """A session that is closed at the end."""
     opened = Session(broker, offsets, version, **fields)
     yield opened

@@ -40,7 +40,7 @@ def expect_done(nodes: Cluster, topic: Topic, *replicas: int) -> None:
     """Wait until the partition is on these nodes, all in sync, and nothing goes on."""
     nodes.await_state(
         topic,
-        lambda state: state.replicas == replicas and state.isr == set(replicas) and state.leader in replicas,
+        lambda state: state.replicas == replicas and state.isr == frozenset(replicas) and state.leader in replicas,
         f"the partition is on {list(replicas)}",
     )
     broker = nodes.broker

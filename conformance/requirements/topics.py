@@ -1,6 +1,6 @@
 """TOP: topic administration. Topics are made, grown, emptied and deleted; what is refused leaves everything as it was."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 from uuid import UUID
@@ -20,7 +20,7 @@ from reference.protocol.messages.delete_records import DeleteRecordsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.produce import ProduceRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import NO_UUID, TopicName
 
 ILLEGAL_NAMES = (
     "",
@@ -57,11 +57,18 @@ def create(
     return broker.call(request, version).topics
 
 
-def assigned(name: str, assignments: Sequence[tuple[int, Sequence[int]]], **fields: Any) -> Any:
+def assigned(
+    name: str,
+    assignments: Sequence[tuple[int, Sequence[int]]],
+    num_partitions: int = DEFAULT,
+    replication_factor: int = DEFAULT,
+) -> CreateTopicsRequest.CreatableTopic:
     """A topic with replicas by hand: (partition, brokers) each; count and factor are left to them unless said."""
     replicas = CreateTopicsRequest.CreatableReplicaAssignment
     return CreateTopicsRequest.CreatableTopic(
-        **{"name": name, "num_partitions": DEFAULT, "replication_factor": DEFAULT} | fields,
+        name=TopicName(name),
+        num_partitions=num_partitions,
+        replication_factor=replication_factor,
         assignments=[replicas(partition_index=partition, broker_ids=list(ids)) for partition, ids in assignments],
     )
 
@@ -541,10 +548,14 @@ def after_deletion(broker: Broker) -> None:
 
 def expect_unknown(broker: Broker, topic: Topic, leader: Connection, *, by_name: bool = True) -> None:
     """Its leader of before knows the topic neither by its id nor (unless there is a new one of its name) by its name."""
-    for table, first_by_id, ask in (
-        (ProduceRequest, 13, lambda version: broker.produce(topic, batch(b"x"), version=version, to=leader)),
-        (FetchRequest, 13, lambda version: broker.fetch(topic, 0, version=version, to=leader)),
-    ):
+
+    def produce(version: int) -> Any:
+        return broker.produce(topic, batch(b"x"), version=version, to=leader)
+
+    def fetch(version: int) -> Any:
+        return broker.fetch(topic, 0, version=version, to=leader)
+
+    for table, first_by_id, ask in ((ProduceRequest, 13, produce), (FetchRequest, 13, fetch)):
         lowest, highest = broker.versions_of(table)
         if by_name and lowest < first_by_id:
             version = min(highest, first_by_id - 1)
@@ -553,7 +564,7 @@ def expect_unknown(broker: Broker, topic: Topic, leader: Connection, *, by_name:
             awaited_error(broker, ask, highest, ErrorCode.UNKNOWN_TOPIC_ID, f"{table.__name__} by id")
 
 
-def awaited_error(broker: Broker, ask: Any, version: int, error: ErrorCode, what: str) -> None:
+def awaited_error(broker: Broker, ask: Callable[[int], Any], version: int, error: ErrorCode, what: str) -> None:
     """The partition's answer comes to be this error: the broker itself may learn of a deletion after its metadata."""
     broker.eventually(lambda: ask(version).error_code == error, f"{what} (v{version}) is answered with {error.name}")
     broker.saw(f"{what} (v{version}): {error.name}")

@@ -1,6 +1,7 @@
 """TXN: transactional ids. Who a transactional producer is, and how the one after it takes over."""
 
-# pyright: reportPossiblyUnboundVariable=false  (loops that always run name who a client is)
+# A loop that runs twice says who a client is.
+# pyright: reportPossiblyUnboundVariable=false
 
 from typing import Any
 

@@ -92,6 +92,14 @@ def test_a_file_is_the_same_but_for_names_and_messages():
     for other in ("reported, other(other)", "reported", "other(reported), reported"):
         with pytest.raises(Different):
             compare("a.py", BEFORE, f"def f(reported):\n    return [{other}]\n")
+    typed = "def f(told):\n    found: list[int]\n    found = [told, other(told)]\n    return found\n"
+    assert (
+        compare("a.py", typed, typed.replace("    found: list[int]\n", "").replace("found =", "found: list[int] ="))
+        == []
+    )
+    for scope in ("x: int = 1\n", "class X:\n    x: int = 1\n"):
+        with pytest.raises(Different):
+            compare("a.py", scope, scope.replace(": int", ""))
     with pytest.raises(Different):
         compare("a.tla", "Next == A /\\ B", "Next == A \\/ B")
 

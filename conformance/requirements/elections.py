@@ -369,7 +369,7 @@ def expect_lost(nodes: Cluster, late: LateWrites) -> None:
 )  # fmt: skip
 def a_deposed_leader(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        late = late_writes(nodes, lambda leader, *_: nodes.pause(leader))
+        late = late_writes(nodes, lambda leader, *_: nodes.pause(leader))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         nodes.resume(late.replicas[0])
         expect_not_acknowledged(broker, late)
         expect_lost(nodes, late)

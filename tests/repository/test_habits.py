@@ -92,7 +92,7 @@ def test_a_file_is_the_same_but_for_names_and_messages():
     for other in ("reported, other(other)", "reported", "other(reported), reported"):
         with pytest.raises(Different):
             compare("a.py", BEFORE, f"def f(reported):\n    return [{other}]\n")
-    typed = "def f(told):\n    found: list[int]\n    found = [told, other(told)]\n    return found\n"
+    typed = "def f(x):\n    found: list[int]\n    found = [x, other(x)]\n    return found\n"
     assert (
         compare("a.py", typed, typed.replace("    found: list[int]\n", "").replace("found =", "found: list[int] ="))
         == []

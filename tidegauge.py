@@ -22,7 +22,7 @@ ENGINE_ERROR = 3
 COMMANDS: dict[str, tuple[str, str]] = {
     "format": ("reference.commands", "Prepare a data folder and give the cluster its id."),
     "serve": ("reference.commands", "Run one broker of the reference."),
-    "cluster": ("reference.commands", "Run a cluster of the reference on this machine."),
+    "cluster": ("linearizability.commands", "Run a cluster of the reference, and Apache Kafka, on this machine."),
     "run": ("conformance.commands", "Judge a broker by the requirements."),
     "list": ("conformance.commands", "List the requirements."),
     "explain": ("conformance.commands", "Show all that is known of one requirement."),

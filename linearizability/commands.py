@@ -1,4 +1,4 @@
-"""`tidegauge hunt | replay | history | fuzz | bench | targets | findings`."""
+"""`tidegauge hunt | replay | history | fuzz | bench | targets | findings | cluster`."""
 
 import importlib
 import json
@@ -39,6 +39,7 @@ MOUNTED = {
     "bench": "linearizability.bench.commands",
     "targets": "linearizability.targets.commands",
     "findings": "linearizability.findings.commands",
+    "cluster": "linearizability.local_cluster",
 }
 """Commands that other packages hold, imported when they are called."""
 

@@ -68,8 +68,11 @@ class KafkaCluster(Cluster):
         self.quick = quick_start(self.version, self._make_quick_start)
 
     def properties(self, member: Member) -> dict[str, str]:
-        given = self.kraft_properties(member) | SMALL_BROKER
-        return given | SHARE_GROUPS if self.version.startswith("4.") else given
+        return self.kraft_properties(member) | self.small_settings()
+
+    def small_settings(self) -> dict[str, str]:
+        """What makes a node small."""
+        return SMALL_BROKER | SHARE_GROUPS if self.version.startswith("4.") else SMALL_BROKER
 
     def format(self, member: Member) -> None:
         if self.quick.checkpoint is None:
@@ -89,8 +92,12 @@ class KafkaCluster(Cluster):
         )
 
     def command(self, member: Member) -> list[str | Path]:
+        return self.serve(member.properties_file)
+
+    def serve(self, properties_file: Path) -> list[str | Path]:
+        """The command that serves the node of a `server.properties`."""
         archive = [f"-XX:SharedArchiveFile={self.quick.archive}"] if self.quick.archive else []
-        return self.java_command([*self.jvm, *archive], "kafka.Kafka", member.properties_file)
+        return self.java_command([*self.jvm, *archive], "kafka.Kafka", properties_file)
 
     def java_command(self, options: Sequence[str], main: str, *arguments: str | Path) -> list[str | Path]:
         """A command that runs one of the release's programs."""

@@ -3,8 +3,9 @@
     mixed:kafka:4.3.1,reference,kafka:4.4.0        three nodes, each broker and controller
     mixed:kafka:4.3.1,broker=reference             the second is a broker only
 
-Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release. Beside the
-reference releases begin with 4.3: it asks its peers in the newest versions of its own release, and never what they serve.
+Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release, of which the
+reference is one (4.3.1). Beside the reference releases begin with 4.3: it asks its peers in the newest versions of its own
+release, and never what they serve.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from linearizability.targets.target import WrongTarget
 
 BROKER_ONLY = "broker="
 FIRST_BESIDE_THE_REFERENCE = [4, 3]
+RELEASE_OF_THE_REFERENCE = "4.3.1"
 
 
 class MixedCluster(Cluster):
@@ -44,27 +46,37 @@ class MixedCluster(Cluster):
         super().__init__(spec, nodes=len(kinds), folder=folder, config=config, hosts=hosts)
         if not any(controllers):
             raise WrongTarget(f"{spec!r}: at least one node must be a controller")
-        self._kinds = [*kinds]
+        self.kinds = [*kinds]
         self._refuse_older()
         self._controllers = controllers
 
     def prepare(self) -> None:
-        for kind in self._kinds:
+        for kind in self.kinds:
             self._prepare(kind)
-        releases = [kind for kind in self._kinds if isinstance(kind, KafkaCluster)]
+        releases = [kind for kind in self.kinds if isinstance(kind, KafkaCluster)]
         if releases:
-            oldest = min(releases, key=_version)
+            checkpoint = self._oldest(releases).quick.checkpoint
             for kind in releases:
-                kind.quick = replace(kind.quick, checkpoint=oldest.quick.checkpoint)
+                kind.quick = replace(kind.quick, checkpoint=checkpoint)
+
+    def _oldest(self, releases: Sequence[KafkaCluster]) -> KafkaCluster:
+        """The release whose first metadata all nodes know."""
+        oldest = min(releases, key=_version)
+        spec = f"kafka:{RELEASE_OF_THE_REFERENCE}"
+        of_the_reference = KafkaCluster(spec, version=RELEASE_OF_THE_REFERENCE, nodes=1, folder=self.folder)
+        if len(releases) == len(self.kinds) or _version(oldest) <= _version(of_the_reference):
+            return oldest
+        of_the_reference.prepare()
+        return of_the_reference
 
     def _refuse_older(self) -> None:
         """Errors: WrongTarget where a release beside the reference does not serve what it is asked."""
         older = [
             each.spec
-            for each in self._kinds
+            for each in self.kinds
             if isinstance(each, KafkaCluster) and _version(each) < FIRST_BESIDE_THE_REFERENCE
         ]
-        if older and any(isinstance(each, ReferenceCluster) for each in self._kinds):
+        if older and any(isinstance(each, ReferenceCluster) for each in self.kinds):
             raise WrongTarget(
                 f"{self.spec!r}: the reference asks its peers in the versions of 4.3, which {older[0]} does not serve"
             )
@@ -80,7 +92,7 @@ class MixedCluster(Cluster):
         """
         self._prepare(kind)
         (self.stop if clean else self.kill)(node)
-        self._kinds[node - 1] = kind
+        self.kinds[node - 1] = kind
         self._refuse_older()
         member = self.member(node)
         member.properties = self.properties(member) | self.given
@@ -109,10 +121,10 @@ class MixedCluster(Cluster):
         return self._kind(member).environment(member)
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"kinds": [kind.spec for kind in self._kinds], "controllers": [*self._controllers]}
+        return super().describe() | {"kinds": [kind.spec for kind in self.kinds], "controllers": [*self._controllers]}
 
     def _kind(self, member: Member) -> Cluster:
-        kind = self._kinds[member.node.id - 1]
+        kind = self.kinds[member.node.id - 1]
         kind.members = self.members
         return kind
 

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_request
@@ -35,6 +36,20 @@ POLL_S = 0.1
 MAX_NODES = 9
 
 
+class Guest(Protocol):
+    """A broker of another kind, which serves a node's folder in the place of the reference."""
+
+    settings: Mapping[str, str]
+    """Beside those that every node has."""
+
+    def format(self, data: Path) -> None:
+        """Add what it needs to a folder that has `meta.properties`."""
+
+    def start(self, properties_file: Path, log: Path) -> subprocess.Popen[bytes]:
+        """Serve, and end when this process has ended."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One node of the cluster."""
@@ -43,6 +58,11 @@ class Member:
     port: int
     controller_port: int
     folder: Path
+    guest: Guest | None = None
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
 
     @property
     def properties_file(self) -> Path:
@@ -53,32 +73,41 @@ class Member:
         return self.folder / "node.log"
 
 
-def lay_out(folder: Path, nodes: int, base_port: int, settings: Mapping[str, str]) -> list[Member]:
-    """Write each node's configuration and format its data folder with one cluster id.
+def lay_out(
+    folder: Path, nodes: int, base_port: int, settings: Mapping[str, str], guests: Mapping[int, Guest] | None = None
+) -> list[Member]:
+    """Write each node's configuration and format its data folder with one cluster id; `guests` by the ids of their nodes.
 
     Errors: ConfigurationError for a folder that is another cluster's, or settings that cannot be.
     """
     if not 1 <= nodes <= MAX_NODES:
         raise ConfigurationError(f"--nodes {nodes}: between 1 and {MAX_NODES} nodes are possible")
     members = [
-        Member(number, base_port + number - 1, base_port + 100 + number - 1, folder / f"node-{number}")
+        Member(
+            number, base_port + number - 1, base_port + 100 + number - 1, folder / f"node-{number}",
+            (guests or {}).get(number),
+        )
         for number in range(1, nodes + 1)
-    ]
+    ]  # fmt: skip
     voters = ",".join(f"{member.id}@{HOST}:{member.controller_port}" for member in members)
     cluster_id = _known_cluster_id(members) or new_cluster_id()
     for member in members:
         properties = _properties(member, voters, nodes) | dict(settings)
         configuration = check_configuration(properties, str(member.properties_file))
+        if member.guest is not None:
+            properties = {**member.guest.settings, **properties}
         member.folder.mkdir(parents=True, exist_ok=True)
         member.properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
         format_folders(configuration, cluster_id, ignore_formatted=True)
+        if member.guest is not None:
+            member.guest.format(member.data)
     return members
 
 
 def _known_cluster_id(members: Sequence[Member]) -> str | None:
     for member in members:
         with contextlib.suppress(OSError):
-            found = read_meta_properties(PosixDisk(), member.folder / "data")
+            found = read_meta_properties(PosixDisk(), member.data)
             if found is not None:
                 return found.cluster_id
     return None
@@ -93,7 +122,7 @@ def _properties(member: Member, voters: str, nodes: int) -> dict[str, str]:
         "listeners": f"PLAINTEXT://{HOST}:{member.port},CONTROLLER://{HOST}:{member.controller_port}",
         "advertised.listeners": f"PLAINTEXT://{HOST}:{member.port}",
         "controller.listener.names": "CONTROLLER",
-        "log.dirs": str(member.folder / "data"),
+        "log.dirs": str(member.data),
         "default.replication.factor": factor,
         "min.insync.replicas": str(max(1, int(factor) - 1)),
         "offsets.topic.replication.factor": factor,
@@ -120,14 +149,20 @@ class Cluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Stop all nodes cleanly. What does not stop in time is killed, and all that is left if this is interrupted."""
+        """Stop all nodes cleanly. What does not stop in time is killed, and all that is left if this is interrupted.
+
+        Guests stop first: Apache Kafka waits for minutes for a controller that lets it go.
+        """
         until = time.monotonic() + STOP_WITHIN_S
+        guests = {member.id for member in self.members if member.guest is not None}
         try:
-            for process in self._processes.values():
-                process.terminate()
-            for process in self._processes.values():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(max(0.1, until - time.monotonic()))
+            for ids in (guests, self._processes.keys() - guests):
+                stopping = [self._processes[id] for id in ids if id in self._processes]
+                for process in stopping:
+                    process.terminate()
+                for process in stopping:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(max(0.1, until - time.monotonic()))
         finally:
             for process in self._processes.values():
                 process.kill()
@@ -136,6 +171,9 @@ class Cluster:
 
     def start(self, member: Member) -> None:
         """Start a node's process."""
+        if member.guest is not None:
+            self._processes[member.id] = member.guest.start(member.properties_file, member.log)
+            return
         with member.log.open("ab") as log:
             self._processes[member.id] = subprocess.Popen(
                 [sys.executable, "-m", "tidegauge", "serve", "--stop-with-stdin", str(member.properties_file)],

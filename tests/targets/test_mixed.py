@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from conformance.host import Host
 from conformance.results import TargetRecord
+from linearizability.commands import app
 from linearizability.targets import Node, WrongTarget, open_target
 from linearizability.targets.cluster import write_properties
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Alter
@@ -51,9 +57,12 @@ def test_it_is_judged_as_its_oldest_release(tmp_path: Path) -> None:
     assert host.kafka_version == "4.3.1"
 
 
-@pytest.mark.parametrize("spec", ["mixed:kafka:4.3.1,broker=reference", "mixed:reference,broker=kafka:4.3.1"])
+@pytest.mark.parametrize(
+    "spec",
+    ["mixed:kafka:4.3.1,broker=reference", "mixed:reference,broker=kafka:4.3.1", "mixed:kafka:4.4.0,broker=reference"],
+)
 def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: Path) -> None:
-    """Kafka formats with its own defaults: share.version and streams.version are finalized."""
+    """Kafka formats with its own defaults: share.version and streams.version are finalized; 4.4.0 with those of 4.3.1."""
     with open_target(spec, folder=tmp_path) as target:
         node = target.nodes[0]
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=4, replication_factor=2)
@@ -63,6 +72,39 @@ def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: 
             found = wire.call(asked, 9)
         assert {each.node_id for each in found.brokers} == {1, 2}
         assert {tuple(sorted(each.replica_nodes)) for each in found.topics[0].partitions} == {(1, 2)}
+
+
+def test_kafka_is_shown_beside_the_reference(tmp_path: Path) -> None:
+    """`cluster --with`: both nodes know each other; all ends with the command."""
+    port = next(port for port in free_ports(9, "127.0.0.1") if port < 60_000)
+    command = [sys.executable, "-m", "tidegauge", "cluster", "--nodes", "2", "--with", "kafka:4.3.1", "--json"]
+    with subprocess.Popen(
+        [*command, "--port", str(port), "--folder", str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as shown:
+        assert shown.stdout is not None
+        assert json.loads(shown.stdout.readline())["alive"] == [1, 2]
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=2, replication_factor=2)
+        assert ask(Node(2, "127.0.0.1", port + 1), CreateTopicsRequest(topics=[topic])).topics[0].error_code == 0
+        while len((seen := json.loads(shown.stdout.readline()))["partitions"]) < 2:
+            assert seen["ended"] == []
+        shown.terminate()
+        assert json.loads(shown.stdout.read().splitlines()[-1])["stopped"] is True
+    assert shown.returncode == 0
+    assert "shut down" in (tmp_path / "node-2" / "node.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"),
+    [
+        (["kafka:4.3.1"] * 3, "leave none to the reference"),
+        (["reference"], "kafka:VERSION is needed"),
+        (["kafka:2.8.2"], "is no node"),
+    ],
+)
+def test_what_cannot_be_shown_beside_the_reference_is_named(kinds: list[str], said: str, tmp_path: Path) -> None:
+    options = [part for kind in kinds for part in ("--with", kind)]
+    done = CliRunner().invoke(app, ["cluster", "--folder", str(tmp_path / "c"), *options])
+    assert done.exit_code == 3 and said in done.stderr and not (tmp_path / "c").exists()
 
 
 @pytest.mark.slow

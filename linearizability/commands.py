@@ -111,7 +111,10 @@ Json = Annotated[
 )
 def hunt(
     target: Annotated[
-        str, typer.Option(help="addr:…, reference[:NODES], kafka:VERSION[:NODES] (3 nodes unless said), exec:PATH.")
+        str,
+        typer.Option(
+            help="addr:…, reference[:NODES], kafka:VERSION[:NODES] (3 nodes unless said), mixed:KIND,KIND,…, exec:PATH."
+        ),
     ],
     minutes: Annotated[
         float | None,

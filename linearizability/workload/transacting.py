@@ -3,6 +3,10 @@
 librdkafka does the work. What it says of an error decides what is done, as its documentation asks for: an error after which
 one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this incarnation. The next client
 under the same transactional id begins by ending what was left open.
+
+After an aborted transaction with a record that may have been appended without librdkafka's knowledge the incarnation ends,
+too. librdkafka 2.16 gives that record's sequence number to the next transaction's first record, in the same producer epoch. A
+broker answers it as a duplicate, by the offset of the aborted record, and the committed record is nowhere.
 """
 
 import time
@@ -56,6 +60,8 @@ class Incarnation:
         self.period_s = does.records / does.rate_per_s
         self.values = 0
         self.stop_by = 0.0
+        self.is_unsure = False
+        """Whether a record of the transaction may have been appended, and was not acknowledged."""
         self.producer = Producer(
             producer_settings(task.bootstrap, task.client_id)
             | {
@@ -83,6 +89,7 @@ class Incarnation:
     def _transact(self, number: int) -> None:
         """Begin, send, end. Errors: IncarnationOver."""
         name = f"{self.id}-{self.recorder.process}-{number}"
+        self.is_unsure = False
         self.producer.begin_transaction()
         fields = {"txn": name, "producer": self.id, "epoch": self.epoch}
         self.recorder.ok(self.recorder.invoke("begin", **fields))
@@ -94,6 +101,8 @@ class Incarnation:
         to_be_kept = (number + 1) % self.does.abort_every != 0
         if not (to_be_kept and self._end(name, commit=True)):
             self._end(name, commit=False)
+            if self.is_unsure:
+                raise IncarnationOver("a record of an aborted transaction may have used a sequence number")
 
     def _end(self, name: str, *, commit: bool) -> bool:
         """Commit or abort. False when the transaction is spoilt and wants to be aborted. Errors: IncarnationOver."""
@@ -156,6 +165,7 @@ class Incarnation:
             self._complete("ok", operation, [send(key, value, offset=message.offset())], name)
         else:
             outcome = "fail" if proves_nothing_appended(error) else "info"
+            self.is_unsure = self.is_unsure or outcome == "info"
             self._complete(outcome, operation, [send(key, value)], name, error.name() or str(error.code()))
 
     def _complete(

@@ -1,0 +1,86 @@
+"""A producer of transactions does not go on after a record of which librdkafka does not know whether it was appended."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from linearizability.history.contract import Contract
+from linearizability.workload import transacting
+from linearizability.workload.client import ClientRun, ClientTask
+from linearizability.workload.profile import Transacting
+from linearizability.workload.transacting import Incarnation, IncarnationOver
+
+MOST = 3
+
+
+class Message:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+
+class LosingProducer:
+    """librdkafka's producer: with `error`, records end with it when their transaction is aborted, and none is committed."""
+
+    def __init__(self, error: int | None) -> None:
+        self.error = error
+        self.begun = 0
+        self.open: list[Callable[[KafkaError | None, Message], None]] = []
+
+    def init_transactions(self, timeout: float) -> None:
+        pass
+
+    def begin_transaction(self) -> None:
+        self.begun += 1
+        if self.begun > MOST:
+            raise IncarnationOver("enough")
+
+    def produce(self, topic: str, value: str, *, partition: int, on_delivery: Any) -> None:
+        self.open.append(on_delivery)
+
+    def flush(self, timeout: float) -> None:
+        if self.error is None:
+            self.abort_transaction(timeout)
+
+    def commit_transaction(self, timeout: float) -> None:
+        if self.error is not None:
+            raise KafkaException(KafkaError(KafkaError._FAIL, "spoilt", False, False, True))
+
+    def abort_transaction(self, timeout: float) -> None:
+        for delivered in self.open:
+            delivered(KafkaError(self.error) if self.error is not None else None, Message(7))
+        self.open = []
+
+
+@pytest.mark.parametrize(
+    ("error", "begun", "said"),
+    [
+        (KafkaError._PURGE_QUEUE, 1, "may have used a sequence number"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, MOST + 1, "enough"),
+        (None, MOST + 1, "enough"),
+    ],
+)
+def test_an_incarnation_ends_with_an_aborted_record_of_unknown_outcome(
+    error: int | None, begun: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = ClientTask(
+        run="test", number=1, bootstrap="127.0.0.1:9", topic="t", partitions=2, seed=1, history=tmp_path,
+        contract=Contract(), does=Transacting(rate_per_s=10_000, abort_every=2),
+    )  # fmt: skip
+    monkeypatch.setattr(transacting, "HELD_SHARE", 0)
+    producer = LosingProducer(error)
+    monkeypatch.setattr(transacting, "Producer", lambda settings: producer)
+    client_run = ClientRun(task)
+    with client_run.recorder() as recorder:
+        Incarnation(client_run, recorder).run()
+    assert producer.begun == begun
+    events = [json.loads(line) for line in (tmp_path / "history-01000.jsonl").read_text().splitlines()]
+    assert [said in event["text"] for event in events if event.get("f") == "note"] == [True]

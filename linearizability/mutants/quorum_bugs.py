@@ -76,5 +76,5 @@ def shorter_log_elected(original: Any, epoch: int, end: int, own_epoch: int, own
     "A snapshot says to reach to the end of the log, beyond what is committed.",
     fuzz=True, nodes=3,
 )  # fmt: skip
-def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, now: int) -> Any:
-    return quorum._log.write_snapshot(quorum._log.end, records, now)
+def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, now: int, level: int) -> Any:
+    return quorum._log.write_snapshot(quorum._log.end, records, now, level)

@@ -4,8 +4,8 @@
     mixed:kafka:4.3.1,broker=reference             the second is a broker only
 
 Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release, of which the
-reference is one (4.3.1). Beside the reference releases begin with 4.3: it asks its peers in the newest versions of its own
-release, and never what they serve.
+reference is one (4.3.1). Beside the reference releases begin with 3.9: it asks its peers in the versions of its own release,
+and beside an older one in those of 3.9.2 (`tidegauge.peers.release`), but never what they serve.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.target import WrongTarget
 
 BROKER_ONLY = "broker="
-FIRST_BESIDE_THE_REFERENCE = [4, 3]
+FIRST_BESIDE_THE_REFERENCE = [3, 9]
+FIRST_LIKE_THE_REFERENCE = [4, 3]
 RELEASE_OF_THE_REFERENCE = "4.3.1"
 
 
@@ -78,7 +79,7 @@ class MixedCluster(Cluster):
         ]
         if older and any(isinstance(each, ReferenceCluster) for each in self.kinds):
             raise WrongTarget(
-                f"{self.spec!r}: the reference asks its peers in the versions of 4.3, which {older[0]} does not serve"
+                f"{self.spec!r}: the reference asks its peers in the versions of 3.9 or of 4.3, which {older[0]} does not serve"
             )
 
     def _prepare(self, kind: Cluster) -> None:
@@ -103,6 +104,8 @@ class MixedCluster(Cluster):
 
     def properties(self, member: Member) -> dict[str, str]:
         given = self._kind(member).properties(member)
+        if isinstance(self._kind(member), ReferenceCluster) and self._has_older_peers():
+            given["tidegauge.peers.release"] = "3.9.2"
         given["controller.quorum.voters"] = ",".join(
             f"{each.node.id}@{each.node.host}:{each.controller_port}" for each in self.members if self._controls(each)
         )
@@ -110,6 +113,10 @@ class MixedCluster(Cluster):
             given["process.roles"] = "broker"
             given["listeners"] = given["advertised.listeners"]
         return given
+
+    def _has_older_peers(self) -> bool:
+        """Whether a release does not serve all that the reference asks its peers by default."""
+        return any(isinstance(each, KafkaCluster) and _version(each) < FIRST_LIKE_THE_REFERENCE for each in self.kinds)
 
     def format(self, member: Member) -> None:
         self._kind(member).format(member)

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from reference.controller.carried import Carried, carry
 from reference.controller.directory_ids import MIGRATING, UNASSIGNED, DirectoryId, is_online
+from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
@@ -226,6 +227,11 @@ class MetadataImage:
         """Whether a broker is registered and neither fenced nor about to stop."""
         found = self.brokers.get(broker)
         return found is not None and found.is_active
+
+    @property
+    def metadata_level(self) -> int:
+        """The finalized metadata.version; the newest before there is one, for a new cluster writes it first."""
+        return self.features.get("metadata.version", NEWEST_LEVEL)
 
     @property
     def has_elr(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
+from reference.controller.metadata_records import NEWEST_LEVEL, decode_metadata_record, encode_metadata_record
 from reference.protocol.codec import CodecError, encode
 from reference.protocol.messages.leader_change_message import LeaderChangeMessage
 from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, NodeId, Offset, TimestampMs
@@ -53,14 +53,19 @@ class MetadataLog:
         record = Record(FIRST_OFFSET, now, control_key(ControlType.LEADER_CHANGE), encode(message, 0))
         self._append_durably(build([record], control=True), epoch, now)
 
-    def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs) -> Offset:
-        """Append records durably; gives the offset of the first.
+    def append(
+        self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs, level: int = NEWEST_LEVEL
+    ) -> Offset:
+        """Append records durably, for nodes at a level of metadata.version; gives the offset of the first.
 
         Errors: StorageError, and nothing was appended; more than MAX_RECORDS_IN_BATCH are a mistake of ours.
         """
         assert 0 < len(records) <= MAX_RECORDS_IN_BATCH
         batch = build(
-            [Record(Offset(index), now, None, encode_metadata_record(each)) for index, each in enumerate(records)]
+            [
+                Record(Offset(index), now, None, encode_metadata_record(each, level))
+                for index, each in enumerate(records)
+            ]
         )
         return self._append_durably(batch, epoch, now).first_offset
 

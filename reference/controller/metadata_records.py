@@ -5,6 +5,8 @@ Source: KIP-631; org.apache.kafka.server.common.serialization.AbstractApiMessage
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from reference.controller.carried import ENDS, STATES, UnknownRecord
 from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
@@ -42,11 +44,25 @@ RECORDS: dict[int, type[Message]] = {
 """Metadata records that this node can read, by their type."""
 
 
-def encode_metadata_record(record: Message) -> bytes:
-    """The value of one record of the metadata log, in the newest version of the record."""
+NEWEST_LEVEL = 30
+"""4.3-IV0."""
+
+FIRST_LEVELS: dict[type[Message], tuple[int, ...]] = {
+    RegisterBrokerRecord: (0, 7, 8, 17, 30),
+    BrokerRegistrationChangeRecord: (0, 7, 17, 30),
+    PartitionRecord: (0, 17, 23),
+    PartitionChangeRecord: (0, 17, 23),
+}
+"""The level of metadata.version from which on each version of a record is written. Source: MetadataVersion.java."""
+
+
+def encode_metadata_record(record: Message, level: int = NEWEST_LEVEL) -> bytes:
+    """The value of one record of the metadata log, in the newest version that nodes at this metadata.version read."""
     if isinstance(record, UnknownRecord):
         return record.value
     version = record.VERSIONS.highest
+    if level < NEWEST_LEVEL:
+        version = bisect_right(FIRST_LEVELS.get(type(record), (0,)), level) - 1
     return write_varint(FRAME_VERSION) + write_varint(record.KEY) + write_varint(version) + encode(record, version)
 
 

@@ -58,6 +58,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.controller.quorum_electing import Electing
 from reference.controller.quorum_following import Following
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
@@ -160,15 +161,18 @@ class Quorum(Electing, Following):
 
     # ---- snapshots
 
-    def write_snapshot(self, end_offset: Offset, records: Iterable[Message], now: TimestampMs) -> SnapshotId | None:
+    def write_snapshot(
+        self, end_offset: Offset, records: Iterable[Message], now: TimestampMs, level: int = NEWEST_LEVEL
+    ) -> SnapshotId | None:
         """Write a snapshot of the committed log below an offset, so that the log's beginning may be deleted.
 
-        `end_offset` is `high_watermark`, or an earlier one. None where a snapshot already reaches so far.
+        `end_offset` is `high_watermark`, or an earlier one; `level` is the metadata.version there.
+        None where a snapshot already reaches so far.
         Errors: ValueError for an offset that is not committed or inside of a batch; StorageError, and there is none.
         """
         if not self._may_replace(end_offset):
             raise ValueError(f"a snapshot up to {end_offset}, where {self._high_watermark} is committed")
-        id = self._log.write_snapshot(end_offset, records, now)
+        id = self._log.write_snapshot(end_offset, records, now, level)
         if id is not None:
             self._attempt(lambda: self._clean(now), now)
         return id

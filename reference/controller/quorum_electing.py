@@ -43,7 +43,10 @@ class Electing(Leading):
 
     def _count_votes(self, now: TimestampMs) -> None:
         state = self._state
-        if not isinstance(state, Nominee) or len(state.granted) < self.settings.majority:
+        if not isinstance(state, Nominee):
+            return
+        needs_votes = state.role is Role.CANDIDATE or self.settings.pre_vote
+        if needs_votes and len(state.granted) < self.settings.majority:
             return
         if state.role is Role.PROSPECTIVE:
             self._become_candidate(now)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reference.controller import quorum_messages as messages
+from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.controller.quorum_log import Verdict
 from reference.controller.quorum_member import PARTITION_NAME, Member, Waiting
 from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
@@ -76,8 +77,8 @@ class Leading(Member):
         if answer is not None:
             self._heeds(peer, answer.error_code, answer.leader_epoch, answer.leader_id, now)
 
-    def append(self, records: Sequence[Message], now: TimestampMs) -> Offset:
-        """Append records of one decision, durably; gives the offset of the first.
+    def append(self, records: Sequence[Message], now: TimestampMs, level: int = NEWEST_LEVEL) -> Offset:
+        """Append records of one decision, durably, at a level of metadata.version; gives the offset of the first.
 
         They are committed when `high_watermark` is above the last; until then no response may depend on them.
         Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
@@ -89,7 +90,7 @@ class Leading(Member):
             raise KafkaError(ErrorCode.NOT_CONTROLLER, whose or "No controller appears to be active.")
         end = self._log.end
         try:
-            first = self._log.append(records, self.epoch, now)
+            first = self._log.append(records, self.epoch, now, level)
         except StorageError as error:
             self._say("error", f"{PARTITION_NAME}: {error.message}")
             if self._log.end != end:

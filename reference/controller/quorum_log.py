@@ -185,10 +185,10 @@ class QuorumLog:
         with self._whole_or_broken(self.end):
             self._records.begin_epoch(epoch, leader, voters, now, granting)
 
-    def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs) -> Offset:
+    def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs, level: int) -> Offset:
         """Append records as the leader, durably; gives the first one's offset. Errors: StorageError, RecordsError."""
         with self._whole_or_broken(self.end):
-            return self._records.append(records, epoch, now)
+            return self._records.append(records, epoch, now, level)
 
     def append_fetched(self, data: Buffer, epoch: LeaderEpoch, now: TimestampMs, *, durably: bool) -> None:
         """Append what the leader of an epoch sent; batches of a newer epoch are left for its own leader to send.
@@ -234,7 +234,9 @@ class QuorumLog:
 
     # ---- snapshots
 
-    def write_snapshot(self, end_offset: Offset, records: Iterable[Message], now: TimestampMs) -> SnapshotId | None:
+    def write_snapshot(
+        self, end_offset: Offset, records: Iterable[Message], now: TimestampMs, level: int
+    ) -> SnapshotId | None:
         """Write a snapshot of the log below an offset; None where there is one, or nothing to replace.
 
         Errors: ValueError for an offset inside of a batch or behind the log's end; StorageError.
@@ -248,7 +250,7 @@ class QuorumLog:
             raise ValueError(f"a snapshot up to {end_offset}, which is inside of a batch")
         id = SnapshotId(self.log.epoch_at(end_offset - 1), end_offset)
         last_timestamp = header_at(self.read(end_offset - 1, 0), 0).max_timestamp
-        self.snapshots.write(id, records, last_timestamp, now)
+        self.snapshots.write(id, records, last_timestamp, now, level)
         return id
 
     def install(self, receipt: SnapshotReceipt, now: TimestampMs) -> None:

@@ -36,6 +36,8 @@ class QuorumSettings:
     """metadata.max.retention.bytes: of log and snapshots together; -1 for no limit."""
     retention_ms: int = 7 * 24 * 3_600_000
     """metadata.max.retention.ms: of snapshots, by their last record's time; -1 for no limit."""
+    pre_vote: bool = True
+    """Whether the voters know pre-votes (KIP-996, Apache Kafka 4.0); without, an election begins with a new epoch."""
 
     def __post_init__(self) -> None:
         """Errors: ValueError for voters that cannot be."""
@@ -47,7 +49,7 @@ class QuorumSettings:
             raise ValueError(f"controller.quorum.voters: {min(self.voters)} is no node id")
 
     @staticmethod
-    def of(integer: Callable[[str], int], voters: Sequence[NodeId]) -> QuorumSettings:
+    def of(integer: Callable[[str], int], voters: Sequence[NodeId], *, pre_vote: bool = True) -> QuorumSettings:
         """The settings that a configuration says; `integer` gives a property's value."""
         return QuorumSettings(
             voters=tuple(voters),
@@ -60,6 +62,7 @@ class QuorumSettings:
             snapshot_chunk_bytes=integer("controller.quorum.fetch.snapshot.max.bytes"),
             retention_bytes=integer("metadata.max.retention.bytes"),
             retention_ms=integer("metadata.max.retention.ms"),
+            pre_vote=pre_vote,
         )
 
     @property

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
+from reference.controller.metadata_records import NEWEST_LEVEL, decode_metadata_record, encode_metadata_record
 from reference.protocol.codec import CodecError, decode, encode
 from reference.protocol.messages.snapshot_footer_record import SnapshotFooterRecord
 from reference.protocol.messages.snapshot_header_record import SnapshotHeaderRecord
@@ -173,11 +173,18 @@ class Snapshots:
             raise CorruptFile(f"{path}: no snapshot: it is empty")
         return _read_header(first, path).last_contained_log_timestamp
 
-    def write(self, id: SnapshotId, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs) -> None:
+    def write(
+        self,
+        id: SnapshotId,
+        records: Iterable[Message],
+        last_timestamp: TimestampMs,
+        now: TimestampMs,
+        level: int = NEWEST_LEVEL,
+    ) -> None:
         """Write a snapshot durably. Errors: StorageError, and there is none."""
         receipt = SnapshotReceipt(self._disk, self._folder, id)
         try:
-            for batch in _snapshot_batches(id.epoch, records, last_timestamp, now):
+            for batch in _snapshot_batches(id.epoch, records, last_timestamp, now, level):
                 receipt.append(batch)
             self.take(receipt)
         except StorageError:
@@ -256,7 +263,7 @@ def _read_header(batch: Batch, path: Path) -> SnapshotHeaderRecord:
 
 
 def _snapshot_batches(
-    epoch: LeaderEpoch, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs
+    epoch: LeaderEpoch, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs, level: int
 ) -> Iterator[bytearray]:
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
     yield _control_batch(ControlType.SNAPSHOT_HEADER, header, FIRST_OFFSET, epoch, now)
@@ -265,11 +272,11 @@ def _snapshot_batches(
     for record in records:
         pending.append(record)
         if len(pending) == BATCH_RECORDS:
-            yield _data_batch(pending, offset, epoch, now)
+            yield _data_batch(pending, offset, epoch, now, level)
             offset += len(pending)
             pending = []
     if pending:
-        yield _data_batch(pending, offset, epoch, now)
+        yield _data_batch(pending, offset, epoch, now, level)
     yield _control_batch(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(), offset + len(pending), epoch, now)
 
 
@@ -280,8 +287,10 @@ def _control_batch(
     return build([record], control=True, leader_epoch=epoch)
 
 
-def _data_batch(records: Sequence[Message], offset: Offset, epoch: LeaderEpoch, now: TimestampMs) -> bytearray:
-    values = [encode_metadata_record(record) for record in records]
+def _data_batch(
+    records: Sequence[Message], offset: Offset, epoch: LeaderEpoch, now: TimestampMs, level: int
+) -> bytearray:
+    values = [encode_metadata_record(record, level) for record in records]
     return build([Record(offset + index, now, None, value) for index, value in enumerate(values)], leader_epoch=epoch)
 
 

@@ -33,7 +33,7 @@ from reference.controller.reassignments import alter_partition_reassignments, li
 from reference.node.identity import Identity
 from reference.node.properties import Voters
 from reference.node.refusals import refusal
-from reference.node.release import SUPPORTED_FEATURES
+from reference.node.release import FIRST_FEATURES, SUPPORTED_FEATURES, peers_release_of
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
@@ -52,14 +52,6 @@ from reference.protocol.messages.update_features import UpdateFeaturesRequest
 from reference.protocol.primitives import AT_ONCE, NO_UUID, Chance, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
-
-FIRST_FEATURES = {
-    "metadata.version": 30,
-    "eligible.leader.replicas.version": 1,
-    "group.version": 1,
-    "transaction.version": 2,
-}
-"""The finalized features of a new cluster: 4.3-IV0, KIP-966, KIP-848 and KIP-890, as in Apache Kafka 4.3.1."""
 
 FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
 FIRST_DESCRIBE_WITH_NODES = 2
@@ -182,6 +174,7 @@ class ActiveController:
         self._appended = appended
         self._tracing = DecisionTracing(quorum.node, image, configuration, trace) if trace is not None else None
         self._decisions = Decisions(quorum, lambda: image.end_offset)
+        self._first_features = FIRST_FEATURES[peers_release_of(configuration.static)]
         self._epoch: LeaderEpoch | None = None
         self._heartbeats: Heartbeats | None = None
         self._is_fencing = False
@@ -226,7 +219,9 @@ class ActiveController:
         self._next_balance = now + self._balance_interval_ms
         self._next_unclean = now + self._unclean_interval_ms
         if not self.image.features:
-            features = [FeatureLevelRecord(name=name, feature_level=level) for name, level in FIRST_FEATURES.items()]
+            features = [
+                FeatureLevelRecord(name=name, feature_level=level) for name, level in self._first_features.items()
+            ]
             self._by_itself(lambda: Decision([*features, *unify_min_isr(self.image, self._static_min_isr)], None), now)
 
     # ---- deciding
@@ -273,7 +268,7 @@ class ActiveController:
         if not records:
             return
         for at in range(0, len(records), MAX_RECORDS_IN_BATCH):
-            self._quorum.append(records[at : at + MAX_RECORDS_IN_BATCH], now)
+            self._quorum.append(records[at : at + MAX_RECORDS_IN_BATCH], now, self.image.metadata_level)
         if self._tracing is not None:
             self._tracing.trace_step(records, self._quorum.epoch, self._quorum.log_end_offset)
         self._appended(now)

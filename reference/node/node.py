@@ -44,7 +44,7 @@ from reference.node.preferred_replicas import RACK_AWARE
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
-from reference.node.release import BROKER, CONTROLLER
+from reference.node.release import BROKER, CONTROLLER, RELEASE, peers_release_of
 from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
@@ -105,7 +105,7 @@ class Node:
         integer = self.configuration.integer
         self.responder = Responder(self._emit)
         self.purgatories = Purgatories()
-        self.peers = Peers(identity.node, self._emit)
+        self.peers = Peers(identity.node, self._emit, peers_release_of(properties))
         brokers = Brokers(self.peers, self.image, properties.get("inter.broker.listener.name", ""))
         self.logs = logs
         logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
@@ -123,9 +123,10 @@ class Node:
         )  # fmt: skip
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
+        settings = QuorumSettings.of(integer, [*self.voters], pre_vote=peers_release_of(properties) == RELEASE)
         self.quorum = Quorum(
-            identity.node, identity.cluster_id, QuorumSettings.of(integer, [*self.voters]), logs.metadata.disk,
-            metadata_log, chance, now, directory=logs.metadata.id, say=log, trace=tracer,
+            identity.node, identity.cluster_id, settings, logs.metadata.disk, metadata_log, chance, now,
+            directory=logs.metadata.id, say=log, trace=tracer,
         )  # fmt: skip
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
         self.controller = ActiveController(

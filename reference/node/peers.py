@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from reference.controller.image import MetadataImage
 from reference.node.effects import Effect, HangUp, Send
 from reference.node.properties import Address
-from reference.node.release import versions_of
+from reference.node.release import RELEASE, versions_of
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.frames import decode_response, encode_request
@@ -54,9 +54,11 @@ class _Question:
 class Peers:
     """The questions that this node has put to others and that are not answered yet."""
 
-    def __init__(self, node: NodeId, effects: Callable[[Effect], None]) -> None:
+    def __init__(self, node: NodeId, effects: Callable[[Effect], None], release: str = RELEASE) -> None:
+        """`release` is that of the oldest peer."""
         self._client_id = f"node-{node}"
         self._emit = effects
+        self._release = release
         self._channels: dict[tuple[NodeId, str], deque[_Question]] = {}
         self._next_correlation_id = 0
 
@@ -70,13 +72,13 @@ class Peers:
         timeout_ms: int,
         answered: Answered,
     ) -> None:
-        """Put a question, in our release's newest version; `answered` is called once, and never before this returns."""
+        """Put a question, in the release's newest version; `answered` is called once, and never before this returns."""
         questions = self._channels.setdefault((peer, purpose), deque())
         assert len(questions) < MAX_UNANSWERED, f"channel {purpose} to node {peer} has too many open requests"
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         key = body.KEY
-        version = versions_of(key)[1]
+        version = versions_of(key, self._release)[1]
         questions.append(_Question(key, version, correlation_id, now + timeout_ms, answered))
         host, port = address
         self._emit(Send(peer, host, port, purpose, encode_request(key, version, correlation_id, self._client_id, body)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from reference.protocol.apis import APIS
 
 RELEASE = "4.3.1"
@@ -24,9 +26,29 @@ defaults of Apache Kafka: they change nothing in what other APIs mean.
 """
 
 
-def versions_of(key: int) -> tuple[int, int]:
+FIRST_FEATURES = {
+    RELEASE: {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "transaction.version": 2,
+    },
+    "3.9.2": {"metadata.version": 21},
+}
+"""The finalized features of a new cluster, as that release of Apache Kafka has them by default.
+
+4.3-IV0, KIP-966, KIP-848 and KIP-890; 3.9-IV0.
+"""
+
+
+def peers_release_of(properties: Mapping[str, str]) -> str:
+    """The release in whose API versions the other nodes are asked: that of the oldest of them."""
+    return properties.get("tidegauge.peers.release", RELEASE)
+
+
+def versions_of(key: int, release: str = RELEASE) -> tuple[int, int]:
     """The lowest and the highest version of an API; versions that Kafka calls unstable are left out."""
-    lowest, highest, unstable, _ = APIS[key].releases[RELEASE]
+    lowest, highest, unstable, _ = APIS[key].releases[release]
     return lowest, highest - 1 if unstable else highest
 
 

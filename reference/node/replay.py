@@ -41,7 +41,7 @@ class MetadataSnapshots:
         if is_old or size - size_then >= self._due_bytes:
             self._last = size, now
             try:
-                quorum.write_snapshot(image.end_offset, image_records(image), now)
+                quorum.write_snapshot(image.end_offset, image_records(image), now, image.metadata_level)
             except StorageError as error:
                 self._say("error", f"metadata snapshot: {error}")
 

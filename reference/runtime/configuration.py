@@ -23,6 +23,7 @@ from reference.runtime.security import is_open, refused_line, refused_listener
 EXTENSIONS = {
     "tidegauge.metrics.listener": "HOST:PORT of the Prometheus metrics endpoint; none by default",
     "tidegauge.log.format": "text or json",
+    "tidegauge.peers.release": "4.3.1, or 3.9.2 beside nodes of Apache Kafka 3.9: the API versions in which others are asked",
     "tidegauge.replica.truncation": "leader-epoch, or high-watermark as before KIP-101, which loses records: for tests of tests",
     "tidegauge.trace.file": "a file for the trace of specification-level steps; none by default",
 }
@@ -109,6 +110,7 @@ class ServerConfiguration(BaseModel):
     truncation: str = Field(
         alias="tidegauge.replica.truncation", default="leader-epoch", pattern="^(leader-epoch|high-watermark)$"
     )
+    peers_release: str = Field(alias="tidegauge.peers.release", default="4.3.1", pattern=r"^(4\.3\.1|3\.9\.2)$")
     trace_file: Path | None = Field(alias="tidegauge.trace.file", default=None)
     properties: dict[str, str] = Field(default_factory=dict[str, str])
 

@@ -2,10 +2,13 @@
 
 import random
 
+import pytest
+
 from reference.controller.image import MetadataImage
 from reference.controller.image_records import image_records
 from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
+from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.schema import Message
 from tests.controller.test_kafka_decides_alike import Incarnation
@@ -47,3 +50,25 @@ def test_the_metadata_version_comes_first_and_brokers_before_their_partitions() 
     kinds = [type(each) for each in records]
     assert kinds.index(RegisterBrokerRecord) == 2
     assert [*image_records(MetadataImage())] == []
+
+
+@pytest.mark.parametrize(
+    ("record", "level", "version"),
+    [
+        (RegisterBrokerRecord(), 30, 4),
+        (RegisterBrokerRecord(), 29, 3),
+        (RegisterBrokerRecord(), 21, 3),
+        (RegisterBrokerRecord(), 16, 2),
+        (RegisterBrokerRecord(), 7, 1),
+        (PartitionRecord(), 30, 2),
+        (PartitionRecord(), 23, 2),
+        (PartitionRecord(), 22, 1),
+        (PartitionRecord(), 16, 0),
+        (FeatureLevelRecord(), 21, 0),
+    ],
+)
+def test_a_record_has_the_version_of_its_metadata_version(record: Message, level: int, version: int) -> None:
+    """As MetadataVersion.registerBrokerRecordVersion and partitionRecordVersion of Kafka 4.3.1 say."""
+    written = encode_metadata_record(record, level)
+    assert (written[1], written[2]) == (record.KEY, version)
+    assert read_again(record) == decode_metadata_record(written)

@@ -114,6 +114,17 @@ def test_a_vote_is_durable_before_it_is_answered() -> None:
     assert asked_vote(members, vote(2, epoch=6)) == (ErrorCode.NONE, True)
 
 
+def test_voters_that_know_no_pre_votes_elect_a_leader_and_the_next() -> None:
+    """As beside Apache Kafka 3.9."""
+    members = Members(pre_vote=False)
+    members.start(0, 1, 2)
+    first = members.elect(1).epoch
+    members.lose_power(1)
+    assert members.elect(0).epoch > first
+    steps = [action for _, action in members.traces]
+    assert "BecomeCandidate" in steps and "GrantPreVote" not in steps
+
+
 @pytest.mark.step("quorum", "GrantPreVote")
 def test_a_pre_vote_promises_nothing() -> None:
     members = Members()

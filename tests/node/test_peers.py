@@ -39,6 +39,17 @@ def answer_to(sent: Send, error_code: int = 0) -> bytes:
     return b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("release", "version"), [("4.3.1", 2), ("3.9.2", 1)])
+def test_a_question_has_the_newest_version_of_the_peers_release(release: str, version: int) -> None:
+    effects: list[Effect] = []
+    Peers(1, effects.append, release).ask(
+        2, ("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, lambda answer, then: None
+    )
+    (sent,) = effects
+    assert isinstance(sent, Send)
+    assert decode_request(sent.frame[4:])[0].request_api_version == version
+
+
 def test_each_question_gets_its_own_answer() -> None:
     asker = Asker()
     first, second = asker.ask("first"), asker.ask("second")

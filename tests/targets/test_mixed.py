@@ -41,7 +41,7 @@ def test_each_place_has_its_kind_and_role(tmp_path: Path) -> None:
         ("mixed:reference", "2 to 9 kinds"),
         ("mixed:broker=reference,broker=reference", "at least one node must be a controller"),
         ("mixed:reference,kafka:2.8.2", "'kafka:2.8.2' is no node"),
-        ("mixed:reference,kafka:3.9.2", "the versions of 4.3, which kafka:3.9.2 does not serve"),
+        ("mixed:reference,kafka:3.8.1", "the versions of 3.9 or of 4.3, which kafka:3.8.1 does not serve"),
         ("mixed:reference,addr:127.0.0.1:9092", "is no node"),
         ("mixed:reference:3,reference", "'reference:3' is no node"),
         ("mixed:reference,nonsense", "is no target"),
@@ -59,7 +59,13 @@ def test_it_is_judged_as_its_oldest_release(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    ["mixed:kafka:4.3.1,broker=reference", "mixed:reference,broker=kafka:4.3.1", "mixed:kafka:4.4.0,broker=reference"],
+    [
+        "mixed:kafka:4.3.1,broker=reference",
+        "mixed:reference,broker=kafka:4.3.1",
+        "mixed:kafka:4.4.0,broker=reference",
+        "mixed:kafka:3.9.2,broker=reference",
+        "mixed:reference,broker=kafka:3.9.2",
+    ],
 )
 def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: Path) -> None:
     """Kafka formats with its own defaults: share.version and streams.version are finalized; 4.4.0 with those of 4.3.1."""

@@ -63,7 +63,9 @@ class Rolling(Round):
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("first", "last"), [("kafka:4.3.1", "kafka:4.3.1"), ("kafka:4.3.1", "kafka:4.4.0")])
+@pytest.mark.parametrize(
+    ("first", "last"), [("kafka:4.3.1", "kafka:4.3.1"), ("kafka:4.3.1", "kafka:4.4.0"), ("kafka:3.9.2", "kafka:4.3.1")]
+)
 def test_kafka_becomes_the_reference_and_kafka_again(first: str, last: str, tmp_path: Path) -> None:
     spec = f"mixed:{first},{first},{first}"
     plan = Plan(target=spec, minutes=1, seed=1, transactions=True, engine="local")

@@ -4,9 +4,12 @@ librdkafka does the work. What it says of an error decides what is done, as its 
 one may try again is tried again, one that spoils the transaction aborts it, a fatal one ends this incarnation. The next client
 under the same transactional id begins by ending what was left open.
 
-After an aborted transaction with a record that may have been appended without librdkafka's knowledge the incarnation ends,
-too. librdkafka 2.16 gives that record's sequence number to the next transaction's first record, in the same producer epoch. A
-broker answers it as a duplicate, by the offset of the aborted record, and the committed record is nowhere.
+The incarnation also ends, and the next one begins with a new producer epoch, after a transaction that may reach into the next:
+
+- A record was neither acknowledged nor refused. librdkafka 2.16 gives the sequence number of such a record of an aborted
+  transaction to the next transaction (findings/reused_sequence).
+- Its end took so long that librdkafka may have sent EndTxn twice. It ends transactions as before KIP-890, which leaves the epoch
+  as it is, so that the first EndTxn, if it arrives late, ends the next transaction.
 """
 
 import time
@@ -28,6 +31,8 @@ CALL_WITHIN_S = 5.0
 PAUSE_S = 0.1
 HELD_SHARE, HELD_S = 0.3, 1.0
 """Some transactions stay open for a while with all their records in the log: who reads them now reads too early."""
+GIVEN_UP_WITHIN_S = 2.0
+"""An end that takes longer may have been asked for twice: librdkafka waits for an answer for longer than this."""
 LAST_TRIES_S = 20.0
 """How long, after the stop sign, the end of the last transaction is still asked for."""
 
@@ -61,7 +66,7 @@ class Incarnation:
         self.values = 0
         self.stop_by = 0.0
         self.is_unsure = False
-        """Whether a record of the transaction may have been appended, and was not acknowledged."""
+        """Whether a record or an end of the transaction may still take effect."""
         self.producer = Producer(
             producer_settings(task.bootstrap, task.client_id)
             | {
@@ -101,17 +106,19 @@ class Incarnation:
         to_be_kept = (number + 1) % self.does.abort_every != 0
         if not (to_be_kept and self._end(name, commit=True)):
             self._end(name, commit=False)
-            if self.is_unsure:
-                raise IncarnationOver("a record of an aborted transaction may have used a sequence number")
+        if self.is_unsure:
+            raise IncarnationOver("a record or an end of a transaction may take effect late")
 
     def _end(self, name: str, *, commit: bool) -> bool:
         """Commit or abort. False when the transaction is spoilt and wants to be aborted. Errors: IncarnationOver."""
         operation = self.recorder.invoke("end", txn=name, commit=commit)
+        began = time.monotonic()
         try:
             ended = self._insist(self.producer.commit_transaction if commit else self.producer.abort_transaction)
         except IncarnationOver as over:
             self.recorder.info(operation, error=str(over))
             raise
+        self.is_unsure = self.is_unsure or time.monotonic() - began > GIVEN_UP_WITHIN_S
         if ended:
             self.recorder.ok(operation)
             self.client_run.count("committed" if commit else "aborted")

@@ -60,27 +60,35 @@ class LosingProducer:
         self.open = []
 
 
-@pytest.mark.parametrize(
-    ("error", "begun", "said"),
-    [
-        (KafkaError._PURGE_QUEUE, 1, "may have used a sequence number"),
-        (KafkaError.MSG_SIZE_TOO_LARGE, MOST + 1, "enough"),
-        (None, MOST + 1, "enough"),
-    ],
-)
-def test_an_incarnation_ends_with_an_aborted_record_of_unknown_outcome(
-    error: int | None, begun: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def run(producer: LosingProducer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Let one incarnation use the producer; gives why it ended."""
     task = ClientTask(
-        run="test", number=1, bootstrap="127.0.0.1:9", topic="t", partitions=2, seed=1, history=tmp_path,
+        run="test", number=1, bootstrap="127.0.0.1:9", topic="t", partitions=2, seed=1, history=folder,
         contract=Contract(), does=Transacting(rate_per_s=10_000, abort_every=2),
     )  # fmt: skip
     monkeypatch.setattr(transacting, "HELD_SHARE", 0)
-    producer = LosingProducer(error)
     monkeypatch.setattr(transacting, "Producer", lambda settings: producer)
     client_run = ClientRun(task)
     with client_run.recorder() as recorder:
         Incarnation(client_run, recorder).run()
+    events = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]
+    (note,) = [event["text"] for event in events if event.get("f") == "note"]
+    return note
+
+
+@pytest.mark.parametrize(
+    ("error", "within_s", "begun", "said"),
+    [
+        (KafkaError._PURGE_QUEUE, 60, 1, "may take effect late"),
+        (KafkaError.MSG_SIZE_TOO_LARGE, 60, MOST + 1, "enough"),
+        (None, 60, MOST + 1, "enough"),
+        (None, -1, 1, "may take effect late"),
+    ],
+)
+def test_an_incarnation_ends_with_a_record_or_an_end_of_unknown_outcome(
+    error: int | None, within_s: float, begun: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transacting, "GIVEN_UP_WITHIN_S", within_s)
+    producer = LosingProducer(error)
+    assert said in run(producer, tmp_path, monkeypatch)
     assert producer.begun == begun
-    events = [json.loads(line) for line in (tmp_path / "history-01000.jsonl").read_text().splitlines()]
-    assert [said in event["text"] for event in events if event.get("f") == "note"] == [True]

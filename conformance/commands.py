@@ -5,34 +5,64 @@ Exit codes: 0 pass, 1 fail, 2 unknown or nothing but skips, 3 engine or target e
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
 from conformance.adapter_commands import app as adapter
+from conformance.opening import await_target, needs_network, opening_of
+from conformance.options import (
+    Backend,
+    BackendOption,
+    Baseline,
+    ClientConfig,
+    Confirm,
+    ExpectedFailures,
+    Ids,
+    Jobs,
+    Json,
+    KafkaVersion,
+    LevelOption,
+    Mapped,
+    ProfileOption,
+    Repeat,
+    RestartCommand,
+    Results,
+    Starts,
+    Summary,
+    Target,
+    Topics,
+    Verbose,
+    Wait,
+    WithDemonstrations,
+)
+from conformance.output import (
+    BROKEN,
+    FAIL,
+    PASS,
+    SEVERITY,
+    console,
+    exit_code,
+    flakes_of,
+    print_line,
+    summary_of,
+    verdicts_of,
+)
 from conformance.releases_commands import app as releases
 from conformance.strangers_commands import app as strangers
 from linearizability.quiet import quiet
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from conformance.expectations import Expectation
     from conformance.requirement import Entry
     from conformance.results import Judgement, Run
     from conformance.runner import Plan
 
-PASS, FAIL, UNKNOWN, BROKEN, WRONG_USAGE = 0, 1, 2, 3, 64
-SEVERITY = (PASS, UNKNOWN, BROKEN, FAIL)
-"""Of several runs the worst counts."""
 
 Kinds = TypeVar("Kinds", bound=StrEnum)
 
@@ -42,129 +72,32 @@ app.add_typer(releases, name="releases")
 app.add_typer(strangers, name="strangers")
 
 
-class Backend(StrEnum):
-    AUTO = "auto"
-    PLAIN = "plain"
-    NETNS = "netns"
-
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line on standard output; the last one sums up.")]
-Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID|AREA|FROM..TO]...", help="PRD-05, PRD, PRD-05..PRD-09; default: all.")
-]
-LevelOption = Annotated[list[str] | None, typer.Option("--level", help="Only must, should or may; may be repeated.")]
-ProfileOption = Annotated[
-    list[str] | None, typer.Option("--profile", help="Only core, groups, transactions ...; may be repeated.")
-]
-Mapped = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="ADVERTISED=REACHABLE",
-        help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
-    ),
-]
-RestartCommand = Annotated[
-    str,
-    typer.Option(
-        metavar="COMMAND",
-        help="For addr: targets: a shell's command that restarts a broker; {node}, {host}, {port} name it.",
-    ),
-]
-ClientConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--client-config",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients: security.protocol, ssl.*, "
-        "sasl.*.",
-    ),
-]
-KafkaVersion = Annotated[
-    str, typer.Option("--version", help="Judge as this Kafka version (as 4.3.1); default: found out from the target.")
-]
-
-
 @app.command(
     epilog="Examples:  tidegauge run --target kafka:4.3.1   ·   tidegauge run FRM API --target reference:1 --json   ·   "
     "tidegauge run PRD-05 --target addr:127.0.0.1:9092 --repeat 10"
 )
 def run(
     ids: Ids = None,
-    target: Annotated[
-        str,
-        typer.Option(
-            help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], exec:PATH, kfake[:NODES], tansu or "
-            "rdkafka-mock[:NODES]."
-        ),
-    ] = "reference:1",
+    target: Target = "reference:1",
     level: LevelOption = None,
     profile: ProfileOption = None,
     version: KafkaVersion = "",
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
     client_config: ClientConfig = None,
-    wait: Annotated[
-        float,
-        typer.Option(
-            min=0, metavar="SECONDS", help="For addr: targets: wait so long for a broker that is still starting."
-        ),
-    ] = 0.0,
-    expected_failures: Annotated[
-        Path | None,
-        typer.Option(
-            help="File with an id, a day (2027-03-01) and a reason a line: these may fail until that day, and must not pass.",
-            exists=True,
-        ),
-    ] = None,
-    baseline: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="REPORT",
-            help="A report.json, or its folder: what failed in it may fail; what is worse fails the run; what is better is said.",
-        ),
-    ] = None,
-    summary: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write a summary in Markdown; $GITHUB_STEP_SUMMARY gets one anyway."),
-    ] = None,
-    backend: Annotated[
-        Backend,
-        typer.Option(
-            help="plain: processes side by side. netns: each node in a network namespace, so that requirements can cut the "
-            "network. auto: netns where one of them needs it and this machine has it."
-        ),
-    ] = Backend.AUTO,
-    jobs: Annotated[
-        int,
-        typer.Option(min=1, max=64, help="So many requirements are judged side by side, where they share no state."),
-    ] = 6,
-    starts: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            max=16,
-            help="So many starts of the target at the same time, of reference:1.",
-        ),
-    ] = 3,
-    topics: Annotated[
-        str, typer.Option(help="Empty topics that exist, comma-separated: for a target on which none can be made.")
-    ] = "",
-    repeat: Annotated[int, typer.Option(min=1, help="Run so many times; a verdict that changes is a flake.")] = 1,
-    confirm: Annotated[
-        bool, typer.Option("--confirm", help="Write what passes on a real Apache Kafka into the catalogue.")
-    ] = False,
-    with_demonstrations: Annotated[
-        bool,
-        typer.Option(
-            "--with-demonstrations",
-            help="Show the other promises too (spec check, fuzz, hunt), in the same report; about two minutes more.",
-        ),
-    ] = False,
-    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Show every requirement, also those that pass.")] = False,
+    wait: Wait = 0.0,
+    expected_failures: ExpectedFailures = None,
+    baseline: Baseline = None,
+    summary: Summary = None,
+    backend: BackendOption = Backend.AUTO,
+    jobs: Jobs = 6,
+    starts: Starts = 3,
+    topics: Topics = "",
+    repeat: Repeat = 1,
+    confirm: Confirm = False,
+    with_demonstrations: WithDemonstrations = False,
+    results: Results = None,
+    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Judge a broker by the requirements.
@@ -185,10 +118,10 @@ def run(
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
     before = _read(baseline) if baseline else None
-    opening = _opening(target, mapped, restart_command, client_config)
+    opening = opening_of(target, mapped, restart_command, client_config)
     if wait:
-        _await(target, wait)
-    networked = _on_a_network(backend, target, entries)
+        await_target(target, wait)
+    networked = needs_network(backend, target, entries)
     runs: list[Run] = []
     for turn in range(repeat):
         plan = Plan(
@@ -205,77 +138,20 @@ def run(
             break
     if confirm:
         _confirm(runs)
-    flakes = _flakes(runs)
+    _conclude(runs, repeat, as_json)
+
+
+def _conclude(runs: list[Run], repeat: int, as_json: bool) -> NoReturn:
+    """Sum up the runs of one command, and exit by the worst."""
+    flakes = flakes_of(runs)
     if as_json:
-        _line(_summary(runs, flakes))
+        print_line(summary_of(runs, flakes))
     elif repeat > 1:
-        _console().print(f"{len(runs)} runs, flakes: {', '.join(flakes) or 'none'}")
-    worst = max((_exit_code(one) for one in runs), key=SEVERITY.index)
+        console().print(f"{len(runs)} runs, flakes: {', '.join(flakes) or 'none'}")
+    worst = max((exit_code(one) for one in runs), key=SEVERITY.index)
     if not all(one.folder for one in runs):
         raise typer.Exit(BROKEN)  # whatever the verdict: what is not stored is not proven
     raise typer.Exit(FAIL if flakes and worst == PASS else worst)
-
-
-def _opening(
-    target: str, mapped: list[str] | None, restart_command: str, client_config: Path | None
-) -> Callable[..., Any]:
-    """The way to a target, with what the caller knows of its addresses and its security. Errors: typer.BadParameter."""
-    from linearizability.targets import AddressMap, WrongTarget, open_target
-    from linearizability.targets.security import ClientSecurity, SecurityError
-
-    if restart_command and not target.startswith("addr:"):
-        raise typer.BadParameter("the suite starts this target itself", param_hint="--restart-command")
-    try:
-        addresses = AddressMap.parse(mapped or ())
-    except WrongTarget as error:
-        raise typer.BadParameter(str(error), param_hint="--map") from None
-    try:
-        security = ClientSecurity.read(client_config) if client_config else None
-    except SecurityError as error:
-        raise typer.BadParameter(str(error), param_hint="--client-config") from None
-    if security and not target.startswith(("addr:", "exec:")):
-        raise typer.BadParameter("the suite starts this target itself, without security", param_hint="--client-config")
-    return partial(open_target, addresses=addresses, restart_command=restart_command, security=security)
-
-
-def _await(target: str, wait_s: float) -> None:
-    """Errors: typer.BadParameter."""
-    from linearizability.targets.address import await_connection
-    from linearizability.targets.errors import WrongTarget
-
-    if not target.startswith("addr:"):
-        raise typer.BadParameter("the suite waits for the targets that it starts by itself", param_hint="--wait")
-    try:
-        await_connection(target, wait_s)
-    except WrongTarget as error:
-        raise typer.BadParameter(str(error), param_hint="--target") from None
-
-
-def _on_a_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
-    """Whether the target's nodes get a network of their own. Runs the whole command again where that needs a sandbox."""
-    from linearizability.faults import sandbox
-    from linearizability.targets import WrongTarget, open_target
-    from linearizability.targets.cluster import CUTS, Cluster
-
-    if sandbox.inside():
-        return True
-    try:
-        sketch = open_target(target, folder=Path())
-    except WrongTarget as error:
-        raise typer.BadParameter(str(error), param_hint="--target") from None
-    cluster = isinstance(sketch, Cluster) and sketch.size > 1
-    wanted = cluster and any(set(entry.requirement.needs.hooks) & set(CUTS) for entry in entries)
-    if backend is Backend.PLAIN or (backend is Backend.AUTO and not wanted):
-        return False
-    reason = sandbox.obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
-    if reason and backend is Backend.NETNS:
-        raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
-    if reason:
-        print(f"without cuts of the network: {reason}", file=sys.stderr)
-        return False
-    assert isinstance(sketch, Cluster)
-    sketch.prepare()
-    raise typer.Exit(sandbox.command_in_sandbox(sys.argv[1:]))
 
 
 def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
@@ -321,7 +197,7 @@ def _summarize(found: Run, path: Path | None) -> None:
 def _report(judgement: Judgement) -> None:
     """One JSON line for a requirement; where an id comes twice, because it was found to end the target, the last counts."""
     record = judgement.requirement
-    _line(
+    print_line(
         {
             "id": record.id, "level": record.level, "profile": record.profile, "verdict": judgement.verdict,
             "reason": judgement.reason, "blocked_by": judgement.blocked_by, "died": judgement.died,
@@ -336,10 +212,10 @@ def _show(found: Run, folder: Path, verbose: bool) -> None:
     from conformance.report.terminal import show, show_verdict
 
     if quiet():
-        show_verdict(found, _console())
+        show_verdict(found, console())
         return
-    show(found, _console(), verbose=verbose)
-    _console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
+    show(found, console(), verbose=verbose)
+    console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
 
 
 def _confirm(runs: list[Run]) -> None:
@@ -347,7 +223,7 @@ def _confirm(runs: list[Run]) -> None:
     from conformance.requirement import confirm
 
     judged = {j.requirement.id for one in runs for j in one.judgements if j.verdict in ("pass", "fail", "tolerated")}
-    passed = {id for id in judged if all(_verdicts(one).get(id) == "pass" for one in runs)}
+    passed = {id for id in judged if all(verdicts_of(one).get(id) == "pass" for one in runs)}
     confirm(runs[-1].target.kafka_version, passed, judged)
 
 
@@ -367,9 +243,9 @@ def list_(
     entries = _select(ids, level, profile, version)
     if as_json:
         for entry in entries:
-            _line(record_as_json(entry.requirement))
+            print_line(record_as_json(entry.requirement))
         records = [entry.requirement for entry in entries]
-        _line({
+        print_line({
             "requirements": len(entries),
             "untestable": sum(entry.test is None for entry in entries),
             "levels": Counter(str(record.level) for record in records),
@@ -384,8 +260,8 @@ def list_(
         record = entry.requirement
         mark = "untestable" if record.untestable else ", ".join(record.confirmed) or "-"
         table.add_row(record.id, str(record.level), mark, record.sentence)
-    _console().print(table)
-    _console().print(f"{len(entries)} requirements")
+    console().print(table)
+    console().print(f"{len(entries)} requirements")
 
 
 @app.command(epilog="Examples:  tidegauge explain FRM-04   ·   tidegauge explain PRD --json")
@@ -400,13 +276,13 @@ def explain(
 
     for entry in _select(ids, None):
         if as_json:
-            _line(record_as_json(entry.requirement))
+            print_line(record_as_json(entry.requirement))
             continue
-        show_requirement(entry.requirement, _console())
+        show_requirement(entry.requirement, console())
         if entry.test:
             source = inspect.getsourcefile(entry.test) or ""
             place = f"{Path(source).name}:{inspect.getsourcelines(entry.test)[1]}"
-            _console().print(f"  test        conformance/requirements/{place}\n", style="dim", highlight=False)
+            console().print(f"  test        conformance/requirements/{place}\n", style="dim", highlight=False)
 
 
 @app.command(epilog="Examples:  tidegauge report   ·   tidegauge report results/latest --verbose")
@@ -428,10 +304,10 @@ def report(
     folder = path if path.is_dir() else path.parent
     writer.write(found, folder)
     if as_json:
-        _line(_summary([found], []))
+        print_line(summary_of([found], []))
     else:
         _show(found, folder, verbose)
-    raise typer.Exit(_exit_code(found))
+    raise typer.Exit(exit_code(found))
 
 
 @app.command(
@@ -455,13 +331,15 @@ def compare(
     if as_json:
         for row in found.rows:
             cells = {label: cell.verdict if cell else None for label, cell in zip(found.labels, row.cells, strict=True)}
-            _line({"id": row.requirement.id, "differs": row.differs, "verdicts": cells})
+            print_line({"id": row.requirement.id, "differs": row.differs, "verdicts": cells})
         verdicts = {label: run.verdict for label, run in zip(found.labels, found.runs, strict=True)}
-        _line({"verdicts": verdicts, "requirements": len(found.rows), "differ": sum(row.differs for row in found.rows)})
+        print_line(
+            {"verdicts": verdicts, "requirements": len(found.rows), "differ": sum(row.differs for row in found.rows)}
+        )
     else:
-        show(found, _console(), everything=everything)
+        show(found, console(), everything=everything)
         if html:
-            _console().print(str(html), soft_wrap=True, highlight=False)
+            console().print(str(html), soft_wrap=True, highlight=False)
 
 
 @app.command(epilog="Examples:  tidegauge doctor   ·   tidegauge doctor --target kafka:4.3.1 --json")
@@ -482,38 +360,27 @@ def doctor(
 
     from conformance.doctor import examine
 
-    checks, profile = examine(target, _opening(target, mapped, restart_command, client_config))
+    checks, profile = examine(target, opening_of(target, mapped, restart_command, client_config))
     for check in checks:
         if as_json:
-            _line(check.model_dump(mode="json"))
+            print_line(check.model_dump(mode="json"))
         else:
             colour = {"ok": "green", "missing": "yellow", "broken": "bold red"}[check.state]
-            _console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<22}", (check.found, "dim")))
+            console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<22}", (check.found, "dim")))
             if check.advice:
-                _console().print(Text(f"        {check.advice}"))
+                console().print(Text(f"        {check.advice}"))
     for label, text in profile.lines() if profile and not as_json else ():
-        _console().print(Text.assemble((f"  {label:<24}", "dim"), text), soft_wrap=True)
+        console().print(Text.assemble((f"  {label:<24}", "dim"), text), soft_wrap=True)
     broken = [check.name for check in checks if check.state == "broken"]
     if as_json:
         if profile:
-            _line({"profile": profile.model_dump(mode="json")})
+            print_line({"profile": profile.model_dump(mode="json")})
         missing = [check.name for check in checks if check.state == "missing"]
-        _line({"verdict": "fail" if broken else "pass", "broken": broken, "missing": missing})
+        print_line({"verdict": "fail" if broken else "pass", "broken": broken, "missing": missing})
     raise typer.Exit(BROKEN if broken else PASS)
 
 
 # ---- shared by the commands
-
-
-def _console() -> Console:
-    from rich.console import Console
-
-    return Console()
-
-
-def _line(value: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(value) + "\n")
-    sys.stdout.flush()
 
 
 def _wrong(sentence: str) -> None:
@@ -572,53 +439,3 @@ def _read(path: Path) -> Run:
         raise typer.BadParameter(f"{path} is no report of this suite: {error.errors()[0]['msg']}") from error
     except writer.UnknownFormat as error:
         raise typer.BadParameter(f"{path}: {error}") from error
-
-
-def _verdicts(found: Run) -> dict[str, str]:
-    return {judgement.requirement.id: str(judgement.verdict) for judgement in found.judgements}
-
-
-def _flakes(runs: list[Run]) -> list[str]:
-    """Requirements whose verdict is not the same in all runs."""
-    ids = [judgement.requirement.id for judgement in runs[0].judgements]
-    return [id for id in ids if len({_verdicts(one).get(id) for one in runs}) > 1]
-
-
-def _exit_code(found: Run) -> int:
-    match str(found.verdict):
-        case "pass":
-            return PASS
-        case "fail":
-            return FAIL
-        case _:
-            return BROKEN if found.broken else UNKNOWN
-
-
-def _summary(runs: list[Run], flakes: list[str]) -> dict[str, Any]:
-    """The last JSON line: of several runs the worst, with what changed between them."""
-    from conformance.results import coverage, profile_tallies, root_causes
-
-    worst = max(runs, key=lambda one: SEVERITY.index(_exit_code(one)))
-    summary: dict[str, Any] = {
-        "verdict": worst.verdict,
-        "reason": worst.reason,
-        "target": worst.target.spec,
-        "kafka_version": worst.target.kafka_version,
-        **{name: getattr(worst, name).model_dump(by_alias=True) for name in ("must", "should", "may")},
-        "profiles": [
-            tally.model_dump(mode="json") for tally in profile_tallies(worst.judgements, worst.target.kafka_version)
-        ],
-        "coverage": coverage(worst.judgements).model_dump(mode="json"),
-        "root_causes": {cause.judgement.requirement.id: cause.blocks for cause in root_causes(worst.judgements)},
-        "worse": [one.id for one in worst.worse],
-        "better": [one.id for one in worst.better],
-        "unexplained_deaths": worst.unexplained_deaths,
-        "untestable": worst.untestable,
-        "engine_errors": worst.engine_errors,
-        "demonstrations": {each.command: each.verdict for each in worst.demonstrations},
-        "seconds": round(sum(one.seconds for one in runs), 2),
-        "folder": worst.folder,
-    }
-    if len(runs) > 1:
-        summary |= {"runs": len(runs), "flakes": flakes, "folders": [one.folder for one in runs]}
-    return summary

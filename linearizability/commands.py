@@ -105,87 +105,97 @@ Json = Annotated[
 ]
 
 
+Target = Annotated[
+    str,
+    typer.Option(
+        help="addr:…, reference[:NODES], kafka:VERSION[:NODES] (3 nodes unless said), mixed:KIND,KIND,…, exec:PATH."
+    ),
+]
+Minutes = Annotated[
+    float | None,
+    typer.Option(
+        min=0.1,
+        help=f"How long clients work under faults. Default: {MINUTES:g}; with --until-found {SEARCH_MINUTES:g}, "
+        "at most.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")]
+Faults = Annotated[
+    str,
+    typer.Option(help=f"Names by comma, of {FAULT_NAMES}; default: all that can be had, but for blackout. none: none."),
+]
+UntilFound = Annotated[bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")]
+ReduceMinutes = Annotated[
+    float | None,
+    typer.Option(
+        "--reduce",
+        min=0,
+        help="Minutes to make a found schedule smaller; replay FOLDER/reduced. Default: 0; with --until-found "
+        f"{REDUCE_MINUTES:g}.",
+    ),
+]
+Rate = Annotated[float, typer.Option(min=1, help="Sends a second, of all producers together.")]
+AcksOption = Annotated[Acks, typer.Option(help="What the producers ask for; below all, losses are permitted.")]
+Transactions = Annotated[
+    bool, typer.Option("--transactions", help="A fourth producer commits transactions, and aborts some.")
+]
+UncleanElection = Annotated[bool, typer.Option(help="Let replicas lead that are out of sync; losses are permitted.")]
+GroupProtocolOption = Annotated[
+    GroupProtocol, typer.Option(help="How members join: classic, or as of KIP-848, which needs Kafka 4.")
+]
+Config = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A broker property; may repeat.")]
+EngineOption = Annotated[Engine, typer.Option(help="Who judges; both must agree.")]
+BackendOption = Annotated[
+    Backend,
+    typer.Option(
+        help="plain processes, or each node in a network namespace or in a container; auto: namespaces for "
+        "clusters on Linux."
+    ),
+]
+Image = Annotated[str, typer.Option(help="What containers are made of; without it, of this machine's own programs.")]
+Mapped = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="ADVERTISED=REACHABLE",
+        help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
+    ),
+]
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients.",
+    ),
+]
+Results = Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")]
+
+
 @app.command(
     epilog="Examples:  tidegauge hunt --target reference:1 --minutes 1   ·   tidegauge hunt --target kafka:4.3.1:3 "
     "--minutes 10 --faults kill,pause   ·   tidegauge hunt --target kafka:4.3.1 --until-found --json"
 )
 def hunt(
-    target: Annotated[
-        str,
-        typer.Option(
-            help="addr:…, reference[:NODES], kafka:VERSION[:NODES] (3 nodes unless said), mixed:KIND,KIND,…, exec:PATH."
-        ),
-    ],
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            min=0.1,
-            help=f"How long clients work under faults. Default: {MINUTES:g}; with --until-found {SEARCH_MINUTES:g}, "
-            "at most.",
-        ),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")] = None,
-    faults: Annotated[
-        str,
-        typer.Option(
-            help=f"Names by comma, of {FAULT_NAMES}; default: all that can be had, but for blackout. none: none."
-        ),
-    ] = "",
-    until_found: Annotated[
-        bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")
-    ] = False,
-    reduce_minutes: Annotated[
-        float | None,
-        typer.Option(
-            "--reduce",
-            min=0,
-            help="Minutes to make a found schedule smaller; replay FOLDER/reduced. Default: 0; with --until-found "
-            f"{REDUCE_MINUTES:g}.",
-        ),
-    ] = None,
-    rate: Annotated[float, typer.Option(min=1, help="Sends a second, of all producers together.")] = 400,
-    acks: Annotated[Acks, typer.Option(help="What the producers ask for; below all, losses are permitted.")] = Acks.ALL,
-    transactions: Annotated[
-        bool, typer.Option("--transactions", help="A fourth producer commits transactions, and aborts some.")
-    ] = False,
-    unclean_election: Annotated[
-        bool, typer.Option(help="Let replicas lead that are out of sync; losses are permitted.")
-    ] = False,
-    group_protocol: Annotated[
-        GroupProtocol, typer.Option(help="How members join: classic, or as of KIP-848, which needs Kafka 4.")
-    ] = GroupProtocol.CLASSIC,
-    config: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A broker property; may repeat.")
-    ] = None,
-    engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
-    backend: Annotated[
-        Backend,
-        typer.Option(
-            help="plain processes, or each node in a network namespace or in a container; auto: namespaces for "
-            "clusters on Linux."
-        ),
-    ] = Backend.AUTO,
-    image: Annotated[
-        str, typer.Option(help="What containers are made of; without it, of this machine's own programs.")
-    ] = "",
-    mapped: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--map",
-            metavar="ADVERTISED=REACHABLE",
-            help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
-        ),
-    ] = None,
-    client_config: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            exists=True,
-            dir_okay=False,
-            help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients.",
-        ),
-    ] = None,
-    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
+    target: Target,
+    minutes: Minutes = None,
+    seed: Seed = None,
+    faults: Faults = "",
+    until_found: UntilFound = False,
+    reduce_minutes: ReduceMinutes = None,
+    rate: Rate = 400,
+    acks: AcksOption = Acks.ALL,
+    transactions: Transactions = False,
+    unclean_election: UncleanElection = False,
+    group_protocol: GroupProtocolOption = GroupProtocol.CLASSIC,
+    config: Config = None,
+    engine: EngineOption = Engine.BOTH,
+    backend: BackendOption = Backend.AUTO,
+    image: Image = "",
+    mapped: Mapped = None,
+    client_config: ClientConfig = None,
+    results: Results = None,
     as_json: Json = False,
 ) -> int:
     """Hurt a real broker while clients work on it, and judge what they saw: valid (exit 0), invalid (1), unknown (2)."""

@@ -16,7 +16,7 @@ from linearizability.explorer.page import EXPLORER_FILE
 from linearizability.quiet import quiet
 
 if TYPE_CHECKING:
-    from linearizability.simulation.fuzzing import Summary
+    from linearizability.simulation.fuzzing import Plan, Summary
     from linearizability.simulation.schedule import Schedule
 
 ENGINE_ERROR = 3
@@ -37,6 +37,47 @@ def root() -> None:
     """Hurt simulated brokers, in virtual time."""
 
 
+Schedules = Annotated[
+    int | None, typer.Option(min=1, help=f"How many; default {DEFAULT_SCHEDULES} where no time is given.")
+]
+Minutes = Annotated[float | None, typer.Option(min=0.01, help="For how long.")]
+Nodes = Annotated[
+    int,
+    typer.Option(min=0, max=9, help="Nodes of each cluster; best 1, 3 or 5. 0: as many as the mutant needs, else 1."),
+]
+Seed = Annotated[int | None, typer.Option(min=0, help="The first schedule's seed; the others follow it. Default 0.")]
+Jobs = Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")]
+Mutant = Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")]
+UntilFound = Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")]
+Workload = Annotated[
+    str,
+    typer.Option(
+        help="What clients do besides: records, transactions, groups or copy. By default what the mutant needs."
+    ),
+]
+ByHistory = Annotated[bool, typer.Option("--by-history", help="Look into no node: clients' histories alone decide.")]
+Traces = Annotated[
+    bool,
+    typer.Option(
+        "--traces",
+        help="Keep each run's steps in traces/, for `tidegauge spec trace`; without runs that kill a process within a step.",
+    ),
+]
+Python = Annotated[
+    str,
+    typer.Option(help="Another interpreter that executes the runs: PyPy 3.11 is twice as fast. They are judged here."),
+]
+EngineOption = Annotated[
+    Engine, typer.Option(help="Where runs are executed: in processes of this machine, or as tasks of Spark.")
+]
+Master = Annotated[str, typer.Option(help="The Spark master; default: as Spark is configured, else local[*].")]
+Conf = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may repeat.")]
+Record = Annotated[bool, typer.Option("--record", help="Go on where recorded runs ended, and add this one to them.")]
+Store = Annotated[Path | None, typer.Option(help="Where runs are recorded; default: in the repository.")]
+Results = Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")]
+
+
 @app.command(
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
     "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --nodes 3 --schedules 5000 --record   ·   "
@@ -44,94 +85,42 @@ def root() -> None:
     "tidegauge fuzz --nodes 3 --schedules 2000 --engine spark --master 'local[2]' --json"
 )
 def fuzz(
-    schedules: Annotated[
-        int | None, typer.Option(min=1, help=f"How many; default {DEFAULT_SCHEDULES} where no time is given.")
-    ] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.01, help="For how long.")] = None,
-    nodes: Annotated[
-        int,
-        typer.Option(
-            min=0, max=9, help="Nodes of each cluster; best 1, 3 or 5. 0: as many as the mutant needs, else 1."
-        ),
-    ] = 0,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="The first schedule's seed; the others follow it. Default 0.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")] = 0,
-    mutant: Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")] = "",
-    until_found: Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")] = False,
-    workload: Annotated[
-        str,
-        typer.Option(
-            help="What clients do besides: records, transactions, groups or copy. By default what the mutant needs."
-        ),
-    ] = "",
-    by_history: Annotated[
-        bool, typer.Option("--by-history", help="Look into no node: clients' histories alone decide.")
-    ] = False,
-    traces: Annotated[
-        bool,
-        typer.Option(
-            "--traces",
-            help="Keep each run's steps in traces/, for `tidegauge spec trace`; without runs that kill a process within a step.",
-        ),
-    ] = False,
-    python: Annotated[
-        str,
-        typer.Option(
-            help="Another interpreter that executes the runs: PyPy 3.11 is twice as fast. They are judged here."
-        ),
-    ] = "",
-    engine: Annotated[
-        Engine, typer.Option(help="Where runs are executed: in processes of this machine, or as tasks of Spark.")
-    ] = Engine.PROCESSES,
-    master: Annotated[str, typer.Option(help="The Spark master; default: as Spark is configured, else local[*].")] = "",
-    conf: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A setting of Spark; may repeat.")
-    ] = None,
-    record: Annotated[
-        bool, typer.Option("--record", help="Go on where recorded runs ended, and add this one to them.")
-    ] = False,
-    store: Annotated[Path | None, typer.Option(help="Where runs are recorded; default: in the repository.")] = None,
-    results: Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")] = False,
+    schedules: Schedules = None,
+    minutes: Minutes = None,
+    nodes: Nodes = 0,
+    seed: Seed = None,
+    jobs: Jobs = 0,
+    mutant: Mutant = "",
+    until_found: UntilFound = False,
+    workload: Workload = "",
+    by_history: ByHistory = False,
+    traces: Traces = False,
+    python: Python = "",
+    engine: EngineOption = Engine.PROCESSES,
+    master: Master = "",
+    conf: Conf = None,
+    record: Record = False,
+    store: Store = None,
+    results: Results = None,
+    as_json: AsJson = False,
 ) -> int:
     """Run the nodes in a simulated world under crashes, power loss, full disks, bad networks and clocks.
 
     Each seed is one schedule. A failing one is shrunk, kept with its explanation, and repeated by `tidegauge replay FILE`.
     """
     from linearizability.mutants.registry import MUTANTS
-    from linearizability.pipeline.spark_session import SparkFailure, settings_of_terms
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder
     from linearizability.simulation.accumulating import STORE, add, next_seed, read_runs
     from linearizability.simulation.fuzzing import Plan
-    from linearizability.simulation.fuzzing import fuzz as run
-    from linearizability.simulation.remote_interpreter import InterpreterError, check
-    from linearizability.simulation.workloads import WORKLOADS
 
     if mutant and mutant not in MUTANTS:
         raise typer.BadParameter(f"{mutant!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")
-    workload = workload or (MUTANTS[mutant].workload if mutant else WORKLOADS[0])
-    if workload not in WORKLOADS:
-        raise typer.BadParameter(f"{workload!r} is none of {', '.join(WORKLOADS)}", param_hint="--workload")
+    workload = _known_workload(workload or (MUTANTS[mutant].workload if mutant else ""))
     if record and (mutant or by_history or seed is not None):
         raise typer.BadParameter("recorded runs choose their seeds, and have no mutant", param_hint="--record")
-    if python:
-        try:
-            check(python)
-        except InterpreterError as error:
-            raise typer.BadParameter(str(error), param_hint="--python") from error
-    if engine is Engine.PROCESSES and (master or conf):
-        raise typer.BadParameter("--master and --conf are Spark's: --engine spark", param_hint="--engine")
-    if engine is Engine.SPARK and traces:
-        raise typer.BadParameter(
-            "steps are written on this machine, and Spark's tasks run anywhere", param_hint="--traces"
-        )
-    try:
-        settings = settings_of_terms(conf or [])
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--conf") from None
+    _check_interpreter(python)
+    settings = _spark_settings(engine, master, conf or [], traces)
     if schedules is None and minutes is None and not until_found:
         schedules = DEFAULT_SCHEDULES
     nodes = nodes or (MUTANTS[mutant].nodes if mutant else 1)
@@ -154,22 +143,68 @@ def fuzz(
         master=master,
         spark=settings,
     )
+    summary = _carry_out(plan, as_json)
+    if summary is None:
+        return ENGINE_ERROR
+    if record and summary.runs:
+        add(summary, kept_in)
+    if as_json:
+        print(json.dumps(summary.to_json()))
+    else:
+        _print(summary)
+    return EXIT_CODES[summary.verdict]
+
+
+def _known_workload(name: str) -> str:
+    """The workload of this name, or the usual one. Errors: typer.BadParameter."""
+    from linearizability.simulation.workloads import WORKLOADS
+
+    if name and name not in WORKLOADS:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(WORKLOADS)}", param_hint="--workload")
+    return name or WORKLOADS[0]
+
+
+def _check_interpreter(python: str) -> None:
+    """Errors: typer.BadParameter."""
+    from linearizability.simulation.remote_interpreter import InterpreterError, check
+
+    if python:
+        try:
+            check(python)
+        except InterpreterError as error:
+            raise typer.BadParameter(str(error), param_hint="--python") from error
+
+
+def _spark_settings(engine: Engine, master: str, terms: list[str], traces: bool) -> dict[str, str]:
+    """The settings of Spark. Errors: typer.BadParameter, also where Spark does not fit the other options."""
+    from linearizability.pipeline.spark_session import settings_of_terms
+
+    if engine is Engine.PROCESSES and (master or terms):
+        raise typer.BadParameter("--master and --conf are Spark's: --engine spark", param_hint="--engine")
+    if engine is Engine.SPARK and traces:
+        raise typer.BadParameter(
+            "steps are written on this machine, and Spark's tasks run anywhere", param_hint="--traces"
+        )
+    try:
+        return settings_of_terms(terms)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--conf") from None
+
+
+def _carry_out(plan: Plan, as_json: bool) -> Summary | None:
+    """Run the schedules; None where Spark failed, which is reported."""
+    from linearizability.pipeline.spark_session import SparkFailure
+    from linearizability.simulation.fuzzing import fuzz as run
+
     progress = _Progress()
     try:
         summary = run(plan, progress)
     except SparkFailure as error:
         print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
         print(error, file=sys.stderr)
-        return ENGINE_ERROR
+        return None
     progress.finish()
-    if record and summary.runs:
-        add(summary, kept_in)
-    said = summary.to_json()
-    if as_json:
-        print(json.dumps(said))
-    else:
-        _print(summary)
-    return EXIT_CODES[summary.verdict]
+    return summary
 
 
 class _Progress:

@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 import conformance.requirement
 import linearizability.targets
 from conformance import baseline, report
-from conformance.commands import _exit_code, app
+from conformance.commands import app
 from conformance.expectations import Expectation, read
+from conformance.output import exit_code
 from conformance.report.badge import GREEN, GREY, RED, YELLOW, badge
 from conformance.report.junit import junit
 from conformance.report.markdown import summary
@@ -128,10 +129,10 @@ def test_a_badge_has_the_colour_of_what_was_judged(judged: int, failed: list[str
 def test_an_interrupted_run_is_unknown_and_a_failure_before_is_one() -> None:
     run = a_run(FRM_01=P)
     run.sum_up(target_broke=INTERRUPTED)
-    assert _exit_code(run) == 2
+    assert exit_code(run) == 2
     run = a_run(FRM_01=F)
     run.sum_up(target_broke=INTERRUPTED)
-    assert _exit_code(run) == 1
+    assert exit_code(run) == 1
 
 
 def test_the_command_compares_summarizes_and_leaves_badges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

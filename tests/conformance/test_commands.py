@@ -109,11 +109,11 @@ def test_repeated_runs_are_summed_up(bird: Parrot, tmp_path: Path) -> None:
 
 
 def test_a_changing_verdict_is_a_flake() -> None:
-    from conformance.commands import _flakes
+    from conformance.output import flakes_of
     from tests.conformance.test_report import a_run
 
     runs = [a_run(FRM_01=Verdict.PASS, FRM_02=Verdict.PASS), a_run(FRM_01=Verdict.PASS, FRM_02=Verdict.FAIL)]
-    assert _flakes(runs) == ["FRM-02"]
+    assert flakes_of(runs) == ["FRM-02"]
 
 
 def test_expected_failures_come_from_a_file(bird: Parrot, tmp_path: Path) -> None:

@@ -1,0 +1,78 @@
+"""From the command line to a target: its addresses and security, waiting for it, a network of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from conformance.options import Backend
+
+if TYPE_CHECKING:
+    from conformance.requirement import Entry
+
+
+def opening_of(
+    target: str, mapped: list[str] | None, restart_command: str, client_config: Path | None
+) -> Callable[..., Any]:
+    """The way to a target, with what the caller knows of its addresses and its security. Errors: typer.BadParameter."""
+    from linearizability.targets import AddressMap, WrongTarget, open_target
+    from linearizability.targets.security import ClientSecurity, SecurityError
+
+    if restart_command and not target.startswith("addr:"):
+        raise typer.BadParameter("the suite starts this target itself", param_hint="--restart-command")
+    try:
+        addresses = AddressMap.parse(mapped or ())
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--map") from None
+    try:
+        security = ClientSecurity.read(client_config) if client_config else None
+    except SecurityError as error:
+        raise typer.BadParameter(str(error), param_hint="--client-config") from None
+    if security and not target.startswith(("addr:", "exec:")):
+        raise typer.BadParameter("the suite starts this target itself, without security", param_hint="--client-config")
+    return partial(open_target, addresses=addresses, restart_command=restart_command, security=security)
+
+
+def await_target(target: str, wait_s: float) -> None:
+    """Errors: typer.BadParameter."""
+    from linearizability.targets.address import await_connection
+    from linearizability.targets.errors import WrongTarget
+
+    if not target.startswith("addr:"):
+        raise typer.BadParameter("the suite waits for the targets that it starts by itself", param_hint="--wait")
+    try:
+        await_connection(target, wait_s)
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
+
+
+def needs_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
+    """Whether the target's nodes get a network of their own. Runs the whole command again where that needs a sandbox."""
+    from linearizability.faults import sandbox
+    from linearizability.targets import WrongTarget, open_target
+    from linearizability.targets.cluster import CUTS, Cluster
+
+    if sandbox.inside():
+        return True
+    try:
+        sketch = open_target(target, folder=Path())
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--target") from None
+    cluster = isinstance(sketch, Cluster) and sketch.size > 1
+    wanted = cluster and any(set(entry.requirement.needs.hooks) & set(CUTS) for entry in entries)
+    if backend is Backend.PLAIN or (backend is Backend.AUTO and not wanted):
+        return False
+    reason = sandbox.obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+    if reason and backend is Backend.NETNS:
+        raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
+    if reason:
+        print(f"without cuts of the network: {reason}", file=sys.stderr)
+        return False
+    assert isinstance(sketch, Cluster)
+    sketch.prepare()
+    raise typer.Exit(sandbox.command_in_sandbox(sys.argv[1:]))

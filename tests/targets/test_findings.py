@@ -99,3 +99,9 @@ def test_an_unknown_finding_and_a_target_that_is_none_are_named() -> None:
 def test_the_reference_fences_the_producer_that_kafka_lets_in_again(tmp_path: Path) -> None:
     outcome = reproduce("fenced_producer", "reference:1")
     assert outcome.verdict == "not shown" and any("abort: ProducerFencedException" in line for line in outcome.seen)
+
+
+@pytest.mark.slow
+def test_the_reference_truncates_durably() -> None:
+    outcome = reproduce("unflushed_truncation", "reference:3")
+    assert outcome.verdict == "not shown" and any("2: 'd'" in line for line in outcome.seen[-1:])

@@ -10,7 +10,8 @@ Clients have stopped, so nodes that work come to agree within seconds; they are 
 | metadata served | Metadata, from every node | topics, leaders, epochs, replicas, in-sync replicas |
 
 A node writes its snapshots from the image in its memory. So what it dropped from that, or made of it, is seen here, if it has
-written one: a node that has none leaves the image not judged. Kafka's snapshots are read by the reference's reader.
+written one: where nodes were to write some (`SNAPSHOT_OFTEN`), a node that has none leaves the image not judged. Kafka's
+snapshots are read by the reference's reader.
 It reads folders by the reference's code, so it is no part of `faults`, which know a broker by its wire protocol only.
 Replicas that are not in sync after that time are a reason for `unknown`: no time is promised in which they come back.
 """
@@ -250,7 +251,8 @@ def _compare_images(target: Cluster, found: Agreement) -> None:
             found.differences.append(
                 f"metadata image at {end}: of nodes {first[0]} and {node} only {holder} has {text}"
             )
-    found.reasons += [f"node {node} has written no snapshot" for node, at in found.snapshots.items() if at == 0]
+    if SNAPSHOT_OFTEN.keys() & target.given.keys():
+        found.reasons += [f"node {node} has written no snapshot" for node, at in found.snapshots.items() if at == 0]
 
 
 def _image(home: Path, end: int) -> tuple[int, MetadataImage]:

@@ -97,6 +97,22 @@ def test_a_record_that_a_nodes_snapshot_dropped_is_missing_in_its_image(tmp_path
         agreement._image(whole, 5)
 
 
+@pytest.mark.parametrize(("given", "reasons"), [({}, 0), (agreement.SNAPSHOT_OFTEN, 2)])
+def test_a_node_without_a_snapshot_is_not_judged_where_it_was_to_write_one(
+    given: dict[str, str], reasons: int, tmp_path: Path
+) -> None:
+    """The suite starts nodes that need not have written one by the end of its hunt."""
+    members = [
+        SimpleNamespace(
+            data=metadata(tmp_path / str(id), [feature("a", 1)], None, 0).parent, node=SimpleNamespace(id=id)
+        )
+        for id in (1, 2)
+    ]
+    found = Agreement()
+    agreement._compare_images(cast(Cluster, SimpleNamespace(members=members, given=given)), found)
+    assert len(found.reasons) == reasons and not found.differences and found.image_records == 1
+
+
 @pytest.mark.process
 def test_a_healed_cluster_agrees_and_a_changed_byte_is_found(tmp_path: Path) -> None:
     config = {"metadata.log.max.record.bytes.between.snapshots": "1"}

@@ -145,16 +145,30 @@ class Node:
         self.replication = Replication(
             context, brokers, self.channel.ask, lambda: self.broker_epoch, FetchSettings.of(integer), now
         )
+        self.fetching = self._new_fetching(chance)
+        self._refusals = PeerRefusals(log)
+        self.moves = Moves(context, logs)
+        self.membership = self._new_membership(identity, now)
+        self._directories = DirectoryAssignments(context, self.moves, self.membership, self.channel.ask)
+        apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
+        self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit)
+        self._start(now)
+
+    def _new_fetching(self, chance: Chance) -> Fetching:
+        """What answers fetches: its sessions learn which partitions have news from the purgatories."""
+        integer = self.configuration.integer
         sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.purgatories.news = sessions.news
         selects_by_rack = self.configuration.broker("replica.selector.class") == RACK_AWARE
-        self.fetching = Fetching(
-            context, sessions, integer("fetch.max.bytes"), self.replication.may_propose, selects_by_rack
+        return Fetching(
+            self.context, sessions, integer("fetch.max.bytes"), self.replication.may_propose, selects_by_rack
         )
-        self._refusals = PeerRefusals(log)
-        self.moves = Moves(context, logs)
-        self.membership = Membership(
-            registration(identity, [each.id for each in logs.live], logs.last_broker_epoch),
+
+    def _new_membership(self, identity: Identity, now: TimestampMs) -> Membership:
+        """What registers this node with the controller and sends heartbeats."""
+        integer = self.configuration.integer
+        return Membership(
+            registration(identity, [each.id for each in self.logs.live], self.logs.last_broker_epoch),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
@@ -162,10 +176,6 @@ class Node:
             log=self.log,
             now=now,
         )
-        self._directories = DirectoryAssignments(context, self.moves, self.membership, self.channel.ask)
-        apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
-        self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit)
-        self._start(now)
 
     def _start(self, now: TimestampMs) -> None:
         """Alone in the quorum a node registers, replays and is unfenced before it takes the first request."""

@@ -129,9 +129,13 @@ class Batch:
 
 
 def batch(
-    *records: Record | bytes, codec: int = NONE, timestamp: int | None = None, payload: bytes | None = None,
-    tail: bytes = b"", **header: int,
-) -> bytes:  # fmt: skip
+    *records: Record | bytes,
+    codec: int = NONE,
+    timestamp: int | None = None,
+    payload: bytes | None = None,
+    tail: bytes = b"",
+    **header: int,
+) -> bytes:
     """A batch of these records. Every field of the header may be given and is then written as it is, true or not.
 
     `payload` replaces the records' bytes (after compression); `tail` is appended to the uncompressed ones.
@@ -142,10 +146,20 @@ def batch(
     body = b"".join(write_record(record, delta, stamps[delta] - stamps[0]) for delta, record in enumerate(listed))
     body = compress(body + tail, codec) if payload is None else payload
     values = {
-        "base_offset": 0, "length": HEADER_BYTES - LENGTH_FROM + len(body), "partition_leader_epoch": -1, "magic": 2,
-        "crc": None, "attributes": codec, "last_offset_delta": len(listed) - 1, "base_timestamp": stamps[0],
-        "max_timestamp": max(stamps), "producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "count": len(listed),
-    } | header  # fmt: skip
+        "base_offset": 0,
+        "length": HEADER_BYTES - LENGTH_FROM + len(body),
+        "partition_leader_epoch": -1,
+        "magic": 2,
+        "crc": None,
+        "attributes": codec,
+        "last_offset_delta": len(listed) - 1,
+        "base_timestamp": stamps[0],
+        "max_timestamp": max(stamps),
+        "producer_id": -1,
+        "producer_epoch": -1,
+        "base_sequence": -1,
+        "count": len(listed),
+    } | header
     if unknown := set(header) - set(FIELDS):
         raise TypeError(f"a batch has no field {', '.join(sorted(unknown))}")
     return _sealed(values, body)

@@ -85,9 +85,13 @@ class Broker(Conversation):
 
     @built_on("BAS-02")
     def topic(
-        self, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
+        self,
+        partitions: int = 1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
         name: str = "",
-    ) -> Topic:  # fmt: skip
+    ) -> Topic:
         """A new topic with a name of its own, once every partition has a leader; unreplicated ones share a leader.
 
         Unless `configs` says otherwise it keeps its records for ever (retention.ms=-1): targets that the suite starts
@@ -183,9 +187,16 @@ class Broker(Conversation):
         return f"tg-{(stem or self.requirement.id).lower()}-{uuid.uuid4().hex[:10]}"
 
     def create_topic(
-        self, name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
-        version: int | None = None, validate_only: bool = False, placed: Sequence[Sequence[int]] | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        name: str,
+        partitions: int = 1,
+        *,
+        configs: Mapping[str, str] | None = None,
+        replication_factor: int = 1,
+        version: int | None = None,
+        validate_only: bool = False,
+        placed: Sequence[Sequence[int]] | None = None,
+    ) -> Any:
         """CreateTopics for one topic; gives its result, whatever it is. `placed` are the replicas of each partition."""
         topic = new_topic(name, partitions, configs=configs, replication_factor=replication_factor, placed=placed)
         request = CreateTopicsRequest(
@@ -338,9 +349,17 @@ class Broker(Conversation):
 
     @built_on("BAS-03")
     def produce(
-        self, topic: Topic, records: bytes | None, *, partition: int = 0, acks: int = -1, version: int | None = None,
-        timeout_ms: int = 10_000, transactional_id: str | None = None, to: Connection | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        topic: Topic,
+        records: bytes | None,
+        *,
+        partition: int = 0,
+        acks: int = -1,
+        version: int | None = None,
+        timeout_ms: int = 10_000,
+        transactional_id: str | None = None,
+        to: Connection | None = None,
+    ) -> Any:
         """Produce to one partition; gives the partition's result, whatever it is."""
         version = self.version_for(ProduceRequest, version)
         if version < FIRST_WITH_BATCHES and records and records[MAGIC_AT] == NEWEST_FORMAT:
@@ -373,16 +392,31 @@ class Broker(Conversation):
 
     @built_on("BAS-04")
     def fetch(
-        self, topic: Topic, offset: int, *, partition: int = 0, version: int | None = None, max_wait_ms: int = LEAST_WAIT_MS,
-        min_bytes: int = 1, max_bytes: int = 50 << 20, partition_max_bytes: int = 50 << 20,
-        isolation: int = READ_UNCOMMITTED, current_leader_epoch: int = -1, to: Connection | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        topic: Topic,
+        offset: int,
+        *,
+        partition: int = 0,
+        version: int | None = None,
+        max_wait_ms: int = LEAST_WAIT_MS,
+        min_bytes: int = 1,
+        max_bytes: int = 50 << 20,
+        partition_max_bytes: int = 50 << 20,
+        isolation: int = READ_UNCOMMITTED,
+        current_leader_epoch: int = -1,
+        to: Connection | None = None,
+    ) -> Any:
         """A sessionless fetch of one partition; gives the partition's result, whatever it is."""
         version = self.version_for(FetchRequest, version)
         request = fetch_request(
-            {(topic, partition): offset}, max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
-            partition_max_bytes=partition_max_bytes, isolation=isolation, current_leader_epoch=current_leader_epoch,
-        )  # fmt: skip
+            {(topic, partition): offset},
+            max_wait_ms=max_wait_ms,
+            min_bytes=min_bytes,
+            max_bytes=max_bytes,
+            partition_max_bytes=partition_max_bytes,
+            isolation=isolation,
+            current_leader_epoch=current_leader_epoch,
+        )
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
         if answer.error_code != ErrorCode.NONE:
             raise Failed(f"a fetch without a session was answered with {error_name(answer.error_code)}")
@@ -409,9 +443,14 @@ class Broker(Conversation):
 
     @built_on("BAS-05")
     def offset_of(
-        self, topic: Topic, timestamp: int, *, partition: int = 0, version: int | None = None,
+        self,
+        topic: Topic,
+        timestamp: int,
+        *,
+        partition: int = 0,
+        version: int | None = None,
         isolation: int = READ_UNCOMMITTED,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """ListOffsets of one partition; gives the partition's result, whatever it is."""
         version = self.version_for(ListOffsetsRequest, version)
         request = list_offsets_request({(topic.name, partition): timestamp}, isolation=isolation if version >= 2 else 0)

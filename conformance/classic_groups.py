@@ -192,10 +192,18 @@ class Member:
     """One member, or who wants to be one. What it received last stands in its fields."""
 
     def __init__(
-        self, group: Group, *, id: str = NO_MEMBER, protocols: Mapping[str, bytes] | None = None,
-        instance_id: str | None = None, session_timeout_ms: int | None = None, rebalance_timeout_ms: int | None = None,
-        protocol_type: str | None = None, version: int | None = None, client_id: str | None = "tidegauge",
-    ) -> None:  # fmt: skip
+        self,
+        group: Group,
+        *,
+        id: str = NO_MEMBER,
+        protocols: Mapping[str, bytes] | None = None,
+        instance_id: str | None = None,
+        session_timeout_ms: int | None = None,
+        rebalance_timeout_ms: int | None = None,
+        protocol_type: str | None = None,
+        version: int | None = None,
+        client_id: str | None = "tidegauge",
+    ) -> None:
         self.group = group
         self.broker = group.broker
         self.id = id
@@ -246,9 +254,16 @@ class Member:
         """What the member says of itself."""
         chosen = (self.answer and self.answer.protocol_name) or next(iter(self.protocols), None)
         return ClassicMember(
-            self.group.name, self.protocols, self.id, self.instance_id, self.session_timeout_ms,
-            self.rebalance_timeout_ms, self.protocol_type, self.generation, chosen,
-        )  # fmt: skip
+            self.group.name,
+            self.protocols,
+            self.id,
+            self.instance_id,
+            self.session_timeout_ms,
+            self.rebalance_timeout_ms,
+            self.protocol_type,
+            self.generation,
+            chosen,
+        )
 
     def begin_join(self) -> None:
         """Send JoinGroup; `joined` reads the answer."""
@@ -303,9 +318,13 @@ class Member:
     # ---- synchronising
 
     def sync_request(
-        self, assignments: Mapping[str, bytes] | None = None, *, generation: int | None = None,
-        protocol_type: str | None = SAME, protocol_name: str | None = SAME,
-    ) -> SyncGroupRequest:  # fmt: skip
+        self,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        generation: int | None = None,
+        protocol_type: str | None = SAME,
+        protocol_name: str | None = SAME,
+    ) -> SyncGroupRequest:
         """What this member says to synchronise; a leader with what it assigns, by member ids.
 
         Type and name of the protocol are those that JoinGroup was answered with, unless others are given.

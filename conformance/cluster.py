@@ -483,14 +483,19 @@ class Cluster:
 
 
 def fetch_as(
-    broker: Broker, topic: Topic, replica: int, offset: int, to: tuple[str, int] | Connection, *, epoch: int = NO_ID,
-    max_wait_ms: int = 0, current_leader_epoch: int = NO_ID,
-) -> Any:  # fmt: skip
+    broker: Broker,
+    topic: Topic,
+    replica: int,
+    offset: int,
+    to: tuple[str, int] | Connection,
+    *,
+    epoch: int = NO_ID,
+    max_wait_ms: int = 0,
+    current_leader_epoch: int = NO_ID,
+) -> Any:
     """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not reported); gives the partition's result."""
     version = broker.version_for(FetchRequest)
-    request = fetch_request(
-        {(topic, 0): offset}, max_wait_ms=max_wait_ms, current_leader_epoch=current_leader_epoch
-    )  # fmt: skip
+    request = fetch_request({(topic, 0): offset}, max_wait_ms=max_wait_ms, current_leader_epoch=current_leader_epoch)
     if version >= 15:
         request.replica_state = FetchRequest.ReplicaState(replica_id=replica, replica_epoch=epoch)
     else:

@@ -125,11 +125,18 @@ def run(
     runs: list[Run] = []
     for turn in range(repeat):
         plan = Plan(
-            spec=target, entries=entries, folder=new_run_folder("run", target, results), selection=" ".join(ids or []),
-            kafka_version=version, expected_failures=expected, baseline=before,
-            open_target=open_networked if networked else opening, jobs=jobs, starts=starts,
+            spec=target,
+            entries=entries,
+            folder=new_run_folder("run", target, results),
+            selection=" ".join(ids or []),
+            kafka_version=version,
+            expected_failures=expected,
+            baseline=before,
+            open_target=open_networked if networked else opening,
+            jobs=jobs,
+            starts=starts,
             topics=[name for name in topics.split(",") if name],
-        )  # fmt: skip
+        )
         runs.append(_carry_out(plan, with_demonstrations and turn == 0, as_json))
         _summarize(runs[-1], summary)
         if not as_json:
@@ -199,11 +206,16 @@ def _report(judgement: Judgement) -> None:
     record = judgement.requirement
     print_line(
         {
-            "id": record.id, "level": record.level, "profile": record.profile, "verdict": judgement.verdict,
-            "reason": judgement.reason, "blocked_by": judgement.blocked_by, "died": judgement.died,
+            "id": record.id,
+            "level": record.level,
+            "profile": record.profile,
+            "verdict": judgement.verdict,
+            "reason": judgement.reason,
+            "blocked_by": judgement.blocked_by,
+            "died": judgement.died,
             "seconds": judgement.seconds,
         }
-    )  # fmt: skip
+    )
 
 
 def _show(found: Run, folder: Path, verbose: bool) -> None:
@@ -232,9 +244,12 @@ def _confirm(runs: list[Run]) -> None:
     epilog="Examples:  tidegauge list   ·   tidegauge list PRD --level must   ·   tidegauge list --version 3.9 --json",
 )
 def list_(
-    ids: Ids = None, level: LevelOption = None, profile: ProfileOption = None, version: KafkaVersion = "",
+    ids: Ids = None,
+    level: LevelOption = None,
+    profile: ProfileOption = None,
+    version: KafkaVersion = "",
     as_json: Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """List the requirements."""
     from rich.table import Table
 
@@ -245,13 +260,15 @@ def list_(
         for entry in entries:
             print_line(record_as_json(entry.requirement))
         records = [entry.requirement for entry in entries]
-        print_line({
-            "requirements": len(entries),
-            "untestable": sum(entry.test is None for entry in entries),
-            "levels": Counter(str(record.level) for record in records),
-            "profiles": Counter(str(record.profile) for record in records),
-            "areas": Counter(record.area for record in records),
-        })  # fmt: skip
+        print_line(
+            {
+                "requirements": len(entries),
+                "untestable": sum(entry.test is None for entry in entries),
+                "levels": Counter(str(record.level) for record in records),
+                "profiles": Counter(str(record.profile) for record in records),
+                "areas": Counter(record.area for record in records),
+            }
+        )
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("id", "level", "confirmed", "sentence"):

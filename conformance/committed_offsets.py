@@ -43,9 +43,14 @@ class Found(NamedTuple):
 
 
 def commit(
-    broker: Broker, group: str, offsets: Mapping[Partition, Committed | int], *, version: int | None = None,
-    to: tuple[str, int] | None = None, **who: Any,
-) -> dict[Partition, int]:  # fmt: skip
+    broker: Broker,
+    group: str,
+    offsets: Mapping[Partition, Committed | int],
+    *,
+    version: int | None = None,
+    to: tuple[str, int] | None = None,
+    **who: Any,
+) -> dict[Partition, int]:
     """OffsetCommit at the group's coordinator; gives the error code of each partition, in the order of the answer."""
     version = broker.version_for(OffsetCommitRequest, version)
     answer = broker.call(commit_request(group, offsets, **who), version, to=to or broker.coordinator(group))
@@ -79,9 +84,14 @@ def expect_committed(broker: Broker, group: str, offsets: Mapping[Partition, Com
 
 
 def fetch_request(
-    broker: Broker, groups: Mapping[str, Collection[Partition] | None], version: int, *, require_stable: bool = False,
-    member_id: str | None = None, member_epoch: int = -1,
-) -> OffsetFetchRequest:  # fmt: skip
+    broker: Broker,
+    groups: Mapping[str, Collection[Partition] | None],
+    version: int,
+    *,
+    require_stable: bool = False,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+) -> OffsetFetchRequest:
     """OffsetFetch for groups; None asks for all that a group has committed. Below v8 it takes one group only."""
     if version >= SEVERAL_GROUPS:
         return fetch_offsets_request(
@@ -94,9 +104,16 @@ def fetch_request(
 
 
 def committed(
-    broker: Broker, group: str, partitions: Collection[Partition] | None, *, known: Sequence[Topic] = (),
-    version: int | None = None, to: tuple[str, int] | None = None, as_reported: bool = False, **who: Any,
-) -> Found:  # fmt: skip
+    broker: Broker,
+    group: str,
+    partitions: Collection[Partition] | None,
+    *,
+    known: Sequence[Topic] = (),
+    version: int | None = None,
+    to: tuple[str, int] | None = None,
+    as_reported: bool = False,
+    **who: Any,
+) -> Found:
     """What OffsetFetch reports about a group's partitions, or about all; `known` are the topics that may come then."""
     found = committed_of(
         broker, {group: partitions}, known=known, version=version, to=to, as_reported=as_reported, **who
@@ -108,9 +125,15 @@ def committed(
 
 
 def committed_of(
-    broker: Broker, groups: Mapping[str, Collection[Partition] | None], *, known: Sequence[Topic] = (),
-    version: int | None = None, to: tuple[str, int] | None = None, as_reported: bool = False, **who: Any,
-) -> dict[str, Found]:  # fmt: skip
+    broker: Broker,
+    groups: Mapping[str, Collection[Partition] | None],
+    *,
+    known: Sequence[Topic] = (),
+    version: int | None = None,
+    to: tuple[str, int] | None = None,
+    as_reported: bool = False,
+    **who: Any,
+) -> dict[str, Found]:
     """The same of several groups, which must have one coordinator.
 
     Unless it is asked for `as_reported`, GROUP_ID_NOT_FOUND counts as nothing committed (OFF-02 judges it), and null metadata

@@ -62,10 +62,19 @@ class Consumer:
     """One member, or who wants to be one. What it received last stands in its fields."""
 
     def __init__(
-        self, broker: Broker, group: str, topics: Collection[Topic | str] = (), *, id: str | None = None,
-        regex: str | None = None, instance_id: str | None = None, rack_id: str | None = None,
-        assignor: str | None = None, rebalance_timeout_ms: int = REBALANCE_MS, version: int | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        broker: Broker,
+        group: str,
+        topics: Collection[Topic | str] = (),
+        *,
+        id: str | None = None,
+        regex: str | None = None,
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        assignor: str | None = None,
+        rebalance_timeout_ms: int = REBALANCE_MS,
+        version: int | None = None,
+    ) -> None:
         if not broker.subject.profile.topic_ids:
             broker.skip("needs topic ids, by which partitions are assigned, and Metadata reports none", Lack.API)
         self.broker, self.group = broker, group
@@ -171,9 +180,12 @@ def expect_apart(broker: Broker, consumers: Sequence[Consumer]) -> None:
 
 @built_on("CGH-18")
 def settle(
-    *consumers: Consumer, wanted: set[Owned] | None = None, topics: Collection[Topic] = (), what: str = "",
+    *consumers: Consumer,
+    wanted: set[Owned] | None = None,
+    topics: Collection[Topic] = (),
+    what: str = "",
     within_s: float = 0.0,
-) -> None:  # fmt: skip
+) -> None:
     """Let consumers beat until they are in one epoch, have said what they own, and own all that is wanted.
 
     Wanted are all partitions of `topics`, unless others are given. At no time may two consumers hold one partition. It may

@@ -287,9 +287,14 @@ class _Contract:
         placed = replicas or ([self.node.id] if len(self.target.nodes) > 1 else [])
         try:
             create_topic(
-                self.target.nodes, topic, partitions=1, replication_factor=1, configs=configs or {}, replicas=placed,
+                self.target.nodes,
+                topic,
+                partitions=1,
+                replication_factor=1,
+                configs=configs or {},
+                replicas=placed,
                 within_s=ANSWERS_WITHIN_S,
-            )  # fmt: skip
+            )
         except TargetError:
             self.unwritable = not configs and not replicas
             return ""

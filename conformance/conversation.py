@@ -113,9 +113,13 @@ class Conversation(Observations):
     # ---- requests
 
     def call(
-        self, request: Message, version: int | None = None, *, to: Connection | tuple[str, int] | None = None,
+        self,
+        request: Message,
+        version: int | None = None,
+        *,
+        to: Connection | tuple[str, int] | None = None,
         timeout_s: float | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """Send a request and read its answer, in the highest version that both sides know unless one is given.
 
         `to` is a connection, or an address to which the standing connection is used. Without it a request that only the
@@ -211,9 +215,13 @@ class Conversation(Observations):
 
     @built_on("BAS-01")
     def metadata(
-        self, topics: list[MetadataRequest.MetadataRequestTopic] | None, *, version: int | None = None,
-        auto_create: bool = False, to: Connection | tuple[str, int] | None = None,
-    ) -> Any:  # fmt: skip
+        self,
+        topics: list[MetadataRequest.MetadataRequestTopic] | None,
+        *,
+        version: int | None = None,
+        auto_create: bool = False,
+        to: Connection | tuple[str, int] | None = None,
+    ) -> Any:
         """A Metadata response; no topics (None) asks for all. Versions below 4 always allow auto-creation."""
         version = self.version_for(MetadataRequest, version)
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=auto_create or version < 4)

@@ -68,9 +68,11 @@ def _disk() -> Check:
     free_gib = shutil.disk_usage(Path.cwd()).free / 2**30
     state = "ok" if free_gib >= 2 else "missing"
     return Check(
-        name="disk", state=state, found=f"{free_gib:.1f} GiB free here",
+        name="disk",
+        state=state,
+        found=f"{free_gib:.1f} GiB free here",
         advice="" if state == "ok" else "Kafka's artifacts and logs want 2 GiB.",
-    )  # fmt: skip
+    )
 
 
 def _java() -> Check:

@@ -44,16 +44,25 @@ def counting_records(data: bytes, aborted: list[tuple[int, int]]) -> list[Record
 
 
 def committed(
-    broker: Broker, topic: Topic, *, partition: int = 0, offset: int = 0, partition_max_bytes: int = WHOLE,
+    broker: Broker,
+    topic: Topic,
+    *,
+    partition: int = 0,
+    offset: int = 0,
+    partition_max_bytes: int = WHOLE,
     to: tuple[str, int] | None = None,
-) -> list[Record]:  # fmt: skip
+) -> list[Record]:
     """All that counts from an offset up to the last stable one, fetched in pieces of so many bytes."""
     found: list[Record] = []
     for _ in range(MAX_FETCHES):
         part = broker.fetch(
-            topic, offset, partition=partition, isolation=READ_COMMITTED, partition_max_bytes=partition_max_bytes,
+            topic,
+            offset,
+            partition=partition,
+            isolation=READ_COMMITTED,
+            partition_max_bytes=partition_max_bytes,
             to=broker.connection(to) if to else None,
-        )  # fmt: skip
+        )
         expect_agreed(f"a fetch at offset {offset}", part.error_code)
         data = bytes(part.records or b"")
         if not batches(data):

@@ -167,9 +167,15 @@ def _locked(folder: Path) -> Generator[None]:
 
 
 def measure(
-    version: str, entries: Iterable[Entry], folder: Path, *, nodes: int = 1, again: bool = False, path: Path = STORE,
+    version: str,
+    entries: Iterable[Entry],
+    folder: Path,
+    *,
+    nodes: int = 1,
+    again: bool = False,
+    path: Path = STORE,
     reported: Callable[[str], None] = lambda _: None,
-) -> int:  # fmt: skip
+) -> int:
     """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were.
 
     Errors: KeyboardInterrupt where a signal ended the run; what was judged is stored.

@@ -194,10 +194,22 @@ def requirement(
     """Register the function below as the test of this requirement. The fields are those of `Requirement` and `Needs`."""
     needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {})
     record = Requirement(
-        id=id, level=LEVEL_OF[kind_of(notices)], notices=notices, sentence=sentence, source=source,
-        accepted=accepted, tolerated=tolerated, since=since, until=until, needs=needs, requires=tuple(requires),
-        exclusive=exclusive, deadline_s=deadline_s, draft=draft, confirmed=confirmed_on(id),
-    )  # fmt: skip
+        id=id,
+        level=LEVEL_OF[kind_of(notices)],
+        notices=notices,
+        sentence=sentence,
+        source=source,
+        accepted=accepted,
+        tolerated=tolerated,
+        since=since,
+        until=until,
+        needs=needs,
+        requires=tuple(requires),
+        exclusive=exclusive,
+        deadline_s=deadline_s,
+        draft=draft,
+        confirmed=confirmed_on(id),
+    )
 
     def register(test: Test) -> Test:
         _register(Entry(requirement=record, test=test))
@@ -273,9 +285,12 @@ def catalogue() -> dict[str, Entry]:
 
 
 def select(
-    patterns: Iterable[str] = (), *, levels: Iterable[Level] = (), profiles: Iterable[ConformanceProfile] = (),
+    patterns: Iterable[str] = (),
+    *,
+    levels: Iterable[Level] = (),
+    profiles: Iterable[ConformanceProfile] = (),
     version: str = "",
-) -> list[Entry]:  # fmt: skip
+) -> list[Entry]:
     """Requirements by ids (`PRD-05`), areas (`PRD`), ranges (`PRD-05..PRD-09`), level, profile and Kafka version.
 
     Errors: ValueError when a pattern names nothing, with what was meant perhaps.

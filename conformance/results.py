@@ -373,9 +373,8 @@ class Coverage(Form):
 def coverage(judgements: Iterable[Judgement]) -> Coverage:
     """How much of what the target can be asked was judged."""
     served = [
-        one for one in judgements
-        if one.verdict is not Verdict.UNTESTABLE and one.lacks not in (Lack.RELEASE, Lack.API)
-    ]  # fmt: skip
+        one for one in judgements if one.verdict is not Verdict.UNTESTABLE and one.lacks not in (Lack.RELEASE, Lack.API)
+    ]
     equipped = [one for one in served if one.lacks not in (Lack.NODES, Lack.HOOK, Lack.CONFIGURATION)]
     return Coverage(
         served=len(served),
@@ -405,6 +404,8 @@ def root_causes(judgements: Iterable[Judgement]) -> list[Cause]:
     return sorted(
         causes,
         key=lambda cause: (
-            levels.index(cause.judgement.requirement.level), -len(cause.blocks), cause.judgement.requirement.order,
+            levels.index(cause.judgement.requirement.level),
+            -len(cause.blocks),
+            cause.judgement.requirement.order,
         ),
-    )  # fmt: skip
+    )

@@ -126,9 +126,11 @@ class Trials:
         self.running[seed] = (entry.requirement.id, began, threading.get_ident(), HANGS_S)
         with Proxy(self.loop, self.target.nodes, chance) as proxy:
             subject = Subject(
-                bootstrap=[(node.host, node.port) for node in proxy.nodes], kafka_version="4.3.1",
-                api_versions=dict(self.api_versions), target=self.target,
-            )  # fmt: skip
+                bootstrap=[(node.host, node.port) for node in proxy.nodes],
+                kafka_version="4.3.1",
+                api_versions=dict(self.api_versions),
+                target=self.target,
+            )
             judgement = judge(entry, subject)
         seconds = time.monotonic() - began
         del self.running[seed]

@@ -79,9 +79,13 @@ def run(chosen: Plan) -> Run:
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),
     )
     host = Host(
-        spec=chosen.spec, folder=chosen.folder, record=report.target, asked_version=chosen.kafka_version,
-        open_target=chosen.open_target, given_topics=chosen.topics,
-    )  # fmt: skip
+        spec=chosen.spec,
+        folder=chosen.folder,
+        record=report.target,
+        asked_version=chosen.kafka_version,
+        open_target=chosen.open_target,
+        given_topics=chosen.topics,
+    )
     broke = ""
     with (chosen.folder / STREAM_NAME).open("w") as stream:
         add = _Collector(chosen, report, stream).add

@@ -138,9 +138,14 @@ class Session:
             return
         for _ in range(min(self.starts - 1, len(self.groups))):
             other = replace(
-                self, host=self.host.another(), starts=1, accompanies=True, deaths=0, last=deque(maxlen=REMEMBERED),
+                self,
+                host=self.host.another(),
+                starts=1,
+                accompanies=True,
+                deaths=0,
+                last=deque(maxlen=REMEMBERED),
                 _companions=[],
-            )  # fmt: skip
+            )
             self._companions.append(self._start_pool.submit(other._accompany))
 
     def _accompany(self) -> None:

@@ -109,9 +109,14 @@ class TransactionalClient:
     """One transactional id with the producer id and epoch that it was given last."""
 
     def __init__(
-        self, broker: Broker, protocol: Protocol, name: str | None = None, *, timeout_ms: int = TIMEOUT_MS,
+        self,
+        broker: Broker,
+        protocol: Protocol,
+        name: str | None = None,
+        *,
+        timeout_ms: int = TIMEOUT_MS,
         initialised: bool = True,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if protocol is IMPLICIT and broker.version_for(ProduceRequest) < IMPLICIT.produce:
             broker.skip(f"needs Produce v{IMPLICIT.produce}, which adds partitions to transactions", Lack.API)
         self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
@@ -142,9 +147,14 @@ class TransactionalClient:
 
     @built_on("BAS-10")
     def init(
-        self, producer_id: int = NO_ID, epoch: int = NO_ID, *, timeout_ms: int | None = None, patient: bool = True,
+        self,
+        producer_id: int = NO_ID,
+        epoch: int = NO_ID,
+        *,
+        timeout_ms: int | None = None,
+        patient: bool = True,
         version: int | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """InitProducerId; a success is this client's new identity, in which all sequences begin again."""
         asking = ProducerSession(self.name, timeout_ms=self.timeout_ms if timeout_ms is None else timeout_ms)
         request = asking.begin((producer_id, epoch))
@@ -154,9 +164,13 @@ class TransactionalClient:
         return answer
 
     def add_all(
-        self, partitions: Mapping[str, Sequence[int]], *, identity: tuple[int, int] | None = None,
-        patient: bool = True, version: int | None = None,
-    ) -> dict[tuple[str, int], int]:  # fmt: skip
+        self,
+        partitions: Mapping[str, Sequence[int]],
+        *,
+        identity: tuple[int, int] | None = None,
+        patient: bool = True,
+        version: int | None = None,
+    ) -> dict[tuple[str, int], int]:
         """AddPartitionsToTxn for partitions by topic names; gives the error code of each."""
         listed = [(name, index) for name, indexes in partitions.items() for index in indexes]
         request = self.session.add_partitions(listed, identity)
@@ -179,9 +193,13 @@ class TransactionalClient:
         return self._answered(request, version, _error, patient=patient).error_code
 
     def end(
-        self, *, committed: bool, identity: tuple[int, int] | None = None, patient: bool = True,
+        self,
+        *,
+        committed: bool,
+        identity: tuple[int, int] | None = None,
+        patient: bool = True,
         version: int | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         """EndTxn; a success of v5 or later is this client's new identity."""
         request = self.session.end(committed, identity)
         version = at_most(self.broker, request, self.protocol.end) if version is None else version
@@ -268,10 +286,18 @@ class TransactionalClient:
     # ---- partitions and groups
 
     def produce(
-        self, topic: Topic, *values: Record | bytes, partition: int = 0, sequence: int | None = None,
-        identity: tuple[int, int] | None = None, patient: bool = True, version: int | None = None,
-        attributes: int = TRANSACTIONAL, codec: int = UNCOMPRESSED, transactional_id: str | None = "",
-    ) -> Any:  # fmt: skip
+        self,
+        topic: Topic,
+        *values: Record | bytes,
+        partition: int = 0,
+        sequence: int | None = None,
+        identity: tuple[int, int] | None = None,
+        patient: bool = True,
+        version: int | None = None,
+        attributes: int = TRANSACTIONAL,
+        codec: int = UNCOMPRESSED,
+        transactional_id: str | None = "",
+    ) -> Any:
         """One batch; gives the partition's result. A success moves this client's sequence on.
 
         An empty transactional id is this client's. A partition whose verification must be asked for again answers
@@ -324,9 +350,16 @@ class TransactionalClient:
             self.end(committed=committed)
 
     def commit_offsets(
-        self, group: str, offsets: Mapping[tuple[Topic, int], int], *, identity: tuple[int, int] | None = None,
-        patient: bool = True, version: int | None = None, generation: int = -1, member: str = "",
-    ) -> dict[tuple[str, int], int]:  # fmt: skip
+        self,
+        group: str,
+        offsets: Mapping[tuple[Topic, int], int],
+        *,
+        identity: tuple[int, int] | None = None,
+        patient: bool = True,
+        version: int | None = None,
+        generation: int = -1,
+        member: str = "",
+    ) -> dict[tuple[str, int], int]:
         """TxnOffsetCommit at the group's coordinator; gives the error code of each partition."""
         request = self.session.commit_offsets(
             group, offsets, identity, generation_id_or_member_epoch=generation, member_id=member
@@ -368,9 +401,13 @@ class TransactionalClient:
 
 
 def answered_for_good(
-    broker: Broker, ask: Callable[[], Any], errors: Callable[[Any], set[int]], what: str, *,
+    broker: Broker,
+    ask: Callable[[], Any],
+    errors: Callable[[Any], set[int]],
+    what: str,
+    *,
     waited_out: Collection[int] = LOADING,
-) -> Any:  # fmt: skip
+) -> Any:
     """The first answer without any of the errors that are waited out."""
 
     def answered() -> Any:

@@ -51,9 +51,12 @@ class TransactionalProducer:
         if key not in self._added:
             self._add(topic, partition)
         data = batch(
-            *written, attributes=TRANSACTIONAL, producer_id=self.id, producer_epoch=self.session.identity[1],
+            *written,
+            attributes=TRANSACTIONAL,
+            producer_id=self.id,
+            producer_epoch=self.session.identity[1],
             base_sequence=self.session.sequences.get(key, 0),
-        )  # fmt: skip
+        )
         base = self.broker.append(
             topic,
             data,

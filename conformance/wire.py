@@ -129,9 +129,16 @@ class Recorder:
     def begin(self, connection: int, api_key: int, version: int, data: bytes, note: str) -> Exchange:
         """Note a request that goes out now."""
         exchange = Exchange(
-            connection, time.monotonic() - self.started_s, api_key, version, data[:EVIDENCE_BYTES], len(data),
-            response_version=version, case=self.case, note=note,
-        )  # fmt: skip
+            connection,
+            time.monotonic() - self.started_s,
+            api_key,
+            version,
+            data[:EVIDENCE_BYTES],
+            len(data),
+            response_version=version,
+            case=self.case,
+            note=note,
+        )
         self.exchanges.append(exchange)
         if len(self.exchanges) > MAX_EXCHANGES and not self.case:
             del self.exchanges[MAX_EXCHANGES // 2]
@@ -175,9 +182,15 @@ class Connection:
     """One connection to one broker."""
 
     def __init__(
-        self, address: tuple[str, int], recorder: Recorder, deadline: Deadline, *, timeout_s: float = 10.0,
-        client_id: str | None = CLIENT_ID, check: Callable[[Message, int], None] = lambda request, version: None,
-    ) -> None:  # fmt: skip
+        self,
+        address: tuple[str, int],
+        recorder: Recorder,
+        deadline: Deadline,
+        *,
+        timeout_s: float = 10.0,
+        client_id: str | None = CLIENT_ID,
+        check: Callable[[Message, int], None] = lambda request, version: None,
+    ) -> None:
         """Connect. `check` is given each request with its version before it is encoded; what it raises is passed on.
 
         Errors: Unreachable when the connection is not accepted in time.
@@ -219,9 +232,14 @@ class Connection:
     # ---- saying
 
     def encode(
-        self, request: Message, version: int, *, correlation_id: int | None = None, client_id: str | None = "",
+        self,
+        request: Message,
+        version: int,
+        *,
+        correlation_id: int | None = None,
+        client_id: str | None = "",
         header_tags: bytes = b"\x00",
-    ) -> bytes:  # fmt: skip
+    ) -> bytes:
         """The request with its header and size field, as `send` would send it; an empty client id is the connection's.
 
         Errors: Failed where a value that only an answer can have given does not fit: a number or a text that is too large,
@@ -250,9 +268,15 @@ class Connection:
         return self.send_bytes(data, api_key=type(request).KEY, version=version, awaited=awaited, note=note)
 
     def send_bytes(
-        self, data: bytes, *, api_key: int = -1, version: int = -1, awaited: bool = False, pieces: int = 0,
+        self,
+        data: bytes,
+        *,
+        api_key: int = -1,
+        version: int = -1,
+        awaited: bool = False,
+        pieces: int = 0,
         note: str = "",
-    ) -> Exchange:  # fmt: skip
+    ) -> Exchange:
         """Send bytes as they are, in segments of `pieces` bytes where given. What is awaited must name its API.
 
         Errors: Closed when the target has hung up, NoAnswer when it does not take the bytes in time.

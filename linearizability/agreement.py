@@ -117,11 +117,14 @@ def _served(node: Node) -> View:
         answer: Any = wire.call(MetadataRequest(topics=None))
     return {
         (topic.name, each.partition_index): (
-            each.leader_id, each.leader_epoch, tuple(each.replica_nodes), tuple(sorted(each.isr_nodes))
+            each.leader_id,
+            each.leader_epoch,
+            tuple(each.replica_nodes),
+            tuple(sorted(each.isr_nodes)),
         )
         for topic in answer.topics
         for each in topic.partitions
-    }  # fmt: skip
+    }
 
 
 def _compare_served(target: Cluster, found: Agreement) -> None:

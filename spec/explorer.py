@@ -51,6 +51,13 @@ def _replica(event: int, broker: str, state: dict[str, Any]) -> Sample:
     starts = [each for place, each in enumerate(epochs) if not place or epochs[place - 1][0] != each[0]]
     role = "leader" if known["leader"] == broker else "follower"
     return Sample(
-        event, broker, PARTITION, role, known["leaderEpoch"], len(log), state["highWatermark"][broker],
-        tuple(known["isr"]), tuple(starts),
-    )  # fmt: skip
+        event,
+        broker,
+        PARTITION,
+        role,
+        known["leaderEpoch"],
+        len(log),
+        state["highWatermark"][broker],
+        tuple(known["isr"]),
+        tuple(starts),
+    )

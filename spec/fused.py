@@ -148,10 +148,15 @@ def _fused(model: Model, mutants: dict[int, Mutant], most: int) -> str:
     states = {name: name for name, kind in kinds.items() if kind == "INVARIANT"}
     steps = {name: _step_promise(known[name]) for name, kind in kinds.items() if kind == "PROPERTY"}
     return FUSED % {
-        "numbers": ", ".join(map(str, [CLEAN, *mutants])), "most": most,
-        "init": spec[1], "next": spec[2], "vars": spec[3], "view": _word_after(model, "VIEW"),
-        "states": _first_broken(states), "steps": _first_broken(steps),
-    }  # fmt: skip
+        "numbers": ", ".join(map(str, [CLEAN, *mutants])),
+        "most": most,
+        "init": spec[1],
+        "next": spec[2],
+        "vars": spec[3],
+        "view": _word_after(model, "VIEW"),
+        "states": _first_broken(states),
+        "steps": _first_broken(steps),
+    }
 
 
 def _first_broken(promises: dict[str, str]) -> str:

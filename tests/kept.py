@@ -52,8 +52,12 @@ def crosshair(file: Path, function: str = "") -> list[str]:
     def run() -> list[str | int]:
         done = subprocess.run(
             [sys.executable, "-m", "crosshair", *CROSSHAIR, target],
-            cwd=ROOT, capture_output=True, text=True, timeout=600, check=False,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
         return [*(done.stdout + done.stderr).splitlines()]
 
     judged = [sys.version, version("crosshair-tool"), *CROSSHAIR, function, *_sources(file)]

@@ -70,10 +70,20 @@ def run_page(run: Run) -> str:
         "profile": [str(tally.profile) for tally in tallies],
     }
     return _render(
-        "run.html.j2", run=run, by_verdict=counts, areas=areas, causes=causes, errors=errors, shown=_shown, rows=_rows,
-        exchanges=_embedded(exchanges), filters=filters.items(), legend=LEGEND.items(),
-        profiles=[(tally, _musts(tally)) for tally in tallies], coverage=coverage(run.judgements).line,
-    )  # fmt: skip
+        "run.html.j2",
+        run=run,
+        by_verdict=counts,
+        areas=areas,
+        causes=causes,
+        errors=errors,
+        shown=_shown,
+        rows=_rows,
+        exchanges=_embedded(exchanges),
+        filters=filters.items(),
+        legend=LEGEND.items(),
+        profiles=[(tally, _musts(tally)) for tally in tallies],
+        coverage=coverage(run.judgements).line,
+    )
 
 
 def _counted(judgements: Iterable[Judgement]) -> dict[str, int]:

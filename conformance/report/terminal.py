@@ -190,9 +190,12 @@ def show_judgement(judgement: Judgement, console: Console) -> None:
     for exchange in judgement.exchanges[-2:] if judgement.verdict is Verdict.FAIL else []:
         said = f"{exchange.api} v{exchange.version}" if exchange.api else "raw bytes"
         console.print(
-            Text(f"  {said}, {exchange.request_bytes} bytes → {exchange.outcome}, {exchange.response_bytes} bytes, "
-                 f"{exchange.elapsed_ms:.0f} ms", style="dim")
-        )  # fmt: skip
+            Text(
+                f"  {said}, {exchange.request_bytes} bytes → {exchange.outcome}, {exchange.response_bytes} bytes, "
+                f"{exchange.elapsed_ms:.0f} ms",
+                style="dim",
+            )
+        )
     if judgement.traceback:
         console.print(Text(judgement.traceback, style="dim"))
 

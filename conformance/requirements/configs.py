@@ -82,9 +82,13 @@ def plain_topic(broker: Broker, configs: dict[str, str] | None = None) -> Topic:
 
 
 def describe(
-    broker: Broker, *resources: tuple[int, str], keys: Collection[str] | None = None, version: int | None = None,
-    to: tuple[str, int] | None = None, **options: bool,
-) -> list[Any]:  # fmt: skip
+    broker: Broker,
+    *resources: tuple[int, str],
+    keys: Collection[str] | None = None,
+    version: int | None = None,
+    to: tuple[str, int] | None = None,
+    **options: bool,
+) -> list[Any]:
     """DescribeConfigs of (type, name) each; gives the results."""
     asked = [
         DescribeConfigsRequest.DescribeConfigsResource(

@@ -18,7 +18,7 @@ from conformance.cluster import (
     Cluster,
     Writes,
     cluster,
-)  # fmt: skip
+)
 from conformance.requirement import requirement
 from conformance.wire import Connection, Failed
 from linearizability.client.requests import Topic, produce_request

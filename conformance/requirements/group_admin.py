@@ -271,16 +271,24 @@ def the_empty_group(broker: Broker) -> None:
     found = AnswerParts({one.group_id: one for one in describe(broker, "", other.name, to=other.address)})
     broker.expect_equal("the groups told", set(found), {"", other.name})
     broker.expect_error(
-        found[""].error_code, ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR, tolerated=invalid,
+        found[""].error_code,
+        ErrorCode.NONE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.NOT_COORDINATOR,
+        tolerated=invalid,
         what="DescribeGroups",
-    )  # fmt: skip
+    )
     broker.expect_equal("the other one's state", found[other.name].group_state, STABLE)
     codes = delete(broker, "", other.name, to=other.address)
     broker.expect_equal("the groups answered", set(codes), {"", other.name})
     broker.expect_error(
-        codes[""], ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.NOT_COORDINATOR, tolerated=invalid,
+        codes[""],
+        ErrorCode.NONE,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+        ErrorCode.NOT_COORDINATOR,
+        tolerated=invalid,
         what="DeleteGroups",
-    )  # fmt: skip
+    )
     broker.expect_error(codes[other.name], ErrorCode.NON_EMPTY_GROUP, what="DeleteGroups of the other one")
     expect_offset(broker, other.name, topic, 7, "the other one's offset")
     if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:

@@ -56,9 +56,14 @@ class Producer:
         return end
 
     def refused(
-        self, sequence: int, count: int = 1, *accepted: ErrorCode, epoch: int | None = None, what: str = "",
+        self,
+        sequence: int,
+        count: int = 1,
+        *accepted: ErrorCode,
+        epoch: int | None = None,
+        what: str = "",
         tolerated: tuple[ErrorCode, ...] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Produce what must be refused with one of the errors, and leave the log as it is."""
         end = self.broker.end_offset(self.topic)
         result = self.send(sequence, count, epoch=epoch)
@@ -238,9 +243,12 @@ def forgotten_batch(broker: Broker) -> None:
     for sequence in range(REMEMBERED + 1):
         producer.stored(sequence)
     producer.refused(
-        0, 1, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what="the sixth last batch again",
+        0,
+        1,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        what="the sixth last batch again",
         tolerated=(ErrorCode.DUPLICATE_SEQUENCE_NUMBER, ErrorCode.NONE),
-    )  # fmt: skip
+    )
 
 
 @requirement(

@@ -99,9 +99,18 @@ def by_timestamp(broker: Broker) -> None:
             broker.append(topic, stamped(40, 50, codec=codec))
             broker.append(topic, stamped(60, codec=codec))
             for timestamp, wanted in {
-                -STAMP: (0, 10), 9: (0, 10), 10: (0, 10), 11: (1, 20), 20: (1, 20), 30: (2, 30), 31: (3, 40), 50: (4, 50),
-                51: (5, 60), 60: (5, 60), 61: (-1, -1),
-            }.items():  # fmt: skip
+                -STAMP: (0, 10),
+                9: (0, 10),
+                10: (0, 10),
+                11: (1, 20),
+                20: (1, 20),
+                30: (2, 30),
+                31: (3, 40),
+                50: (4, 50),
+                51: (5, 60),
+                60: (5, 60),
+                61: (-1, -1),
+            }.items():
                 found = broker.offset_of(topic, STAMP + timestamp)
                 broker.expect_error(found.error_code, ErrorCode.NONE, what=f"timestamp {timestamp}")
                 broker.expect_equal(f"offset and timestamp for {timestamp}", at(found), wanted)
@@ -283,9 +292,16 @@ def first_by_position(broker: Broker) -> None:
             for stamps in ((10, 10, 10), (50, 20), (30, 40), (50, 50), (60, 5), (55,)):
                 broker.append(topic, stamped(*stamps, codec=CODECS[name]))
             for timestamp, wanted in {
-                1: (0, 10), 10: (0, 10), 11: (3, 50), 20: (3, 50), 30: (3, 50), 50: (3, 50), 51: (9, 60), 55: (9, 60),
+                1: (0, 10),
+                10: (0, 10),
+                11: (3, 50),
+                20: (3, 50),
+                30: (3, 50),
+                50: (3, 50),
+                51: (9, 60),
+                55: (9, 60),
                 61: (-1, -1),
-            }.items():  # fmt: skip
+            }.items():
                 expect_at(broker, topic, timestamp, wanted)
 
 

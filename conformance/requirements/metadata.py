@@ -140,9 +140,12 @@ def auto_creation(broker: Broker) -> None:
     broker.subject.topics.append(name)
     first = only(broker.metadata(by_name(name), auto_create=True).topics, "topic in the answer")
     broker.expect_error(
-        first.error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.LEADER_NOT_AVAILABLE,
-        tolerated={ErrorCode.NONE}, what="the first answer",
-    )  # fmt: skip
+        first.error_code,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        tolerated={ErrorCode.NONE},
+        what="the first answer",
+    )
     described = broker.broker_configs(["num.partitions"]).get("num.partitions")
     partitions = number(described, "num.partitions") if described else 0
     topic = broker.await_topic(name, partitions or 1)
@@ -407,9 +410,11 @@ def each_topic_its_own(broker: Broker) -> None:
     broker.expect_equal("its partitions", len(found[topic.name].partitions), topic.partitions)
     broker.expect_error(found[unknown].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="the unknown topic")
     broker.expect_error(
-        found["not/legal"].error_code, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_TOPIC_EXCEPTION,
+        found["not/legal"].error_code,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
         what="the illegal name",
-    )  # fmt: skip
+    )
 
 
 @requirement(

@@ -15,17 +15,29 @@ WITH_MEMBERS = 3
 
 
 def commit_in_transaction(
-    broker: Broker, client: TransactionalClient, group: str, topic: Topic, offset: int, *, generation: int = -1,
-    member_id: str = "", instance_id: str | None = None,
-) -> int:  # fmt: skip
+    broker: Broker,
+    client: TransactionalClient,
+    group: str,
+    topic: Topic,
+    offset: int,
+    *,
+    generation: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+) -> int:
     """TxnOffsetCommit for partition 0 of a topic; gives its error code."""
     table = TxnOffsetCommitRequest
     partition = table.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     request = table(
-        transactional_id=client.name, group_id=group, producer_id=client.id, producer_epoch=client.epoch,
-        generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance_id,
+        transactional_id=client.name,
+        group_id=group,
+        producer_id=client.id,
+        producer_epoch=client.epoch,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=instance_id,
         topics=[table.TxnOffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[partition])],
-    )  # fmt: skip
+    )
     answer = broker.call(request, client.protocol.commit_offsets, to=broker.coordinator(group))
     return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer").error_code
 

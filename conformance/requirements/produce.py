@@ -22,7 +22,7 @@ from conformance.batches import (
     values,
     varint,
     write_record,
-)  # fmt: skip
+)
 from conformance.broker import Broker
 from conformance.changes import closes_on_unreadable_batches, codecs, has_leader_epochs, refusals
 from conformance.observations import Skipped
@@ -46,10 +46,17 @@ BY_ID = 13
 
 
 def expect_refused(
-    broker: Broker, topic: Topic, records: bytes | None, *accepted: ErrorCode, what: str = "",
-    tolerated: frozenset[ErrorCode] | set[ErrorCode] = frozenset(), version: int | None = None,
-    others_too: bool = False, unreadable: bool = False, may_close: bool = False,
-) -> Any:  # fmt: skip
+    broker: Broker,
+    topic: Topic,
+    records: bytes | None,
+    *accepted: ErrorCode,
+    what: str = "",
+    tolerated: frozenset[ErrorCode] | set[ErrorCode] = frozenset(),
+    version: int | None = None,
+    others_too: bool = False,
+    unreadable: bool = False,
+    may_close: bool = False,
+) -> Any:
     """Produce bad records to partition 0 and good ones to partition 1 of a topic, in one request.
 
     The bad ones are refused with one of the errors and not stored; the good ones are stored, or (`others_too`) refused
@@ -129,9 +136,14 @@ def old_magic(broker: Broker) -> None:
         for magic in (0, 1):
             data = message_set(b"old", magic)
             expect_refused(
-                broker, topic, data, ErrorCode.INVALID_RECORD, version=version, what=f"magic {magic}, v{version}",
+                broker,
+                topic,
+                data,
+                ErrorCode.INVALID_RECORD,
+                version=version,
+                what=f"magic {magic}, v{version}",
                 unreadable=True,
-            )  # fmt: skip
+            )
 
 
 @requirement(
@@ -314,9 +326,14 @@ def no_key_for_compaction(broker: Broker) -> None:
     highest = broker.version_for(ProduceRequest)
     for version in sorted({min(7, highest), min(8, highest), highest}):
         expect_refused(
-            broker, topic, two_without_a_key(), ErrorCode.INVALID_RECORD, version=version, what=f"v{version}",
+            broker,
+            topic,
+            two_without_a_key(),
+            ErrorCode.INVALID_RECORD,
+            version=version,
+            what=f"v{version}",
             tolerated=REFUSED,
-        )  # fmt: skip
+        )
 
 
 def two_without_a_key() -> bytes:

@@ -531,9 +531,7 @@ def strangers_do_not_follow(broker: Broker) -> None:
         ):
             error = refused if broker.is_kafka("3.3") else ErrorCode.NONE
             for who in (stranger, 99):
-                found = fetch_as(
-                    broker, topic, who, 1, nodes.address(leader), current_leader_epoch=current
-                )  # fmt: skip
+                found = fetch_as(broker, topic, who, 1, nodes.address(leader), current_leader_epoch=current)
                 reported = f"a fetch of broker {who} with the current leader epoch {current}"
                 broker.expect_error(found.error_code, error, what=reported)
                 broker.expect_equal("what it gives", bytes(found.records or b""), b"")

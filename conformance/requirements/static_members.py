@@ -81,9 +81,14 @@ def fenced_instances(broker: Broker) -> None:
         broker.expect_error(member.heartbeat(), error, what=f"Heartbeat with {reported}")
         broker.expect_error(member.sync().error_code, error, what=f"SyncGroup with {reported}")
         code = commit_one(
-            broker, group.name, topic, 5, generation=member.generation, member_id=member.id,
+            broker,
+            group.name,
+            topic,
+            5,
+            generation=member.generation,
+            member_id=member.id,
             instance_id=member.instance_id,
-        )  # fmt: skip
+        )
         broker.expect_error(code, error, what=f"OffsetCommit with {reported}")
         broker.expect_error(member.leave(), error, what=f"LeaveGroup with {reported}")
     broker.expect_error(old.ask_to_join().error_code, fenced, what="JoinGroup with the old member id")

@@ -90,9 +90,13 @@ def delete_by_name(broker: Broker, *names: str) -> None:
 
 
 def grow(
-    broker: Broker, counts: Mapping[str, int] | Sequence[tuple[str, int]], *, assignments: list[list[int]] | None = None,
-    validate_only: bool = False, version: int | None = None,
-) -> list[Any]:  # fmt: skip
+    broker: Broker,
+    counts: Mapping[str, int] | Sequence[tuple[str, int]],
+    *,
+    assignments: list[list[int]] | None = None,
+    validate_only: bool = False,
+    version: int | None = None,
+) -> list[Any]:
     """CreatePartitions for topics to these counts; gives the results."""
     pairs = list(counts.items()) if isinstance(counts, Mapping) else list(counts)
     replicas = CreatePartitionsRequest.CreatePartitionsAssignment
@@ -372,9 +376,13 @@ def validate_only(broker: Broker) -> None:
         with directly():
             broker.expect(name not in existing(broker), f"v{version}: it was not made")
         expect_refused(
-            broker, new_topic(name, 0), ErrorCode.INVALID_PARTITIONS, what=f"v{version}: a wrong one", version=version,
+            broker,
+            new_topic(name, 0),
+            ErrorCode.INVALID_PARTITIONS,
+            what=f"v{version}: a wrong one",
+            version=version,
             validate_only=True,
-        )  # fmt: skip
+        )
         broker.topic(name=name)
 
 

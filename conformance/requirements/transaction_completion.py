@@ -24,7 +24,7 @@ from conformance.transaction_client import (
     TransactionalClient,
     expect_agreed,
     served_protocols,
-)  # fmt: skip
+)
 from linearizability.client.requests import GROUP, READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 
@@ -79,9 +79,10 @@ def end_of(broker: Broker, case: Held) -> None:
     """End it while the node is frozen: agreed to, and marked where a replica leads."""
     expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
     broker.eventually(
-        lambda: broker.end_offset(case.free, isolation=READ_COMMITTED) == 2, f"{case.free.name} has its marker",
+        lambda: broker.end_offset(case.free, isolation=READ_COMMITTED) == 2,
+        f"{case.free.name} has its marker",
         within_s=STATE_WITHIN_S,
-    )  # fmt: skip
+    )
 
 
 def expect_completed(broker: Broker, case: Held) -> None:

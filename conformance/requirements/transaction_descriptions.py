@@ -24,7 +24,7 @@ from conformance.transaction_client import (
     TransactionalClient,
     answered_for_good,
     in_each_protocol,
-)  # fmt: skip
+)
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -282,18 +282,26 @@ def client_at(broker: Broker, coordinator: tuple[str, int], *, initialised: bool
 
 
 def add_for_others(
-    broker: Broker, coordinator: tuple[str, int], clients: Sequence[TransactionalClient], topic: Topic, version: int, *,
+    broker: Broker,
+    coordinator: tuple[str, int],
+    clients: Sequence[TransactionalClient],
+    topic: Topic,
+    version: int,
+    *,
     verify_only: bool,
-) -> dict[str, dict[int, int]]:  # fmt: skip
+) -> dict[str, dict[int, int]]:
     """AddPartitionsToTxn v4 or later for two partitions of a topic: the error codes by transactional id and partition."""
     table = AddPartitionsToTxnRequest
     asked = [
         table.AddPartitionsToTxnTransaction(
-            transactional_id=client.name, producer_id=client.id, producer_epoch=client.epoch, verify_only=verify_only,
+            transactional_id=client.name,
+            producer_id=client.id,
+            producer_epoch=client.epoch,
+            verify_only=verify_only,
             topics=[table.AddPartitionsToTxnTopic(name=topic.name, partitions=[0, 1])],
         )
         for client in clients
-    ]  # fmt: skip
+    ]
     answer = broker.call(table(transactions=asked), version, to=coordinator)
     if answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
         broker.skip("only brokers may ask this")
@@ -351,9 +359,12 @@ def write_markers(broker: Broker, topic: Topic, identity: tuple[int, int], versi
     """WriteTxnMarkers for a commit in partition 0, and in one that does not exist: the error codes by partition."""
     table = WriteTxnMarkersRequest
     marker = table.WritableTxnMarker(
-        producer_id=identity[0], producer_epoch=identity[1], transaction_result=True, coordinator_epoch=0,
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        transaction_result=True,
+        coordinator_epoch=0,
         topics=[table.WritableTxnMarkerTopic(name=topic.name, partition_indexes=[0, 7])],
-    )  # fmt: skip
+    )
     answer = broker.call(table(markers=[marker]), version, to=broker.leader(topic))
     found = only(only(answer.markers, "marker in the answer").topics, "topic in the answer").partitions
     errors = AnswerParts({one.partition_index: one.error_code for one in found})

@@ -19,7 +19,7 @@ from conformance.transaction_client import (
     TransactionalClient,
     expect_agreed,
     served_protocols,
-)  # fmt: skip
+)
 from conformance.wire import Failed
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
@@ -119,9 +119,10 @@ def each_outcome(nodes: Cluster, at: Callable[[int], bool]) -> list[Wanted]:
 def expect_outcomes(broker: Broker, cases: list[Wanted], topic: Topic, times: int) -> None:
     """All that was committed counts, so many records of each, and nothing else; nothing is open any more."""
     through(
-        broker, lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic),
+        broker,
+        lambda: broker.end_offset(topic, isolation=READ_COMMITTED) == broker.end_offset(topic),
         f"nothing is open in {topic.name}",
-    )  # fmt: skip
+    )
     wanted = sorted(case.value for case in cases if case.committed for _ in range(times))
     seen = through(broker, lambda: [value or b"" for value in committed_values(broker, topic)] or None, "what counts")
     broker.expect_equal(f"what counts in {topic.name}", sorted(seen), wanted)

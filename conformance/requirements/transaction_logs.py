@@ -19,7 +19,7 @@ from conformance.transaction_client import (
     expect_agreed,
     in_each_protocol,
     served_protocols,
-)  # fmt: skip
+)
 from linearizability.client.requests import READ_COMMITTED
 
 MINUTE_MS = 60_000

@@ -9,7 +9,7 @@ from conformance.requirements.transactional_ids import (
     expect_identity,
     expect_refused,
     fenced_in,
-)  # fmt: skip
+)
 from conformance.steps import built_on
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
@@ -22,7 +22,7 @@ from conformance.transaction_client import (
     at_most,
     expect_agreed,
     in_each_protocol,
-)  # fmt: skip
+)
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -22,7 +22,7 @@ from conformance.transaction_client import (
     expect_agreed,
     in_each_protocol,
     raise_epoch,
-)  # fmt: skip
+)
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

@@ -19,7 +19,7 @@ from conformance.transaction_client import (
     expect_agreed,
     in_each_protocol,
     served_protocols,
-)  # fmt: skip
+)
 from linearizability.client.requests import READ_COMMITTED, Topic, produce_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest

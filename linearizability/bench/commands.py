@@ -70,9 +70,14 @@ Json = Annotated[bool, typer.Option("--json", help="The last line of standard ou
     epilog="Examples:  tidegauge bench broker --against kafka:4.3.1  |  tidegauge bench broker --case 'fetch 1 MiB' --rounds 5"
 )
 def broker(
-    target: Measured = "reference:1", against: Against = "kafka:4.3.1", case: Cases = None, rounds: Rounds = 3,
-    seconds: Seconds = 3.0, warmup: Warmup = 3.0, json_: Json = False,
-) -> None:  # fmt: skip
+    target: Measured = "reference:1",
+    against: Against = "kafka:4.3.1",
+    case: Cases = None,
+    rounds: Rounds = 3,
+    seconds: Seconds = 3.0,
+    warmup: Warmup = 3.0,
+    json_: Json = False,
+) -> None:
     """Load two brokers in turn: rates, latencies, broker CPU a request; saved as JSON with a picture."""
     from linearizability.bench.load import CASES
 
@@ -83,9 +88,14 @@ def broker(
     epilog="Examples:  tidegauge bench groups --against kafka:4.3.1  |  tidegauge bench groups --case 'rebalance 200 members'"
 )
 def groups(
-    target: Measured = "reference:1", against: Against = "kafka:4.3.1", case: Cases = None, rounds: Rounds = 3,
-    seconds: Seconds = 3.0, warmup: Warmup = 3.0, json_: Json = False,
-) -> None:  # fmt: skip
+    target: Measured = "reference:1",
+    against: Against = "kafka:4.3.1",
+    case: Cases = None,
+    rounds: Rounds = 3,
+    seconds: Seconds = 3.0,
+    warmup: Warmup = 3.0,
+    json_: Json = False,
+) -> None:
     """Commits of offsets, and rebalances of 2, 20 and 200 members (a request is one rebalance), on two brokers in turn."""
     from linearizability.bench.load import GROUP_CASES
 
@@ -96,9 +106,14 @@ def groups(
     epilog="Examples:  tidegauge bench transactions --against kafka:4.3.1  |  tidegauge bench transactions --rounds 5 --json"
 )
 def transactions(
-    target: Measured = "reference:1", against: Against = "kafka:4.3.1", case: Cases = None, rounds: Rounds = 3,
-    seconds: Seconds = 3.0, warmup: Warmup = 3.0, json_: Json = False,
-) -> None:  # fmt: skip
+    target: Measured = "reference:1",
+    against: Against = "kafka:4.3.1",
+    case: Cases = None,
+    rounds: Rounds = 3,
+    seconds: Seconds = 3.0,
+    warmup: Warmup = 3.0,
+    json_: Json = False,
+) -> None:
     """Transactions of librdkafka one after the other (a request is one transaction), on two brokers in turn."""
     from linearizability.bench.load import TRANSACTION_CASES
 
@@ -152,11 +167,19 @@ def show(table: dict[str, object]) -> None:
         a, b = row["medians"][subject], row["medians"][against]
         view.add_row(
             row["case"],
-            f"{a['requests_per_s']:,.0f}", f"{b['requests_per_s']:,.0f}", f"{row['rate_ratio']:.2f}",
-            f"{a['mb_per_s']:,.0f}", f"{b['mb_per_s']:,.0f}",
-            f"{a['broker_cpu_us']:,.0f}", f"{b['broker_cpu_us']:,.0f}", f"{row['cpu_ratio']:.2f}",
-            f"{a['p50_us']:,.0f}", f"{b['p50_us']:,.0f}", f"{a['p99_us']:,.0f}", f"{b['p99_us']:,.0f}",
-        )  # fmt: skip
+            f"{a['requests_per_s']:,.0f}",
+            f"{b['requests_per_s']:,.0f}",
+            f"{row['rate_ratio']:.2f}",
+            f"{a['mb_per_s']:,.0f}",
+            f"{b['mb_per_s']:,.0f}",
+            f"{a['broker_cpu_us']:,.0f}",
+            f"{b['broker_cpu_us']:,.0f}",
+            f"{row['cpu_ratio']:.2f}",
+            f"{a['p50_us']:,.0f}",
+            f"{b['p50_us']:,.0f}",
+            f"{a['p99_us']:,.0f}",
+            f"{b['p99_us']:,.0f}",
+        )
     console = Console(width=170)
     console.print(view)
     idle = table["idle"]

@@ -142,9 +142,14 @@ def measure(target: Target, case: Case, data: list[bytes]) -> dict[str, float]:
 
 
 def compare(
-    subject: str, against: str, cases: list[str], rounds: int, megabytes: int, folder: Any,
+    subject: str,
+    against: str,
+    cases: list[str],
+    rounds: int,
+    megabytes: int,
+    folder: Any,
     progress: Callable[[str], None],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Measure both brokers; gives the table that is saved as JSON."""
     from linearizability.targets import open_target
 
@@ -187,9 +192,14 @@ def compaction(
     folder = new_run_folder("bench", f"compaction-{target}-against-{against}".replace(":", "-"))
     try:
         table = compare(
-            target, against, [*(case or CASES)], rounds, megabytes, folder,
+            target,
+            against,
+            [*(case or CASES)],
+            rounds,
+            megabytes,
+            folder,
             lambda text: print(text, file=sys.stderr, flush=True),
-        )  # fmt: skip
+        )
     except (TargetError, RuntimeError, TimeoutError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None
@@ -212,7 +222,13 @@ def show(table: dict[str, Any]) -> None:
     for row in table["rows"]:
         a, b = row["medians"][subject], row["medians"][against]
         view.add_row(
-            row["case"], f"{a['mb_per_s']:.0f}", f"{b['mb_per_s']:.0f}", f"{row['ratio']:.2f}",
-            f"{a['cpu_ms_per_mb']:.1f}", f"{b['cpu_ms_per_mb']:.1f}", f"{a['left']:.0%}", f"{b['left']:.0%}",
-        )  # fmt: skip
+            row["case"],
+            f"{a['mb_per_s']:.0f}",
+            f"{b['mb_per_s']:.0f}",
+            f"{row['ratio']:.2f}",
+            f"{a['cpu_ms_per_mb']:.1f}",
+            f"{b['cpu_ms_per_mb']:.1f}",
+            f"{a['left']:.0%}",
+            f"{b['left']:.0%}",
+        )
     Console(width=130).print(view)

@@ -310,9 +310,14 @@ def _still_counts(task: str, trial: Trial) -> bool:
 
 
 def _run_all(
-    chosen: Sequence[str], seeds: int, schedules: int, minutes: float | None, trials: dict[str, Trial], store: Path,
+    chosen: Sequence[str],
+    seeds: int,
+    schedules: int,
+    minutes: float | None,
+    trials: dict[str, Trial],
+    store: Path,
     interpreter: RemoteInterpreter | None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Run what is missing; true where Ctrl-C or the time ended it."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
     try:

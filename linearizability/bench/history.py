@@ -363,7 +363,9 @@ def history(
     summary = {"folder": str(folder), "cores": os.cpu_count(), "load": os.getloadavg()[2], "rows": rows}
     (folder / "bench.json").write_text(json.dumps(summary, indent=1))
     for item in rows:
-        print(f"{item['engine']:16} {item['rules']:10} {item['facts']:>12,} facts {item['seconds']:>9.2f} s "
-              f"{item['cpu_seconds']:>8.2f} CPU s {item['facts_per_s']:>12,} facts/s")  # fmt: skip
+        print(
+            f"{item['engine']:16} {item['rules']:10} {item['facts']:>12,} facts {item['seconds']:>9.2f} s "
+            f"{item['cpu_seconds']:>8.2f} CPU s {item['facts_per_s']:>12,} facts/s"
+        )
     if as_json:
         print(json.dumps(summary))

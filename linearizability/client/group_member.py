@@ -53,11 +53,14 @@ class ClassicMember:
     def join(self) -> JoinGroupRequest:
         protocol = JoinGroupRequest.JoinGroupRequestProtocol
         return JoinGroupRequest(
-            group_id=self.group, session_timeout_ms=self.session_timeout_ms,
-            rebalance_timeout_ms=self.rebalance_timeout_ms, member_id=self.id, group_instance_id=self.instance_id,
+            group_id=self.group,
+            session_timeout_ms=self.session_timeout_ms,
+            rebalance_timeout_ms=self.rebalance_timeout_ms,
+            member_id=self.id,
+            group_instance_id=self.instance_id,
             protocol_type=self.protocol_type,
             protocols=[protocol(name=name, metadata=metadata) for name, metadata in self.protocols.items()],
-        )  # fmt: skip
+        )
 
     def joined(self, answer: JoinGroupResponse) -> None:
         """Take over what an answer gives: an id to come back with (KIP-394), or a place in a generation."""
@@ -70,10 +73,14 @@ class ClassicMember:
         """A leader says what it assigns, by member ids."""
         table = SyncGroupRequest.SyncGroupRequestAssignment
         return SyncGroupRequest(
-            group_id=self.group, generation_id=self.generation, member_id=self.id, group_instance_id=self.instance_id,
-            protocol_type=self.protocol_type, protocol_name=self.protocol,
+            group_id=self.group,
+            generation_id=self.generation,
+            member_id=self.id,
+            group_instance_id=self.instance_id,
+            protocol_type=self.protocol_type,
+            protocol_name=self.protocol,
             assignments=[table(member_id=id, assignment=data) for id, data in (assignments or {}).items()],
-        )  # fmt: skip
+        )
 
     def heartbeat(self) -> HeartbeatRequest:
         return HeartbeatRequest(
@@ -93,9 +100,14 @@ class ClassicMember:
 
 
 def encode_subscription(
-    topics: Sequence[str], owned: Iterable[Key] = (), *, generation: int = NO_GENERATION,
-    version: int = SUBSCRIPTION_VERSION, user_data: bytes | None = None, apart: bool = True,
-) -> bytes:  # fmt: skip
+    topics: Sequence[str],
+    owned: Iterable[Key] = (),
+    *,
+    generation: int = NO_GENERATION,
+    version: int = SUBSCRIPTION_VERSION,
+    user_data: bytes | None = None,
+    apart: bool = True,
+) -> bytes:
     """What a member wants; from version 1 on what it owns, and from 2 on, in which generation it was given that."""
     parts = [
         ConsumerProtocolSubscription.TopicPartition(topic=name, partitions=indexes)
@@ -109,9 +121,7 @@ def encode_subscription(
 
 def decode_subscription(metadata: bytes) -> ConsumerProtocolSubscription:
     """What `encode_subscription` made."""
-    return decode_from(
-        ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, memoryview(metadata), VERSION_BYTES
-    )[0]  # fmt: skip
+    return decode_from(ConsumerProtocolSubscription, SUBSCRIPTION_VERSION, memoryview(metadata), VERSION_BYTES)[0]
 
 
 def encode_assignment(keys: Iterable[Key]) -> bytes:

@@ -47,9 +47,11 @@ class ProducerSession:
     def begin(self, identity: Identity = NO_PRODUCER) -> InitProducerIdRequest:
         """Ask for a producer id; with an identity, for its next epoch (KIP-360)."""
         return InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=self.timeout_ms, producer_id=identity[0],
+            transactional_id=self.transactional_id,
+            transaction_timeout_ms=self.timeout_ms,
+            producer_id=identity[0],
             producer_epoch=identity[1],
-        )  # fmt: skip
+        )
 
     def become(self, producer_id: int, epoch: int) -> None:
         """Take an identity; in another one than before all sequences begin again."""
@@ -61,9 +63,13 @@ class ProducerSession:
     def batch(self, partition: Partition, records: Sequence[Record], **options: Any) -> bytearray:
         """The next records of a partition; it is the same batch until `appended` is called."""
         return build(
-            records, producer_id=ProducerId(self.identity[0]), producer_epoch=ProducerEpoch(self.identity[1]),
-            base_sequence=self.sequences.get(partition, 0), transactional=self.transactional_id is not None, **options,
-        )  # fmt: skip
+            records,
+            producer_id=ProducerId(self.identity[0]),
+            producer_epoch=ProducerEpoch(self.identity[1]),
+            base_sequence=self.sequences.get(partition, 0),
+            transactional=self.transactional_id is not None,
+            **options,
+        )
 
     def produce(self, batches: Mapping[Partition, Buffer | None], timeout_ms: int) -> ProduceRequest:
         """Produce with acks=all."""
@@ -82,10 +88,11 @@ class ProducerSession:
         producer_id, epoch = identity or self.identity
         topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
         return AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._id, v3_and_below_producer_id=producer_id,
+            v3_and_below_transactional_id=self._id,
+            v3_and_below_producer_id=producer_id,
             v3_and_below_producer_epoch=epoch,
             v3_and_below_topics=[topic(name=name, partitions=indexes) for name, indexes in by_topic(partitions)],
-        )  # fmt: skip
+        )
 
     def add_offsets(self, group: str, identity: Identity | None = None) -> AddOffsetsToTxnRequest:
         """AddOffsetsToTxn."""

@@ -83,9 +83,13 @@ def _name_and_id(topic: str | Topic) -> dict[str, Any]:
 
 
 def new_topic(
-    name: str, partitions: int = 1, *, configs: Mapping[str, str] | None = None, replication_factor: int = 1,
+    name: str,
+    partitions: int = 1,
+    *,
+    configs: Mapping[str, str] | None = None,
+    replication_factor: int = 1,
     placed: Sequence[Sequence[int]] | None = None,
-) -> CreateTopicsRequest.CreatableTopic:  # fmt: skip
+) -> CreateTopicsRequest.CreatableTopic:
     """One topic of a CreateTopics request. `placed` are the replicas of each partition, where they are chosen."""
     config, place = CreateTopicsRequest.CreatableTopicConfig, CreateTopicsRequest.CreatableReplicaAssignment
     assignments = [
@@ -112,9 +116,12 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
 
 
 def produce_request(
-    batches: Mapping[Partition, Buffer | None], *, acks: int = ALL_REPLICAS, timeout_ms: int = WAITS_MS,
+    batches: Mapping[Partition, Buffer | None],
+    *,
+    acks: int = ALL_REPLICAS,
+    timeout_ms: int = WAITS_MS,
     transactional_id: str | None = None,
-) -> ProduceRequest:  # fmt: skip
+) -> ProduceRequest:
     """Produce to partitions."""
     data = ProduceRequest.PartitionProduceData
     topics = [
@@ -134,11 +141,19 @@ def produced(answer: Any) -> Any:
 
 
 def fetch_request(
-    wanted: Mapping[Partition, FetchFrom | int], *, max_wait_ms: int = 1, min_bytes: int = 1,
-    max_bytes: int = MOST_BYTES, partition_max_bytes: int = MOST_BYTES, isolation: int = READ_UNCOMMITTED,
-    current_leader_epoch: int = -1, last_fetched_epoch: int = -1, session_id: int = 0, session_epoch: int = -1,
+    wanted: Mapping[Partition, FetchFrom | int],
+    *,
+    max_wait_ms: int = 1,
+    min_bytes: int = 1,
+    max_bytes: int = MOST_BYTES,
+    partition_max_bytes: int = MOST_BYTES,
+    isolation: int = READ_UNCOMMITTED,
+    current_leader_epoch: int = -1,
+    last_fetched_epoch: int = -1,
+    session_id: int = 0,
+    session_epoch: int = -1,
     forgotten: Mapping[Topic, list[int]] | None = None,
-) -> FetchRequest:  # fmt: skip
+) -> FetchRequest:
     """A consumer's fetch of partitions; without a session unless one is given. The epochs are of partitions that say none."""
     topics: dict[Any, FetchRequest.FetchTopic] = {}
     for (topic, index), begin in wanted.items():
@@ -158,19 +173,27 @@ def fetch_request(
             )
         )
     return FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, isolation_level=isolation,
-        session_id=session_id, session_epoch=session_epoch, topics=[*topics.values()],
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        session_id=session_id,
+        session_epoch=session_epoch,
+        topics=[*topics.values()],
         forgotten_topics_data=[
             FetchRequest.ForgottenTopic(topic=topic.name, topic_id=topic.id, partitions=[*indexes])
             for topic, indexes in (forgotten or {}).items()
         ],
-    )  # fmt: skip
+    )
 
 
 def list_offsets_request(
-    timestamps: Mapping[tuple[str, int], int], *, isolation: int = READ_UNCOMMITTED,
-    leader_epochs: Mapping[tuple[str, int], int] | None = None, apart: bool = True,
-) -> ListOffsetsRequest:  # fmt: skip
+    timestamps: Mapping[tuple[str, int], int],
+    *,
+    isolation: int = READ_UNCOMMITTED,
+    leader_epochs: Mapping[tuple[str, int], int] | None = None,
+    apart: bool = True,
+) -> ListOffsetsRequest:
     """A consumer's ListOffsets of partitions, by timestamp."""
     epochs = leader_epochs or {}
     topics = [
@@ -178,14 +201,15 @@ def list_offsets_request(
             name=name,
             partitions=[
                 ListOffsetsRequest.ListOffsetsPartition(
-                    partition_index=index, timestamp=timestamps[name, index],
+                    partition_index=index,
+                    timestamp=timestamps[name, index],
                     current_leader_epoch=epochs.get((name, index), -1),
                 )
                 for index in indexes
             ],
         )
         for name, indexes in by_topic(timestamps, apart)
-    ]  # fmt: skip
+    ]
     return ListOffsetsRequest(replica_id=-1, isolation_level=isolation, topics=topics)
 
 
@@ -205,29 +229,47 @@ def delete_records_request(before: Mapping[tuple[str, int], int], timeout_ms: in
 
 
 def commit_request(
-    group: str, offsets: Mapping[Partition, Committed | int], *, generation: int = -1, member_id: str = "",
-    instance_id: str | None = None, retention_time_ms: int = -1, apart: bool = False,
-) -> OffsetCommitRequest:  # fmt: skip
+    group: str,
+    offsets: Mapping[Partition, Committed | int],
+    *,
+    generation: int = -1,
+    member_id: str = "",
+    instance_id: str | None = None,
+    retention_time_ms: int = -1,
+    apart: bool = False,
+) -> OffsetCommitRequest:
     """OffsetCommit for partitions; with a generation or member epoch, and a member, where said."""
     table = OffsetCommitRequest
     return OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=generation, member_id=member_id, group_instance_id=instance_id,
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        group_instance_id=instance_id,
         retention_time_ms=retention_time_ms,
         topics=_committed(table.OffsetCommitRequestTopic, table.OffsetCommitRequestPartition, offsets, apart),
-    )  # fmt: skip
+    )
 
 
 def transactional_commit_request(
-    transactional_id: str, identity: tuple[int, int], group: str, offsets: Mapping[Partition, Committed | int], *,
-    apart: bool = False, **member: Any,
-) -> TxnOffsetCommitRequest:  # fmt: skip
+    transactional_id: str,
+    identity: tuple[int, int],
+    group: str,
+    offsets: Mapping[Partition, Committed | int],
+    *,
+    apart: bool = False,
+    **member: Any,
+) -> TxnOffsetCommitRequest:
     """TxnOffsetCommit for partitions. `identity` is producer id and epoch; `member` are the request's fields that name one."""
     table = TxnOffsetCommitRequest
     topics = _committed(table.TxnOffsetCommitRequestTopic, table.TxnOffsetCommitRequestPartition, offsets, apart)
     return TxnOffsetCommitRequest(
-        transactional_id=transactional_id, group_id=group, producer_id=identity[0], producer_epoch=identity[1],
-        topics=topics, **member,
-    )  # fmt: skip
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=identity[0],
+        producer_epoch=identity[1],
+        topics=topics,
+        **member,
+    )
 
 
 def _committed(topic_table: Any, table: Any, offsets: Mapping[Partition, Committed | int], apart: bool) -> list[Any]:
@@ -244,20 +286,28 @@ def _committed(topic_table: Any, table: Any, offsets: Mapping[Partition, Committ
 
 
 def fetch_offsets_request(
-    groups: Mapping[str, Iterable[Partition] | None], *, require_stable: bool = False, member_id: str | None = None,
-    member_epoch: int = -1, apart: bool = False,
-) -> OffsetFetchRequest:  # fmt: skip
+    groups: Mapping[str, Iterable[Partition] | None],
+    *,
+    require_stable: bool = False,
+    member_id: str | None = None,
+    member_epoch: int = -1,
+    apart: bool = False,
+) -> OffsetFetchRequest:
     """OffsetFetch for groups, from version 8 on; None asks for all that a group has committed."""
     asked = [
         OffsetFetchRequest.OffsetFetchRequestGroup(
-            group_id=group, member_id=member_id, member_epoch=member_epoch,
-            topics=None if partitions is None else [
+            group_id=group,
+            member_id=member_id,
+            member_epoch=member_epoch,
+            topics=None
+            if partitions is None
+            else [
                 OffsetFetchRequest.OffsetFetchRequestTopics(**_name_and_id(topic), partition_indexes=indexes)
                 for topic, indexes in by_topic(partitions, apart)
             ],
         )
         for group, partitions in groups.items()
-    ]  # fmt: skip
+    ]
     return OffsetFetchRequest(groups=asked, require_stable=require_stable)
 
 

@@ -152,9 +152,13 @@ def _fill_plain(ask: Ask, part: int, now: int) -> Producer:
     records, offset = b"", -1
     for at in range(BATCHES):
         records = make_batch(
-            part, at, now, producer_id=identity.producer_id, producer_epoch=identity.producer_epoch,
+            part,
+            at,
+            now,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
             base_sequence=at * RECORDS_A_BATCH,
-        )  # fmt: skip
+        )
         offset = produce(ask, (PLAIN, 0), records)
     return Producer(identity.producer_id, identity.producer_epoch, records, offset)
 
@@ -249,9 +253,13 @@ def _read(ask: Ask, place: Place, isolation_level: int) -> list[tuple[int, bytes
     offset = start
     for _ in range(MOST_FETCHES):
         body = fetch_request(
-            {place: offset}, max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, partition_max_bytes=FETCH_BYTES,
+            {place: offset},
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=FETCH_BYTES,
+            partition_max_bytes=FETCH_BYTES,
             isolation=isolation_level,
-        )  # fmt: skip
+        )
         answer = ask(body, 12).responses[0].partitions[0]
         _checked(answer.error_code, f"fetch from {place[0]}-{place[1]}")
         before = offset

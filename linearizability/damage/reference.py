@@ -59,8 +59,13 @@ class Started:
         logs = LogManager([LogDirectory(cast(Disk, disk), HOME, say, DIRECTORY), *others], say=say)
         identity = Identity(NodeId(1), CLUSTER, uuid.UUID(int=now), endpoints)
         self.node = Node(
-            identity, PROPERTIES, logs, cast(Any, Random(now)), now, log=say,
-        )  # fmt: skip
+            identity,
+            PROPERTIES,
+            logs,
+            cast(Any, Random(now)),
+            now,
+            log=say,
+        )
         self.node.connected(1, "127.0.0.1", "PLAINTEXT")
 
     def ask(self, body: Message, version: int) -> Any:

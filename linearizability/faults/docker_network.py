@@ -65,9 +65,17 @@ class DockerNetwork(CountedCuts):
     def _build(self) -> None:
         remove_leftovers()
         docker(
-            "network", "create", "--internal", "--subnet", f"{SUBNET}.0/24", "--gateway", GATEWAY,
-            "--label", f"{LABEL}={leash.owner()}", self.name,
-        )  # fmt: skip
+            "network",
+            "create",
+            "--internal",
+            "--subnet",
+            f"{SUBNET}.0/24",
+            "--gateway",
+            GATEWAY,
+            "--label",
+            f"{LABEL}={leash.owner()}",
+            self.name,
+        )
         for place in range(1, self.size + 1):
             command = [
                 *run_words(), "--interactive", "--name", self._container(place), "--network", self.name,

@@ -122,9 +122,14 @@ def _hunt(name: str, finding: Finding, spec: str) -> Seen:
 def _run(arguments: list[str], environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """A program of ours; what it says of its progress goes to standard error."""
     return subprocess.run(
-        [sys.executable, *arguments], cwd=REPOSITORY, env=os.environ | (environment or {}), text=True, check=False,
-        stdout=subprocess.PIPE, stderr=None,
-    )  # fmt: skip
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        env=os.environ | (environment or {}),
+        text=True,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=None,
+    )
 
 
 _KINDS: dict[str, Callable[[str, Finding, str], Seen]] = {

@@ -139,9 +139,13 @@ class ScriptedMember(SimulatedClient):
             return
         owned = ((self.topic_ids[name], index) for name, index in sorted(self.owned))
         body = ConsumerGroupHeartbeatRequest(
-            group_id=self._script.group, member_id=self.id, member_epoch=epoch, rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
-            subscribed_topic_names=[self._script.topic], topic_partitions=owned_partitions(owned, apart=True),
-        )  # fmt: skip
+            group_id=self._script.group,
+            member_id=self.id,
+            member_epoch=epoch,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+            subscribed_topic_names=[self._script.topic],
+            topic_partitions=owned_partitions(owned, apart=True),
+        )
         self.ask(CONSUMER_GROUP_HEARTBEAT, VERSIONS[CONSUMER_GROUP_HEARTBEAT], body, answered)
 
     def _on_heartbeat(self, body: ConsumerGroupHeartbeatResponse, _: Any) -> None:

@@ -257,9 +257,12 @@ class ScriptedTransactor(SimulatedClient):
     def _produced_by(self, write: Write) -> ProduceRequest:
         record = Record(FIRST_OFFSET, self.cluster.client_clock_ms(), None, write.value.to_bytes(VALUE_HEAD, "big"), ())
         data = build(
-            [record], producer_id=ProducerId(write.producer[0]), producer_epoch=ProducerEpoch(write.producer[1]),
-            base_sequence=write.sequence, transactional=True,
-        )  # fmt: skip
+            [record],
+            producer_id=ProducerId(write.producer[0]),
+            producer_epoch=ProducerEpoch(write.producer[1]),
+            base_sequence=write.sequence,
+            transactional=True,
+        )
         return self._session.produce({(self._topics[write.broker], 0): data}, RESPONSE_TIMEOUT_MS)
 
     def _on_produced(self, body: ProduceResponse, write: Write) -> None:

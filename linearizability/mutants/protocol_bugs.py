@@ -59,9 +59,17 @@ def acks0_error_unnoticed(original: Any, responder: Any, request: Any, acks: int
     fuzz=True,
 )
 def acknowledged_without_append(
-    original: Any, context: Any, request: Any, acks: int, topic: Any, topic_id: Any, data: Any, verdict: Any, result: Any,
+    original: Any,
+    context: Any,
+    request: Any,
+    acks: int,
+    topic: Any,
+    topic_id: Any,
+    data: Any,
+    verdict: Any,
+    result: Any,
     now: int,
-) -> Any:  # fmt: skip
+) -> Any:
     partition = context.replicas.partitions.get((topic, data.index))
     if acks != 1 or partition is None:
         return original(context, request, acks, topic, topic_id, data, verdict, result, now)

@@ -58,10 +58,21 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    name: str, function: str, bug: str, *, caught_by: tuple[str, ...] = (), fuzz: bool = False, everywhere: bool = True,
-    nodes: int = 1, breaks: tuple[str, ...] = (), workload: str = "records", machine: str = "", in_history: bool = False,
-    only_in_history: bool = False, also: Mapping[str, Callable[..., Any]] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:  # fmt: skip
+    name: str,
+    function: str,
+    bug: str,
+    *,
+    caught_by: tuple[str, ...] = (),
+    fuzz: bool = False,
+    everywhere: bool = True,
+    nodes: int = 1,
+    breaks: tuple[str, ...] = (),
+    workload: str = "records",
+    machine: str = "",
+    in_history: bool = False,
+    only_in_history: bool = False,
+    also: Mapping[str, Callable[..., Any]] | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
     assert caught_by or fuzz or machine, f"nothing is said to catch the mutant {name}"

@@ -172,9 +172,16 @@ def marker_written_twice(original: Any, markers: Any, work: Any, partitions: Any
     workload="transactions",
 )
 def marker_before_decision(
-    original: Any, transactions: Any, id: str, identity: Any, partitions: Any, version: int, now: int, answered: Any,
+    original: Any,
+    transactions: Any,
+    id: str,
+    identity: Any,
+    partitions: Any,
+    version: int,
+    now: int,
+    answered: Any,
     forbidden: Any = (),
-) -> None:  # fmt: skip
+) -> None:
     original(transactions, id, identity, partitions, version, now, answered, forbidden)
     for index, coordinator in transactions.coordination.loaded():
         known = coordinator.transactions.get(id)

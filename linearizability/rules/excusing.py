@@ -20,9 +20,15 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 
 def permits_loss(
-    context: Context, partition: Partition, made: Any, seen: Any, also: Any = "", *, here: bool = True,
+    context: Context,
+    partition: Partition,
+    made: Any,
+    seen: Any,
+    also: Any = "",
+    *,
+    here: bool = True,
     by_contract: str | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     """For each pair of times why the loss is permitted; empty where it is not.
 
     `also` names an internal topic whose excuses count besides the partition's own (one for all, or one each); without `here`

@@ -61,9 +61,13 @@ def former_generation(partition: Partition, context: Context) -> Iterator[Found]
         wrong = np.flatnonzero((before >= 0) & (newest[before] > known[0].epoch))
 
         def witness(
-            index: int, mine: Rows = known[0], newest: Array = newest, before: Array = before,
-            generation: Array = generation, operation: Array = operation,
-        ) -> Witness:  # fmt: skip
+            index: int,
+            mine: Rows = known[0],
+            newest: Array = newest,
+            before: Array = before,
+            generation: Array = generation,
+            operation: Array = operation,
+        ) -> Witness:
             later = newest[before[index]]
             text = f"committed in generation {mine.epoch[index]}, after generation {later} had the partition"
             return (
@@ -74,9 +78,13 @@ def former_generation(partition: Partition, context: Context) -> Iterator[Found]
             )
 
         def permitted(
-            indices: Array, mine: Rows = known[0], newest: Array = newest, before: Array = before,
-            generation: Array = generation, invoked: Array = invoked,
-        ) -> Array:  # fmt: skip
+            indices: Array,
+            mine: Rows = known[0],
+            newest: Array = newest,
+            before: Array = before,
+            generation: Array = generation,
+            invoked: Array = invoked,
+        ) -> Array:
             made = [invoked[generation == newest[before[index]]].min() for index in indices]
             return permits_loss(context, partition, made, mine.completed[indices], GROUPS, here=False)
 

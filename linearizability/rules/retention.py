@@ -50,9 +50,14 @@ def log_starts(partition: Partition) -> LogStarts:
 
 
 def _log_starts(partition: Partition) -> LogStarts:
-    reports = [(rows.invoked, getattr(rows, name)) for rows, name in (
-        (partition.rows(Kind.END_OFFSETS), "extra"), (partition.rows(Kind.LOG_START), "offset"), (partition.drains, "value")
-    )]  # fmt: skip
+    reports = [
+        (rows.invoked, getattr(rows, name))
+        for rows, name in (
+            (partition.rows(Kind.END_OFFSETS), "extra"),
+            (partition.rows(Kind.LOG_START), "offset"),
+            (partition.drains, "value"),
+        )
+    ]
     asked, start = (np.concatenate([report[column] for report in reports]) for column in (0, 1))
     last = max((int(times[starts >= 0].max(initial=-NEVER)) for times, starts in reports[:2]), default=-NEVER)
     order = np.argsort(asked, kind="stable")

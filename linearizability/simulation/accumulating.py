@@ -81,7 +81,7 @@ def _commit() -> str:
 def _git(*arguments: str) -> str:
     return subprocess.run(
         ["git", *arguments], cwd=FOLDER, capture_output=True, text=True, check=True, timeout=30
-    ).stdout.strip()  # fmt: skip
+    ).stdout.strip()
 
 
 def read_runs(store: Path = STORE) -> list[Run]:

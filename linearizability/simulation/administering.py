@@ -66,10 +66,12 @@ class SimulatedAdministrator(SimulatedClient):
             self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._create)
             return
         wanted = new_topic(
-            topic.name, topic.partitions, configs=topic.configs,
+            topic.name,
+            topic.partitions,
+            configs=topic.configs,
             replication_factor=self.cluster.schedule.replication_factor,
             placed=[topic.replicas] * topic.partitions if topic.replicas else None,
-        )  # fmt: skip
+        )
         body = CreateTopicsRequest(topics=[wanted], timeout_ms=CREATE_TIMEOUT_MS)
         self.ask(CREATE_TOPICS, CREATE_TOPICS_VERSION, body, self._on_created)
 

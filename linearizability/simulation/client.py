@@ -149,9 +149,15 @@ class SimulatedClient(ABC):
         return sum(line.in_flight for line in self._lines.values())
 
     def ask(
-        self, key: int, version: int, body: Message, on_answer: Callable[..., None] | None, context: Any = None,
-        timeout_ms: int = REQUEST_TIMEOUT_MS, line: Line | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        key: int,
+        version: int,
+        body: Message,
+        on_answer: Callable[..., None] | None,
+        context: Any = None,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        line: Line | None = None,
+    ) -> None:
         """Send a request, to the home unless another line is given. Without `on_answer` (acks=0) none is awaited."""
         (line or self.home).ask(key, version, body, on_answer, context, timeout_ms)
 

@@ -641,10 +641,17 @@ def execute(
             world.trace.log_event("world", "world", f"VIOLATION {violation}")
     producers = [client for client in cluster.clients if isinstance(client, SimulatedProducer)]
     finished = FinishedRun(
-        schedule, cluster.recorders, rule, text, world.trace.digest, world.counts, world.steps, world.now_ms,
+        schedule,
+        cluster.recorders,
+        rule,
+        text,
+        world.trace.digest,
+        world.counts,
+        world.steps,
+        world.now_ms,
         acknowledged=sum(each.acknowledged for each in producers),
         acknowledged_by_all=sum(each.acknowledged for each in producers if each.plan.acks == "all"),
         leader_changes=cluster.checker.leader_changes if cluster.checker is not None else 0,
         consumed=sum(client.consumed for client in cluster.clients if isinstance(client, SimulatedConsumer)),
-    )  # fmt: skip
+    )
     return finished, world.trace

@@ -257,11 +257,15 @@ class SimulatedConsumer(SimulatedClient):
             for key, (position, epoch, last_epoch) in named.items()
         }
         body = fetch_request(
-            begins, max_wait_ms=0 if self.drains else plan.max_wait_ms, min_bytes=plan.min_bytes, max_bytes=1 << 20,
-            partition_max_bytes=plan.max_bytes, isolation=ISOLATION_LEVELS[plan.isolation],
+            begins,
+            max_wait_ms=0 if self.drains else plan.max_wait_ms,
+            min_bytes=plan.min_bytes,
+            max_bytes=1 << 20,
+            partition_max_bytes=plan.max_bytes,
+            isolation=ISOLATION_LEVELS[plan.isolation],
             session_id=session.id if session is not None else 0,
             session_epoch=session.epoch if session is not None else -1,
-        )  # fmt: skip
+        )
         self._operation = self.recorder.invoke("poll", [poll()], **self._poll_fields())
         self._asking = line
         context = line.node, session

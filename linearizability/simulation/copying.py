@@ -192,9 +192,14 @@ class SimulatedCopier(SimulatedMember):
     # ---- asking
 
     def _ask_node(
-        self, node: int, key: int, version: int, body: Any, answered: Callable[..., None],
+        self,
+        node: int,
+        key: int,
+        version: int,
+        body: Any,
+        answered: Callable[..., None],
         patience_ms: int = REQUEST_TIMEOUT_MS,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         """Ask a node; without a connection, look again a little later. Whether it was asked."""
         line = self.line_to(node)
         if line is None:
@@ -328,9 +333,12 @@ class SimulatedCopier(SimulatedMember):
         copy = self._copy
         assert copy is not None
         body = self._session.commit_offsets(
-            self.member.group, to_commit(copy.offsets), apart=True, generation_id_or_member_epoch=self._me.generation,
+            self.member.group,
+            to_commit(copy.offsets),
+            apart=True,
+            generation_id_or_member_epoch=self._me.generation,
             member_id=self._me.id,
-        )  # fmt: skip
+        )
         version = OFFSETS_VERSIONS[self.copier.version]
         is_sent = self._ask_node(self._coordinator, TXN_OFFSET_COMMIT, version, body, self._offsets_committed)
         if is_sent and copy.offsets_operation is None:

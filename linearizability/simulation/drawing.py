@@ -75,9 +75,25 @@ def _faults(choices: Choices, duration_ms: int) -> list[Fault]:
     """One fault, or two that belong together."""
     at_ms = choices.integer(1, duration_ms)
     kind = choices.one_of(
-        ("crash", "power-loss", "stop", "crash", "power-loss", "reset", "flaky", "flaky", "pause", "disk-full", "read-only",
-         "slow", "clock-jump", "stop+power-loss", "disk-full+crash", "flush-fails+power-loss")
-    )  # fmt: skip
+        (
+            "crash",
+            "power-loss",
+            "stop",
+            "crash",
+            "power-loss",
+            "reset",
+            "flaky",
+            "flaky",
+            "pause",
+            "disk-full",
+            "read-only",
+            "slow",
+            "clock-jump",
+            "stop+power-loss",
+            "disk-full+crash",
+            "flush-fails+power-loss",
+        )
+    )
     down_ms = choices.one_of((20, 1, 200, 600))
     match kind:
         case "crash" | "power-loss" | "stop":

@@ -50,8 +50,14 @@ class FaultPatterns:
         return Fault(at_ms=at_ms, kind="lead", topic=place[0], partition=place[1], others=replicas)
 
     def _trap(
-        self, at_ms: int, after: tuple[str, ...], kinds: tuple[str, ...], for_ms: tuple[int, ...], role: str, topic: str = ""
-    ) -> Fault:  # fmt: skip
+        self,
+        at_ms: int,
+        after: tuple[str, ...],
+        kinds: tuple[str, ...],
+        for_ms: tuple[int, ...],
+        role: str,
+        topic: str = "",
+    ) -> Fault:
         choices = self._choices
         said = {
             "at_ms": at_ms,

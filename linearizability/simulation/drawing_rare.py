@@ -60,10 +60,14 @@ def _with_directories(choices: Choices, schedule: Schedule) -> Schedule:
         topic = choices.one_of(schedule.topics)
         faults.append(
             Fault(
-                at_ms=choices.integer(1, schedule.duration_ms), kind="move", node=choices.one_of(schedule.node_ids),
-                topic=topic.name, partition=choices.integer(0, topic.partitions - 1), amount=choices.integer(0, 1),
+                at_ms=choices.integer(1, schedule.duration_ms),
+                kind="move",
+                node=choices.one_of(schedule.node_ids),
+                topic=topic.name,
+                partition=choices.integer(0, topic.partitions - 1),
+                amount=choices.integer(0, 1),
             )
-        )  # fmt: skip
+        )
     if choices.integer(0, 1):
         node, at_ms = choices.one_of(schedule.node_ids), choices.integer(1, schedule.duration_ms)
         later_ms = choices.one_of((200, 600, 2_000))
@@ -76,11 +80,14 @@ def _with_directories(choices: Choices, schedule: Schedule) -> Schedule:
 def _with_crashes_in_steps(choices: Choices, schedule: Schedule) -> Schedule:
     faults = [
         Fault(
-            at_ms=choices.integer(1, schedule.duration_ms), kind="crash-in-step", node=choices.one_of(schedule.node_ids),
-            for_ms=1_000, amount=choices.one_of(CHANGES_BEFORE_DEATH),
+            at_ms=choices.integer(1, schedule.duration_ms),
+            kind="crash-in-step",
+            node=choices.one_of(schedule.node_ids),
+            for_ms=1_000,
+            amount=choices.one_of(CHANGES_BEFORE_DEATH),
         )
         for _ in range(choices.integer(1, MOST_CRASHES))
-    ]  # fmt: skip
+    ]
     return _with_faults(schedule, [*schedule.faults, *faults])
 
 

@@ -406,11 +406,22 @@ def _run_many(seeds: range, plan: Plan) -> list[Small]:
                 excused.update(rules)
         finished.append(
             Small(
-                outcome.schedule.seed, outcome.verdict, outcome.rule, outcome.text, outcome.messages, outcome.acknowledged,
-                outcome.acknowledged_by_all, outcome.leader_changes, seconds, outcome.counts, dict(permitted),
-                excuses, dict(excused), outcome.digest,
+                outcome.schedule.seed,
+                outcome.verdict,
+                outcome.rule,
+                outcome.text,
+                outcome.messages,
+                outcome.acknowledged,
+                outcome.acknowledged_by_all,
+                outcome.leader_changes,
+                seconds,
+                outcome.counts,
+                dict(permitted),
+                excuses,
+                dict(excused),
+                outcome.digest,
             )
-        )  # fmt: skip
+        )
         if _is_stopped() or (plan.until_found and is_find(plan, outcome)):
             break
     return finished

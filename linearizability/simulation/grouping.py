@@ -83,9 +83,11 @@ class SimulatedMember(SimulatedConsumer):
         super().__init__(cluster, number, recorder, reader)
         self.member = plan
         self._me = ClassicMember(
-            plan.group, instance_id=plan.instance or None, session_timeout_ms=plan.session_timeout_ms,
+            plan.group,
+            instance_id=plan.instance or None,
+            session_timeout_ms=plan.session_timeout_ms,
             rebalance_timeout_ms=plan.rebalance_timeout_ms,
-        )  # fmt: skip
+        )
         self.is_settled = False
         """Whether it holds an assignment and knows where to resume."""
         self._shares: dict[str, list[Key]] = {}
@@ -405,9 +407,13 @@ class SimulatedMember(SimulatedConsumer):
         new = {key: position for key, position in self._processed.items() if self._committed.get(key) != position}
         group = self.member.group
         body = commit_request(
-            group, to_commit(new), generation=self._me.generation, member_id=self._me.id,
-            instance_id=self._me.instance_id, apart=True,
-        )  # fmt: skip
+            group,
+            to_commit(new),
+            generation=self._me.generation,
+            member_id=self._me.id,
+            instance_id=self._me.instance_id,
+            apart=True,
+        )
         if self.line_to(self._coordinator) is not None:
             mop = commit(group, named(new), self._me.generation, self._known_as)
             self._operation = self.recorder.invoke("commit", [mop])

@@ -54,9 +54,12 @@ class Outcome(FinishedRun):
 
 
 def run_schedule(
-    schedule: Schedule, keep_trace: bool = False, history_folder: Path | None = None, by_history: bool = False,
+    schedule: Schedule,
+    keep_trace: bool = False,
+    history_folder: Path | None = None,
+    by_history: bool = False,
     rows: list[dict[str, Any]] | None = None,
-) -> tuple[Outcome, Trace]:  # fmt: skip
+) -> tuple[Outcome, Trace]:
     """Run one schedule and judge it; `cluster.execute` explains the other arguments."""
     finished, trace = execute(schedule, keep_trace, by_history, rows)
     if history_folder is not None:

@@ -128,9 +128,14 @@ class Line:
     # ---- asking
 
     def ask(
-        self, key: int, version: int, body: Message, on_answer: Callable[..., None] | None, context: Any,
+        self,
+        key: int,
+        version: int,
+        body: Message,
+        on_answer: Callable[..., None] | None,
+        context: Any,
         timeout_ms: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Send a request. Without `on_answer` (acks=0) none is awaited."""
         connection, world = self._connection, self._owner.world
         assert connection is not None and self.is_up

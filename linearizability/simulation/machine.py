@@ -96,9 +96,14 @@ class Machine:
     """What a node runs on."""
 
     def __init__(
-        self, world: World, number: int, schedule: Schedule, network: Network, addresses: Addresses,
+        self,
+        world: World,
+        number: int,
+        schedule: Schedule,
+        network: Network,
+        addresses: Addresses,
         checker: Checker | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.number = number
         self.name = f"node {number}"
         self.disks = [WatchedDisk(self._on_checkpoint, self._before_change) for _ in range(schedule.log_directories)]
@@ -230,9 +235,14 @@ class Machine:
                 for slot, disk in enumerate(self.disks)
             ]
             return Node(
-                identity, self._properties, LogManager(directories, say=self._log), chance, now, log=self._log,
+                identity,
+                self._properties,
+                LogManager(directories, say=self._log),
+                chance,
+                now,
+                log=self._log,
                 tracer=self._on_action,
-            )  # fmt: skip
+            )
         except (OSError, StorageError, KafkaError) as error:
             if not self.disk_refuses:
                 raise Violation("no-restart", f"{self.name} cannot start: {error!r}") from error

@@ -289,9 +289,7 @@ class Connection:
 
     # ---- writing
 
-    def _write(
-        self, stream: Stream, arrive: Callable[[bytes], None], data: bytes, message: Message | None
-    ) -> None:  # fmt: skip
+    def _write(self, stream: Stream, arrive: Callable[[bytes], None], data: bytes, message: Message | None) -> None:
         """Send bytes, now and then in two pieces."""
         if len(data) < 2 or self._network.is_calm or self._chance.random() >= SPLITS:
             stream.send(arrive, data, message=message)

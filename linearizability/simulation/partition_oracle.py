@@ -143,9 +143,7 @@ class PartitionOracle:
 
     def _match(self, number: int, batch: BatchRecord, previous: BatchRecord | None) -> None:
         """Log matching: a batch of one epoch at one offset is one batch, and the same one precedes it everywhere."""
-        known, known_previous = self._batches.setdefault(
-            (batch.leader_epoch, batch.base_offset), (batch, previous)
-        )  # fmt: skip
+        known, known_previous = self._batches.setdefault((batch.leader_epoch, batch.base_offset), (batch, previous))
         if known != batch:
             self._broken("logs-differ", f"node {number} holds {batch}, and another replica held {known}")
         if known_previous is None:

@@ -302,9 +302,7 @@ class SimulatedProducer(SimulatedClient):
     # ---- answers
 
     def _on_produced(self, body: ProduceResponse, batch: Batch) -> None:
-        answers = [
-            (topic.name, each.index, each) for topic in body.responses for each in topic.partition_responses
-        ]  # fmt: skip
+        answers = [(topic.name, each.index, each) for topic in body.responses for each in topic.partition_responses]
         if len(answers) != 1 or answers[0][:2] != batch.key:
             raise Violation("answer-for-another", f"{self.name} produced to {batch.name}, the answer is {body}")
         if batch not in self._pending[batch.key]:

@@ -73,11 +73,13 @@ class ReconcilingMember(SimulatedMember):
         is_full = epoch == JOINING or self._said is None
         owned = frozenset(self.places)
         body = ConsumerGroupHeartbeatRequest(
-            group_id=self.member.group, member_id=self._me.id, member_epoch=epoch,
+            group_id=self.member.group,
+            member_id=self._me.id,
+            member_epoch=epoch,
             rebalance_timeout_ms=self.member.rebalance_timeout_ms if is_full else -1,
             subscribed_topic_names=[topic.name for topic in self.cluster.schedule.topics] if is_full else None,
             topic_partitions=self._as_ids(owned) if is_full or owned != self._said else None,
-        )  # fmt: skip
+        )
         if self.line_to(self._coordinator) is not None:
             self._said = owned
         self._ask_coordinator(CONSUMER_GROUP_HEARTBEAT, body, self._heartbeat_answered)

@@ -178,9 +178,12 @@ def _read(stored: dict[str, Any], seed: int, task: Task) -> RemoteRun:
     finished = FinishedRun(
         draw(seed, task.mutant, task.nodes, task.workload),
         [ClientHistory(each["process"], Contract(**each["contract"]), each["events"]) for each in stored["histories"]],
-        stored["rule"], stored["text"], stored["digest"], Counter(stored["counts"]),
+        stored["rule"],
+        stored["text"],
+        stored["digest"],
+        Counter(stored["counts"]),
         **{name: stored[name] for name in NUMBERS},
-    )  # fmt: skip
+    )
     return RemoteRun(finished, stored["rows"], stored["seconds"])
 
 

@@ -28,10 +28,15 @@ def sampler(machines: Sequence[Machine], events: list[Any], samples: list[Sample
                 if one.log is not None:  # pyright: ignore[reportUnnecessaryComparison]  # while it is given up
                     state = one.state
                     note(
-                        machine.name, f"{topic}-{index}", str(one.role.name).lower(), int(state.leader_epoch),
-                        int(one.log.log_end_offset), int(one.high_watermark), tuple(int(member) for member in state.isr),
+                        machine.name,
+                        f"{topic}-{index}",
+                        str(one.role.name).lower(),
+                        int(state.leader_epoch),
+                        int(one.log.log_end_offset),
+                        int(one.high_watermark),
+                        tuple(int(member) for member in state.isr),
                         _epochs(one.log),
-                    )  # fmt: skip
+                    )
 
     return look
 

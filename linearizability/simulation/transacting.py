@@ -126,9 +126,15 @@ class SimulatedTransactor(SimulatedClient):
         self._again()
 
     def _to(
-        self, node: int, key: int, version: int, body: Any, answered: Callable[..., None], context: Any = None,
+        self,
+        node: int,
+        key: int,
+        version: int,
+        body: Any,
+        answered: Callable[..., None],
+        context: Any = None,
         patience_ms: int = PRODUCE_TIMEOUT_MS * 2,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Ask a node for what this step needs; without a connection, look again a little later."""
         line = self.line_to(node)
         if line is None:

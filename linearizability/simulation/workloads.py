@@ -188,8 +188,10 @@ def _in_groups(choices: Choices, members: list[Member], duration_ms: int) -> lis
             if choices.integer(1, 2) <= statics[member.group]:
                 changed |= {"instance": f"{member.group}-{number}", **PATIENT}
         found.append(member.model_copy(update=changed))
-    found = [_mortal(choices, member, duration_ms) if _is_last_of_several(found, at) else member
-             for at, member in enumerate(found)]  # fmt: skip
+    found = [
+        _mortal(choices, member, duration_ms) if _is_last_of_several(found, at) else member
+        for at, member in enumerate(found)
+    ]
     return [_conscientious(choices, member) if member.protocol == "consumer" else member for member in found]
 
 

@@ -115,9 +115,14 @@ class KafkaCluster(Cluster):
 
     def _run_format_tool(self, member: Member) -> None:
         command = self.java_command(
-            ["-XX:TieredStopAtLevel=1"], "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c",
+            ["-XX:TieredStopAtLevel=1"],
+            "kafka.tools.StorageTool",
+            "format",
+            "-t",
+            self.cluster_id,
+            "-c",
             member.properties_file,
-        )  # fmt: skip
+        )
         done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
         if done.returncode:
             raise TargetError(f"Kafka's StorageTool failed: {(done.stderr or done.stdout).strip()[-1500:]}")

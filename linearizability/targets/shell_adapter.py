@@ -101,9 +101,14 @@ class ShellAdapter:
         line = [*self.prefix.format_map(known).split(), text] if self.prefix else ["sh", "-c", text]
         try:
             done = subprocess.run(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, errors="replace",
+                line,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=sys.stderr,
+                text=True,
+                errors="replace",
                 timeout=COMMAND_WITHIN_S,
-            )  # fmt: skip
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Failed(f"{command} of node {node}: {error}") from None
         if done.returncode:

@@ -161,9 +161,15 @@ class History:
 
         for number, (topic, partitions) in enumerate(self.topics.items()):
             drain_topic(
-                self.broker.bootstrap, topic, partitions, self.folder, process=len(self.recorders) + number,
-                contract=self.contract, run=RUN, within_s=DRAIN_WITHIN_S,
-            )  # fmt: skip
+                self.broker.bootstrap,
+                topic,
+                partitions,
+                self.folder,
+                process=len(self.recorders) + number,
+                contract=self.contract,
+                run=RUN,
+                within_s=DRAIN_WITHIN_S,
+            )
         for recorder in self.recorders:
             recorder.close()
         return next(iter(check([self.folder], engine="local")))

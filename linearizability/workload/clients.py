@@ -24,9 +24,16 @@ class Clients:
     """The processes of a profile's clients, numbered from 1 on."""
 
     def __init__(
-        self, profile: Profile, *, run: str, bootstrap: str, topic: str, seed: int, folder: Path,
+        self,
+        profile: Profile,
+        *,
+        run: str,
+        bootstrap: str,
+        topic: str,
+        seed: int,
+        folder: Path,
         hosts: Sequence[Host] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         """`folder` is the run's: histories go to `history/`, logs to `clients/`. `hosts` are used in turn."""
         self.history = folder / "history"
         self.history.mkdir(parents=True, exist_ok=True)

@@ -154,9 +154,15 @@ def served_apis(nodes: Sequence[Node]) -> set[int]:
 
 
 def create_topic(
-    nodes: Sequence[Node], topic: str, *, partitions: int, replication_factor: int, configs: Mapping[str, str],
-    replicas: Sequence[int] = (), within_s: float = 60.0,
-) -> None:  # fmt: skip
+    nodes: Sequence[Node],
+    topic: str,
+    *,
+    partitions: int,
+    replication_factor: int,
+    configs: Mapping[str, str],
+    replicas: Sequence[int] = (),
+    within_s: float = 60.0,
+) -> None:
     """Make the topic and wait until its replicas are all in sync. Errors: TargetError.
 
     `replicas` hold every partition, the preferred leader first; when none are named, the cluster chooses for each.

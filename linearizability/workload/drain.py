@@ -34,9 +34,16 @@ class Unread:
 
 
 def drain_topic(
-    bootstrap: str, topic: str, partitions: int, folder: Path, *, process: int, contract: Contract, run: str,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    folder: Path,
+    *,
+    process: int,
+    contract: Contract,
+    run: str,
     within_s: float,
-) -> list[Unread]:  # fmt: skip
+) -> list[Unread]:
     """Read every partition to its end and record it. Gives what could not be read."""
     until = time.monotonic() + within_s
     consumer = Consumer(

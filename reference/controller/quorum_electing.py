@@ -68,9 +68,14 @@ class Electing(Leading):
         for voter in self._others:
             if voter not in state.granted and voter not in state.refused and self._requests.may_ask(voter):
                 request = messages.vote_request(
-                    self.cluster_id, voter, self.node, self._directory, self.epoch,
-                    (self._log.last_epoch, self._log.end), pre_vote=state.role is Role.PROSPECTIVE,
-                )  # fmt: skip
+                    self.cluster_id,
+                    voter,
+                    self.node,
+                    self._directory,
+                    self.epoch,
+                    (self._log.last_epoch, self._log.end),
+                    pre_vote=state.role is Role.PROSPECTIVE,
+                )
                 self._send(voter, request, now)
 
     # ---- giving votes
@@ -113,9 +118,7 @@ class Electing(Leading):
             self._trace_step("LearnEpoch", {"from": candidate, "to": self.node})
         if not self._is_meant(request.voter_id, asked.voter_directory_id):
             return ErrorCode.INVALID_VOTER_KEY, False
-        up_to_date = is_up_to_date(
-            asked.last_offset_epoch, asked.last_offset, self._log.last_epoch, self._log.end
-        )  # fmt: skip
+        up_to_date = is_up_to_date(asked.last_offset_epoch, asked.last_offset, self._log.last_epoch, self._log.end)
         if asked.pre_vote:
             return ErrorCode.NONE, up_to_date and self._grants_pre_votes()
         granted = self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and grants_vote(
@@ -191,9 +194,7 @@ class Electing(Leading):
         if error is ErrorCode.NONE and isinstance(state, Follower) and self._stored.leader == reported.leader_id:
             successors = messages.successors_in(reported)
             position = successors.index(self.node) if self.node in successors else -1
-            state.deadline = now + successor_delay_ms(
-                position, len(successors), self.settings.election_backoff_max_ms
-            )  # fmt: skip
+            state.deadline = now + successor_delay_ms(position, len(successors), self.settings.election_backoff_max_ms)
             state.has_fetched = False
         response = messages.end_response(error, self.epoch, self._stored.leader)
         self._drive(now)

@@ -31,9 +31,14 @@ class Following(Member):
                 self._send(leader, self._fetch_request(), now)
             else:
                 request = messages.fetch_snapshot_request(
-                    self.cluster_id, self.node, self._directory, self.epoch, receipt.id, receipt.size,
+                    self.cluster_id,
+                    self.node,
+                    self._directory,
+                    self.epoch,
+                    receipt.id,
+                    receipt.size,
                     self.settings.snapshot_chunk_bytes,
-                )  # fmt: skip
+                )
                 self._send(leader, request, now)
 
     def _fetch_from_any_voter(self, now: TimestampMs) -> None:
@@ -47,10 +52,15 @@ class Following(Member):
 
     def _fetch_request(self) -> FetchRequest:
         return messages.fetch_request(
-            self.cluster_id, self.node, self._directory, self.epoch, (self._log.last_epoch, self._log.end),
-            self._high_watermark, max_wait_ms=self.settings.fetch_max_wait_ms,
+            self.cluster_id,
+            self.node,
+            self._directory,
+            self.epoch,
+            (self._log.last_epoch, self._log.end),
+            self._high_watermark,
+            max_wait_ms=self.settings.fetch_max_wait_ms,
             max_bytes=self.settings.fetch_max_bytes,
-        )  # fmt: skip
+        )
 
     def _on_fetch(self, peer: NodeId, request: FetchRequest, response: FetchResponse, now: TimestampMs) -> None:
         answer = messages.of_metadata_by_id(response.responses) if response.error_code == ErrorCode.NONE else None

@@ -174,10 +174,15 @@ class Leading(Member):
                 self.answer_fetch(state, replica, partition.fetch_offset, now)
         high_watermark = self._high_watermark if self.is_ready else NO_OFFSET
         response = messages.fetch_response(
-            ErrorCode.NONE, self.epoch, self.node, high_watermark=high_watermark, log_start=self._log.start,
-            records=records, diverging=(epoch, end) if verdict is Verdict.DIVERGING else None,
+            ErrorCode.NONE,
+            self.epoch,
+            self.node,
+            high_watermark=high_watermark,
+            log_start=self._log.start,
+            records=records,
+            diverging=(epoch, end) if verdict is Verdict.DIVERGING else None,
             snapshot=(epoch, end) if verdict is Verdict.SNAPSHOT else None,
-        )  # fmt: skip
+        )
         news = verdict is not Verdict.IN_LINE or bool(records) or partition.high_watermark < high_watermark
         return response, news
 
@@ -302,13 +307,19 @@ class Leading(Member):
             return messages.describe_response(refusal)
         self._drop_silent_observers(state, now)
         own = DescribeQuorumResponse.ReplicaState(
-            replica_id=self.node, replica_directory_id=self._directory, log_end_offset=self._log.end,
-            last_fetch_timestamp=now, last_caught_up_timestamp=now,
-        )  # fmt: skip
+            replica_id=self.node,
+            replica_directory_id=self._directory,
+            log_end_offset=self._log.end,
+            last_fetch_timestamp=now,
+            last_caught_up_timestamp=now,
+        )
         partition = DescribeQuorumResponse.PartitionData(
-            leader_id=self.node, leader_epoch=self.epoch, high_watermark=self._high_watermark if self.is_ready else NO_OFFSET,
-            current_voters=[own, *_described(state.voters)], observers=_described(state.observers),
-        )  # fmt: skip
+            leader_id=self.node,
+            leader_epoch=self.epoch,
+            high_watermark=self._high_watermark if self.is_ready else NO_OFFSET,
+            current_voters=[own, *_described(state.voters)],
+            observers=_described(state.observers),
+        )
         return messages.describe_response(partition)
 
     def handle_update_raft_voter(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
@@ -347,8 +358,10 @@ class Leading(Member):
 def _described(members: Mapping[NodeId, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:
     return [
         DescribeQuorumResponse.ReplicaState(
-            replica_id=member, log_end_offset=progress.end, last_fetch_timestamp=progress.last_fetch,
+            replica_id=member,
+            log_end_offset=progress.end,
+            last_fetch_timestamp=progress.last_fetch,
             last_caught_up_timestamp=progress.caught_up,
         )
         for member, progress in sorted(members.items())
-    ]  # fmt: skip
+    ]

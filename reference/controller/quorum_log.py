@@ -150,12 +150,8 @@ class QuorumLog:
         if (
             latest is not None
             and earliest is not None
-            and (
-                offset < self.start
-                or (offset == self.start and epoch != earliest.epoch)
-                or epoch < earliest.epoch
-            )
-        ):  # fmt: skip
+            and (offset < self.start or (offset == self.start and epoch != earliest.epoch) or epoch < earliest.epoch)
+        ):
             return Comparison(Verdict.SNAPSHOT, *latest)
         own_epoch, own_end = self.epoch_end(epoch)
         if own_epoch != epoch or own_end < offset:

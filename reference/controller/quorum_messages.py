@@ -70,14 +70,24 @@ def _index(partition: Any) -> int:
 
 
 def vote_request(
-    cluster_id: str, voter: NodeId, candidate: NodeId, directory: UUID, epoch: LeaderEpoch, last: tuple[LeaderEpoch, Offset],
-    *, pre_vote: bool,
-) -> VoteRequest:  # fmt: skip
+    cluster_id: str,
+    voter: NodeId,
+    candidate: NodeId,
+    directory: UUID,
+    epoch: LeaderEpoch,
+    last: tuple[LeaderEpoch, Offset],
+    *,
+    pre_vote: bool,
+) -> VoteRequest:
     """Ask a voter for its vote, or whether it would give it. `last` is the candidate's last epoch and its log's end."""
     partition = VoteRequest.PartitionData(
-        replica_epoch=epoch, replica_id=candidate, replica_directory_id=directory, last_offset_epoch=last[0],
-        last_offset=last[1], pre_vote=pre_vote,
-    )  # fmt: skip
+        replica_epoch=epoch,
+        replica_id=candidate,
+        replica_directory_id=directory,
+        last_offset_epoch=last[0],
+        last_offset=last[1],
+        pre_vote=pre_vote,
+    )
     topic = VoteRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return VoteRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
 
@@ -110,9 +120,11 @@ def end_request(
 ) -> EndQuorumEpochRequest:
     """Informs a voter that the leader has resigned, with the preferred successors, the best first."""
     partition = EndQuorumEpochRequest.PartitionData(
-        leader_id=leader, leader_epoch=epoch, preferred_successors=list(successors),
+        leader_id=leader,
+        leader_epoch=epoch,
+        preferred_successors=list(successors),
         preferred_candidates=[EndQuorumEpochRequest.ReplicaInfo(candidate_id=each) for each in successors],
-    )  # fmt: skip
+    )
     topic = EndQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
 
@@ -133,19 +145,32 @@ def end_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> EndQuo
 
 
 def fetch_request(
-    cluster_id: str, replica: NodeId, directory: UUID, epoch: LeaderEpoch, last: tuple[LeaderEpoch, Offset],
-    high_watermark: Offset, *, max_wait_ms: int, max_bytes: int,
-) -> FetchRequest:  # fmt: skip
+    cluster_id: str,
+    replica: NodeId,
+    directory: UUID,
+    epoch: LeaderEpoch,
+    last: tuple[LeaderEpoch, Offset],
+    high_watermark: Offset,
+    *,
+    max_wait_ms: int,
+    max_bytes: int,
+) -> FetchRequest:
     """A fetch from a log's end; `high_watermark` is the follower's (KIP-1166)."""
     partition = FetchRequest.FetchPartition(
-        partition=PARTITION, current_leader_epoch=epoch, fetch_offset=last[1], last_fetched_epoch=last[0],
-        replica_directory_id=directory, high_watermark=high_watermark,
-    )  # fmt: skip
+        partition=PARTITION,
+        current_leader_epoch=epoch,
+        fetch_offset=last[1],
+        last_fetched_epoch=last[0],
+        replica_directory_id=directory,
+        high_watermark=high_watermark,
+    )
     return FetchRequest(
-        cluster_id=cluster_id, replica_state=FetchRequest.ReplicaState(replica_id=replica),
-        max_wait_ms=max_wait_ms, max_bytes=max_bytes,
+        cluster_id=cluster_id,
+        replica_state=FetchRequest.ReplicaState(replica_id=replica),
+        max_wait_ms=max_wait_ms,
+        max_bytes=max_bytes,
         topics=[FetchRequest.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
-    )  # fmt: skip
+    )
 
 
 def replica_of(request: FetchRequest) -> NodeId:
@@ -154,14 +179,25 @@ def replica_of(request: FetchRequest) -> NodeId:
 
 
 def fetch_response(
-    error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, high_watermark: Offset = NO_OFFSET, log_start: Offset = NO_OFFSET,
-    records: bytes = b"", diverging: tuple[LeaderEpoch, Offset] | None = None, snapshot: tuple[LeaderEpoch, Offset] | None = None,
-) -> FetchResponse:  # fmt: skip
+    error: ErrorCode,
+    epoch: LeaderEpoch,
+    leader: NodeId,
+    *,
+    high_watermark: Offset = NO_OFFSET,
+    log_start: Offset = NO_OFFSET,
+    records: bytes = b"",
+    diverging: tuple[LeaderEpoch, Offset] | None = None,
+    snapshot: tuple[LeaderEpoch, Offset] | None = None,
+) -> FetchResponse:
     """A leader's answer, or a refusal that names the epoch and leader that the member knows."""
     partition = FetchResponse.PartitionData(
-        partition_index=PARTITION, error_code=error, high_watermark=high_watermark, log_start_offset=log_start,
-        current_leader=FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch), records=records,
-    )  # fmt: skip
+        partition_index=PARTITION,
+        error_code=error,
+        high_watermark=high_watermark,
+        log_start_offset=log_start,
+        current_leader=FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
+        records=records,
+    )
     if diverging is not None:
         partition.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
     if snapshot is not None:
@@ -176,28 +212,46 @@ def fetch_response(
 
 
 def fetch_snapshot_request(
-    cluster_id: str, replica: NodeId, directory: UUID, epoch: LeaderEpoch, id: tuple[LeaderEpoch, Offset], position: int,
+    cluster_id: str,
+    replica: NodeId,
+    directory: UUID,
+    epoch: LeaderEpoch,
+    id: tuple[LeaderEpoch, Offset],
+    position: int,
     max_bytes: int,
-) -> FetchSnapshotRequest:  # fmt: skip
+) -> FetchSnapshotRequest:
     """Ask for the next piece of a snapshot."""
     partition = FetchSnapshotRequest.PartitionSnapshot(
-        partition=PARTITION, current_leader_epoch=epoch, position=position, replica_directory_id=directory,
+        partition=PARTITION,
+        current_leader_epoch=epoch,
+        position=position,
+        replica_directory_id=directory,
         snapshot_id=FetchSnapshotRequest.SnapshotId(epoch=id[0], end_offset=id[1]),
-    )  # fmt: skip
+    )
     topic = FetchSnapshotRequest.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
     return FetchSnapshotRequest(cluster_id=cluster_id, replica_id=replica, max_bytes=max_bytes, topics=[topic])
 
 
 def fetch_snapshot_response(
-    error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, id: tuple[LeaderEpoch, Offset] = (FIRST_EPOCH, FIRST_OFFSET),
-    size: int = 0, position: int = 0, data: bytes = b"",
-) -> FetchSnapshotResponse:  # fmt: skip
+    error: ErrorCode,
+    epoch: LeaderEpoch,
+    leader: NodeId,
+    *,
+    id: tuple[LeaderEpoch, Offset] = (FIRST_EPOCH, FIRST_OFFSET),
+    size: int = 0,
+    position: int = 0,
+    data: bytes = b"",
+) -> FetchSnapshotResponse:
     """A piece of a snapshot, or a refusal that names the epoch and leader that the member knows."""
     partition = FetchSnapshotResponse.PartitionSnapshot(
-        index=PARTITION, error_code=error, size=size, position=position, unaligned_records=data,
+        index=PARTITION,
+        error_code=error,
+        size=size,
+        position=position,
+        unaligned_records=data,
         snapshot_id=FetchSnapshotResponse.SnapshotId(epoch=id[0], end_offset=id[1]),
         current_leader=FetchSnapshotResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
-    )  # fmt: skip
+    )
     topic = FetchSnapshotResponse.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
     return FetchSnapshotResponse(topics=[topic])
 

@@ -89,6 +89,10 @@ class ConsumerMember:
     ) -> ConsumerMember:
         """The member in an epoch, which may be its old one, with what it owns in it."""
         return replace(
-            self, epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned,
+            self,
+            epoch=epoch,
+            previous_epoch=self.epoch,
+            state=state,
+            assigned=assigned,
             pending_revocation=pending_revocation,
-        )  # fmt: skip
+        )

@@ -79,9 +79,14 @@ class Offsets:
 
     def _offset_of(self, value: OffsetCommitValue) -> CommittedOffset:
         return CommittedOffset(
-            value.offset, value.leader_epoch, value.metadata, value.commit_timestamp, value.expire_timestamp,
-            value.topic_id, self._replayed,
-        )  # fmt: skip
+            value.offset,
+            value.leader_epoch,
+            value.metadata,
+            value.commit_timestamp,
+            value.expire_timestamp,
+            value.topic_id,
+            self._replayed,
+        )
 
     def _forget(self, group: GroupId, place: Place) -> None:
         for producer_id in [*self._producers.get(group, {}).get(place, ())]:

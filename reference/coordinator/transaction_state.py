@@ -171,23 +171,37 @@ class Transaction:
             else:
                 return None
         return self.to(
-            State.EMPTY, epoch=epoch, last_epoch=last_epoch, timeout_ms=timeout_ms, partitions=frozenset(),
-            started_at=NO_TIMESTAMP, updated_at=now,
-        )  # fmt: skip
+            State.EMPTY,
+            epoch=epoch,
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            started_at=NO_TIMESTAMP,
+            updated_at=now,
+        )
 
     def moved_to(self, producer_id: ProducerId, timeout_ms: int, by_itself: bool, now: TimestampMs) -> Transaction:
         """The next session under another producer id, for the present one is exhausted (TXN-15)."""
         return self.to(
-            State.EMPTY, producer_id=producer_id, epoch=0, last_epoch=self.epoch if by_itself else NO_PRODUCER_EPOCH,
-            timeout_ms=timeout_ms, partitions=frozenset(), started_at=NO_TIMESTAMP, updated_at=now,
-        )  # fmt: skip
+            State.EMPTY,
+            producer_id=producer_id,
+            epoch=0,
+            last_epoch=self.epoch if by_itself else NO_PRODUCER_EPOCH,
+            timeout_ms=timeout_ms,
+            partitions=frozenset(),
+            started_at=NO_TIMESTAMP,
+            updated_at=now,
+        )
 
     def with_partitions(self, added: frozenset[TopicPartition], version: int, now: TimestampMs) -> Transaction:
         """Partitions join the transaction; the first ones begin it."""
         return self.to(
-            State.ONGOING, partitions=self.partitions | added, client_version=version, updated_at=now,
+            State.ONGOING,
+            partitions=self.partitions | added,
+            client_version=version,
+            updated_at=now,
             started_at=self.started_at if self.state is State.ONGOING else now,
-        )  # fmt: skip
+        )
 
     def fenced(self) -> Transaction:
         """The producer's epoch is over, before its transaction is aborted. No producer ever gets the epoch that it has then."""
@@ -205,10 +219,14 @@ class Transaction:
         elif is_fenced:
             last_epoch = NO_PRODUCER_EPOCH
         return self.to(
-            State.PREPARE_COMMIT if committed else State.PREPARE_ABORT, epoch=epoch, last_epoch=last_epoch,
-            started_at=self.started_at if self.state in _OPEN else now, updated_at=now, client_version=version,
+            State.PREPARE_COMMIT if committed else State.PREPARE_ABORT,
+            epoch=epoch,
+            last_epoch=last_epoch,
+            started_at=self.started_at if self.state in _OPEN else now,
+            updated_at=now,
+            client_version=version,
             next_producer_id=next_producer_id,
-        )  # fmt: skip
+        )
 
     def without(self, partition: TopicPartition) -> Transaction:
         """A partition has its marker, or is gone."""
@@ -219,10 +237,13 @@ class Transaction:
         """All markers are written."""
         moves = self.client_version >= TRANSACTION_VERSION_2 and self.next_producer_id != NO_PRODUCER_ID
         return self.to(
-            State.COMPLETE_COMMIT if self.commits else State.COMPLETE_ABORT, partitions=frozenset(), updated_at=now,
-            producer_id=self.next_producer_id if moves else self.producer_id, epoch=0 if moves else self.epoch,
+            State.COMPLETE_COMMIT if self.commits else State.COMPLETE_ABORT,
+            partitions=frozenset(),
+            updated_at=now,
+            producer_id=self.next_producer_id if moves else self.producer_id,
+            epoch=0 if moves else self.epoch,
             next_producer_id=NO_PRODUCER_ID,
-        )  # fmt: skip
+        )
 
 
 _OPEN = (State.ONGOING, State.PREPARE_EPOCH_FENCE)

@@ -25,7 +25,7 @@ from reference.node import (
     topics,
     transaction_requests,
     write_markers,
-)  # fmt: skip
+)
 from reference.node.active_controller import ActiveController, Decide
 from reference.node.context import Context
 from reference.node.controller_channel import ControllerChannel

@@ -228,9 +228,13 @@ A = TypeVar("A")
 
 
 def _alter(
-    controller: ActiveController, resources: list[R], plan: Callable[[R], list[ConfigRecord]], validate_only: bool,
-    answer: Callable[..., A], now: TimestampMs,
-) -> list[A]:  # fmt: skip
+    controller: ActiveController,
+    resources: list[R],
+    plan: Callable[[R], list[ConfigRecord]],
+    validate_only: bool,
+    answer: Callable[..., A],
+    now: TimestampMs,
+) -> list[A]:
     """Each resource by itself; a resource that is named twice is refused in both places (CFG-08)."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
     answers: list[A] = []

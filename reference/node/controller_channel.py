@@ -52,9 +52,14 @@ class ControllerChannel:
     """The way to the active controller."""
 
     def __init__(
-        self, quorum: Quorum, controller: ActiveController, peers: Peers, voters: Voters, responder: Responder,
+        self,
+        quorum: Quorum,
+        controller: ActiveController,
+        peers: Peers,
+        voters: Voters,
+        responder: Responder,
         session_timeout_ms: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._quorum = quorum
         self.controller = controller
         self._peers = peers

@@ -220,9 +220,13 @@ class Coordination(Generic[S]):
     # ---- writing
 
     def write(
-        self, index: int, records: Sequence[KeyValue], now: TimestampMs, producer: Producer | None = None,
+        self,
+        index: int,
+        records: Sequence[KeyValue],
+        now: TimestampMs,
+        producer: Producer | None = None,
         guard: Guard | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Append a decision's records and take them up; with a producer they count when its transaction is committed.
 
         `guard` is what verification gave for records that may open a transaction here (see `node.verification`).
@@ -235,8 +239,10 @@ class Coordination(Generic[S]):
         producer_id, producer_epoch = producer or NO_PRODUCER
         batch = build(
             [Record(Offset(at), now, key, value, ()) for at, (key, value) in enumerate(records)],
-            producer_id=producer_id, producer_epoch=producer_epoch, transactional=producer is not None,
-        )  # fmt: skip
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transactional=producer is not None,
+        )
         try:
             held.partition.produce(batch, now, origin=Origin.COORDINATOR, guard=guard)
         except (LogError, RecordsError, KafkaError) as error:

@@ -122,9 +122,14 @@ class Serving:
     )  # fmt: skip
 
     def __init__(
-        self, fetching: Fetching, request: Request, body: FetchRequest, context: FetchContext, follower: NodeId,
+        self,
+        fetching: Fetching,
+        request: Request,
+        body: FetchRequest,
+        context: FetchContext,
+        follower: NodeId,
         epoch: BrokerEpoch,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._fetching = fetching
         self._request = request
         self._body = body
@@ -290,13 +295,24 @@ class Serving:
         """Records up to the log's end; the leader learns how far the follower is, and may commit or propose by it."""
         if not is_first:
             return partition.read_as_follower(
-                self._follower, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, max_bytes,
+                self._follower,
+                wanted.fetch_offset,
+                wanted.last_fetched_epoch,
+                wanted.current_leader_epoch,
+                max_bytes,
                 minimum_one,
-            )  # fmt: skip
+            )
         read = partition.answer_fetch(
-            self._follower, self._epoch, wanted.fetch_offset, wanted.last_fetched_epoch, wanted.current_leader_epoch, now,
-            max_bytes, minimum_one, wanted.log_start_offset,
-        )  # fmt: skip
+            self._follower,
+            self._epoch,
+            wanted.fetch_offset,
+            wanted.last_fetched_epoch,
+            wanted.current_leader_epoch,
+            now,
+            max_bytes,
+            minimum_one,
+            wanted.log_start_offset,
+        )
         if read.moved:
             self._fetching.may_propose(partition)
             self._fetching.context.purgatories.wake(partition, now)

@@ -124,9 +124,14 @@ _AS_COORDINATORS_SAY = {
 
 
 def _verify(
-    replicas: Replicas, verification: Verification, request: Request, body: TxnOffsetCommitRequest, index: int,
-    verified: Verified, now: TimestampMs,
-) -> None:  # fmt: skip
+    replicas: Replicas,
+    verification: Verification,
+    request: Request,
+    body: TxnOffsetCommitRequest,
+    index: int,
+    verified: Verified,
+    now: TimestampMs,
+) -> None:
     """Find out whether the transaction has the group's partition (KIP-890); `verified` is called, perhaps before this returns."""
     operation = operation_of(request.version, FIRST_VERSION_WITH_ABORTABLE, FIRST_VERSION_THAT_ADDS)
     if operation is not Operation.ADD and not verification.is_enabled:

@@ -66,9 +66,12 @@ class Markers:
     """The markers that this node's coordinators want written."""
 
     def __init__(
-        self, context: Context, brokers: Brokers, write_here: WriteHere,
+        self,
+        context: Context,
+        brokers: Brokers,
+        write_here: WriteHere,
         coordination: Coordination[TransactionCoordinator],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._context = context
         self._brokers = brokers
         self._write_here = write_here

@@ -111,28 +111,57 @@ class Node:
         logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
         logs.load(now)
         self.replicas = Replicas(
-            identity.node, self.image, self.configuration, self.logs, self, self.log, now, brokers=self.peer_of,
-            truncation=truncation_of(properties), trace=tracer,
-        )  # fmt: skip
+            identity.node,
+            self.image,
+            self.configuration,
+            self.logs,
+            self,
+            self.log,
+            now,
+            brokers=self.peer_of,
+            truncation=truncation_of(properties),
+            trace=tracer,
+        )
         self.partitions = self.replicas.partitions
         for each in logs.directories:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
         self.context = context = Context(
-            identity.node, identity.cluster_id, self.image, self.configuration, self.replicas, self.purgatories,
-            self.responder, self.log,
-        )  # fmt: skip
+            identity.node,
+            identity.cluster_id,
+            self.image,
+            self.configuration,
+            self.replicas,
+            self.purgatories,
+            self.responder,
+            self.log,
+        )
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
         settings = QuorumSettings.of(integer, [*self.voters], pre_vote=peers_release_of(properties) == RELEASE)
         self.quorum = Quorum(
-            identity.node, identity.cluster_id, settings, logs.metadata.disk, metadata_log, chance, now,
-            directory=logs.metadata.id, say=log, trace=tracer,
-        )  # fmt: skip
+            identity.node,
+            identity.cluster_id,
+            settings,
+            logs.metadata.disk,
+            metadata_log,
+            chance,
+            now,
+            directory=logs.metadata.id,
+            say=log,
+            trace=tracer,
+        )
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
         self.controller = ActiveController(
-            self.quorum, self.configuration, identity, self.voters, next(iter(listeners), "CONTROLLER"), chance,
-            DECIDED_HANDLERS, self._replay.advance, tracer,
-        )  # fmt: skip
+            self.quorum,
+            self.configuration,
+            identity,
+            self.voters,
+            next(iter(listeners), "CONTROLLER"),
+            chance,
+            DECIDED_HANDLERS,
+            self._replay.advance,
+            tracer,
+        )
         self.channel = ControllerChannel(
             self.quorum, self.controller, self.peers, self.voters, self.responder, integer("broker.session.timeout.ms")
         )

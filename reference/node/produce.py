@@ -93,10 +93,12 @@ def _append_all(
                     partition.acknowledge(end)
     if waiting:
         awaited = AwaitedParts(
-            request.client.connection, waiting, partial(_is_decided, context.replicas),
+            request.client.connection,
+            waiting,
+            partial(_is_decided, context.replicas),
             lambda each: each.fail(ErrorCode.REQUEST_TIMED_OUT),
             lambda then: context.responder.respond(request, _with_leaders(context, request, response)),
-        )  # fmt: skip
+        )
         awaited.begin(context.purgatories.produces, now + body.timeout_ms, now)
         return None
     return _answer(context.responder, request, body.acks, _with_leaders(context, request, response))

@@ -29,9 +29,14 @@ class Reception:
     """The clients that are connected, and what they ask."""
 
     def __init__(
-        self, context: Context, channel: ControllerChannel, loggers: Loggers, apis: Mapping[str, Mapping[int, Api]],
-        controller_listeners: Container[str], effects: Callable[[Effect], None],
-    ) -> None:  # fmt: skip
+        self,
+        context: Context,
+        channel: ControllerChannel,
+        loggers: Loggers,
+        apis: Mapping[str, Mapping[int, Api]],
+        controller_listeners: Container[str],
+        effects: Callable[[Effect], None],
+    ) -> None:
         """`apis` are by kind of listener."""
         self.serves = False
         """Whether the replicas are what the metadata say, and brokers' requests are not held any more."""

@@ -229,10 +229,17 @@ class Replicas:
             is_new=(topic.id, index) not in (self._first or ()),
         )
         partition = Partition(
-            topic.name, topic.id, index, log, self._node,
-            trace=self._trace, brokers=self._brokers, truncation=self._truncation, min_isr=min_isr,
+            topic.name,
+            topic.id,
+            index,
+            log,
+            self._node,
+            trace=self._trace,
+            brokers=self._brokers,
+            truncation=self._truncation,
+            min_isr=min_isr,
             lag_max_ms=self._lag_max_ms,
-        )  # fmt: skip
+        )
         if self._logs.had(key):
             partition.restart(self._logs.high_watermark(key))
         return partition
@@ -316,6 +323,11 @@ class Replicas:
 
 def _state(image: PartitionImage) -> PartitionState:
     return PartitionState(
-        image.leader, image.leader_epoch, image.partition_epoch, tuple(image.replicas), tuple(image.isr),
-        tuple(image.adding_replicas), tuple(image.removing_replicas),
-    )  # fmt: skip
+        image.leader,
+        image.leader_epoch,
+        image.partition_epoch,
+        tuple(image.replicas),
+        tuple(image.isr),
+        tuple(image.adding_replicas),
+        tuple(image.removing_replicas),
+    )

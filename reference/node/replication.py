@@ -35,9 +35,14 @@ class Replication:
     """The node's fetchers and proposals."""
 
     def __init__(
-        self, context: Context, brokers: Brokers, ask_controller: AskController, broker_epoch: Callable[[], BrokerEpoch],
-        settings: FetchSettings, now: TimestampMs,
-    ) -> None:  # fmt: skip
+        self,
+        context: Context,
+        brokers: Brokers,
+        ask_controller: AskController,
+        broker_epoch: Callable[[], BrokerEpoch],
+        settings: FetchSettings,
+        now: TimestampMs,
+    ) -> None:
         """`broker_epoch` is this broker's own."""
         self._context = context
         self._brokers = brokers
@@ -150,16 +155,24 @@ class Replication:
         self.propose(now)
 
     def _settle(
-        self, partition: Partition, proposal: Proposal, error: ErrorCode,
-        result: AlterPartitionResponse.PartitionData | None, now: TimestampMs,
-    ) -> None:  # fmt: skip
+        self,
+        partition: Partition,
+        proposal: Proposal,
+        error: ErrorCode,
+        result: AlterPartitionResponse.PartitionData | None,
+        now: TimestampMs,
+    ) -> None:
         if error is ErrorCode.NONE:
             error = _known(result.error_code) if result is not None else ErrorCode.UNKNOWN_SERVER_ERROR
         if result is not None and error is ErrorCode.NONE:
             partition.proposal_answered(
-                proposal, error, now,
-                leader_epoch=result.leader_epoch, partition_epoch=result.partition_epoch, isr=tuple(result.isr),
-            )  # fmt: skip
+                proposal,
+                error,
+                now,
+                leader_epoch=result.leader_epoch,
+                partition_epoch=result.partition_epoch,
+                isr=tuple(result.isr),
+            )
         else:
             partition.proposal_answered(proposal, error, now)
         if partition.pending is None and partition.is_leader:

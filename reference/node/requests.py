@@ -215,9 +215,13 @@ class AwaitedParts(Generic[Part]):
     """A request whose parts are decided partition by partition, and which is answered when all are."""
 
     def __init__(
-        self, connection: ConnectionId, parts: Iterable[Part], is_decided: Callable[[Part], bool],
-        expire: Callable[[Part], None], done: Callable[[TimestampMs], None],
-    ) -> None:  # fmt: skip
+        self,
+        connection: ConnectionId,
+        parts: Iterable[Part],
+        is_decided: Callable[[Part], bool],
+        expire: Callable[[Part], None],
+        done: Callable[[TimestampMs], None],
+    ) -> None:
         """`is_decided` and `expire` put into a part of the response what it says; `done` sends the response."""
         self.connection = connection
         self._parts: dict[Key, list[Part]] = {}

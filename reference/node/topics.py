@@ -182,17 +182,23 @@ def delete_records(
                 waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
     awaited = AwaitedParts(
-        request.client.connection, waiting, partial(_is_decided, context.replicas), _expire,
+        request.client.connection,
+        waiting,
+        partial(_is_decided, context.replicas),
+        _expire,
         lambda then: context.responder.respond(request, response),
-    )  # fmt: skip
+    )
     awaited.begin(context.purgatories.produces, now + body.timeout_ms, now)
     return None
 
 
 def _delete_records(
-    context: Context, topic: str, wanted: DeleteRecordsRequest.DeleteRecordsPartition, result: DeleteResultOfRecords,
+    context: Context,
+    topic: str,
+    wanted: DeleteRecordsRequest.DeleteRecordsPartition,
+    result: DeleteResultOfRecords,
     now: TimestampMs,
-) -> _Deletion | None:  # fmt: skip
+) -> _Deletion | None:
     """Delete here; gives what the replicas must follow, or fills in the refusal."""
     try:
         partition = context.replicas.partition(topic, wanted.partition_index)

@@ -31,9 +31,13 @@ class Transactions:
     """The transactions that this node coordinates."""
 
     def __init__(
-        self, context: Context, brokers: Brokers, next_producer_id: Callable[[TimestampMs], ProducerId],
-        write_here: WriteHere, trace: Trace | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        context: Context,
+        brokers: Brokers,
+        next_producer_id: Callable[[TimestampMs], ProducerId],
+        write_here: WriteHere,
+        trace: Trace | None = None,
+    ) -> None:
         """`write_here` writes markers into this broker's partitions."""
         self.context = context
         self._next_producer_id = next_producer_id
@@ -78,9 +82,15 @@ class Transactions:
             self._has_news = True
 
     def join(
-        self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], version: int,
-        now: TimestampMs, answered: Answered, forbidden: Container[TopicName] = (),
-    ) -> None:  # fmt: skip
+        self,
+        id: TransactionalId,
+        identity: Identity,
+        partitions: Iterable[TopicPartition],
+        version: int,
+        now: TimestampMs,
+        answered: Answered,
+        forbidden: Container[TopicName] = (),
+    ) -> None:
         """Add partitions to a transaction; `answered` gets the verdict of each when it is committed (TXN-09, TXN-10).
 
         `forbidden` are topics that who asks may not write to.
@@ -94,9 +104,13 @@ class Transactions:
         self._settle(id, wanted, decide, now, answered, forbidden)
 
     def verify(
-        self, id: TransactionalId, identity: Identity, partitions: Iterable[TopicPartition], now: TimestampMs,
+        self,
+        id: TransactionalId,
+        identity: Identity,
+        partitions: Iterable[TopicPartition],
+        now: TimestampMs,
         answered: Answered,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Ask whether partitions are in a transaction (TXN-16)."""
         wanted = frozenset(partitions)
         self._settle(
@@ -104,10 +118,14 @@ class Transactions:
         )
 
     def _settle(
-        self, id: TransactionalId, partitions: frozenset[TopicPartition],
-        decide: Callable[[int, TransactionCoordinator], Verdicts], now: TimestampMs, answered: Answered,
+        self,
+        id: TransactionalId,
+        partitions: frozenset[TopicPartition],
+        decide: Callable[[int, TransactionCoordinator], Verdicts],
+        now: TimestampMs,
+        answered: Answered,
         forbidden: Container[TopicName] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         access = {each: self._access(each, forbidden) for each in partitions}
         if any(access.values()):  # where there is one that cannot be written to, none is added (TXN-09)
             answered({each: code or ErrorCode.OPERATION_NOT_ATTEMPTED for each, code in access.items()}, now)

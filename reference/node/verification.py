@@ -76,9 +76,14 @@ class Verification:
         return self._context.configuration.broker("transaction.partition.verification.enable") is True
 
     def ask(
-        self, id: TransactionalId, identity: Identity, partitions: tuple[TopicPartition, ...], operation: Operation,
-        now: TimestampMs, answered: Answered,
-    ) -> None:  # fmt: skip
+        self,
+        id: TransactionalId,
+        identity: Identity,
+        partitions: tuple[TopicPartition, ...],
+        operation: Operation,
+        now: TimestampMs,
+        answered: Answered,
+    ) -> None:
         """Put a question; `answered` gets a verdict for each partition, perhaps before this returns."""
         self._put(_Question(id, identity, partitions, operation, answered, now + self._patience_ms), now)
 

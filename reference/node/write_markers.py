@@ -49,9 +49,13 @@ def write_txn_markers(
     """Another node's coordinator asks; an operator may, to end a hanging transaction (KIP-664)."""
     connection = request.client.connection
     _write(
-        context, marker_written, connection, body, now,
+        context,
+        marker_written,
+        connection,
+        body,
+        now,
         lambda response, then: context.responder.respond(request, response),
-    )  # fmt: skip
+    )
 
 
 def write_markers_here(

@@ -169,9 +169,27 @@ def write_module(messages: list[MergedMessage]) -> str:
     bodies = "\n\n\n".join(write_message(message) for message in messages)
     used = set(re.findall(r"\b\w+\b", re.sub(r'"[^"]*"', "", bodies)))
     schema_names = sorted(
-        {"Message", "Records", "Wire", "WireList", *DECLARATIONS.values(), "array", "struct", "string", "uuid", "records",
-         "int8", "int16", "uint16", "uint32", "int32", "int64", "float64"} & used
-    )  # fmt: skip
+        {
+            "Message",
+            "Records",
+            "Wire",
+            "WireList",
+            *DECLARATIONS.values(),
+            "array",
+            "struct",
+            "string",
+            "uuid",
+            "records",
+            "int8",
+            "int16",
+            "uint16",
+            "uint32",
+            "int32",
+            "int64",
+            "float64",
+        }
+        & used
+    )
     primitives = sorted({"Buffer", "NO_UUID", *ENTITY_TYPES.values(), *DISTINCT} & used)
     lines = [BANNER, "from __future__ import annotations\n"]
     if "UUID" in used:

@@ -102,9 +102,17 @@ def _field(kind: str) -> Callable[..., Any]:
         kafka_name: str = "",
     ) -> Any:
         return Field(
-            kind, _versions(versions), _versions(nullable), _versions(tagged), tag, default, None, ignorable,
-            legacy_string, kafka_name,
-        )  # fmt: skip
+            kind,
+            _versions(versions),
+            _versions(nullable),
+            _versions(tagged),
+            tag,
+            default,
+            None,
+            ignorable,
+            legacy_string,
+            kafka_name,
+        )
 
     return declare
 
@@ -137,9 +145,17 @@ def array(
 ) -> Any:
     """A list of primitives (named by their kind) or of structs (named by their class); null where it has no factory."""
     return Field(
-        "array", _versions(versions), _versions(nullable), _versions(tagged), tag, default_factory, element, ignorable,
-        False, kafka_name,
-    )  # fmt: skip
+        "array",
+        _versions(versions),
+        _versions(nullable),
+        _versions(tagged),
+        tag,
+        default_factory,
+        element,
+        ignorable,
+        False,
+        kafka_name,
+    )
 
 
 def struct(
@@ -156,9 +172,17 @@ def struct(
 ) -> Any:
     """A nested message, named by its class; null by default where it names no factory."""
     return Field(
-        "struct", _versions(versions), _versions(nullable), _versions(tagged), tag, default_factory or None, element,
-        ignorable, False, kafka_name,
-    )  # fmt: skip
+        "struct",
+        _versions(versions),
+        _versions(nullable),
+        _versions(tagged),
+        tag,
+        default_factory or None,
+        element,
+        ignorable,
+        False,
+        kafka_name,
+    )
 
 
 T = TypeVar("T", bound=int)
@@ -202,9 +226,16 @@ class MessageTable(type):
     """Takes the declared fields out of a message class and puts slots in their place."""
 
     def __new__(
-        metacls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, versions: str = "0+",
-        flexible: str = "none", key: int = -1, kind: str = "struct",
-    ) -> MessageTable:  # fmt: skip
+        metacls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        versions: str = "0+",
+        flexible: str = "none",
+        key: int = -1,
+        kind: str = "struct",
+    ) -> MessageTable:
         declared = [(label, value) for label, value in namespace.items() if isinstance(value, Field)]
         for label, value in declared:
             object.__setattr__(value, "name", label)
@@ -220,9 +251,16 @@ class MessageTable(type):
         return super().__new__(metacls, name, bases, namespace)
 
     def __init__(
-        cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], *, versions: str = "0+",
-        flexible: str = "none", key: int = -1, kind: str = "struct",
-    ) -> None:  # fmt: skip
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        namespace: dict[str, Any],
+        *,
+        versions: str = "0+",
+        flexible: str = "none",
+        key: int = -1,
+        kind: str = "struct",
+    ) -> None:
         """Resolve, once the outermost class stands, the names by which its structures speak of each other."""
         super().__init__(name, bases, namespace)
         if "." in namespace["__qualname__"]:

@@ -290,8 +290,11 @@ class Fetcher:
         partition = followed.partition
         log = partition.log
         return Wanted(
-            log.log_end_offset, followed.leader_epoch, partition.last_fetched_epoch, log.log_start_offset,
-        )  # fmt: skip
+            log.log_end_offset,
+            followed.leader_epoch,
+            partition.last_fetched_epoch,
+            log.log_start_offset,
+        )
 
     def next_deadline(self) -> TimestampMs | None:
         """When `next_request` has something to ask; None while a request is out, or for never."""

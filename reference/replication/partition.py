@@ -170,9 +170,12 @@ class Partition(Leading, Following):
         info = self.log.append_as_leader(records, self.state.leader_epoch, now, origin, transaction_version, guard)
         if not info.is_duplicate and self.trace is not None:
             self.trace_step(
-                "Produce", leader=self.node, acks=ACKS_NAMES[required_acks], end=self.log.log_end_offset,
+                "Produce",
+                leader=self.node,
+                acks=ACKS_NAMES[required_acks],
+                end=self.log.log_end_offset,
                 **transaction_of(records),
-            )  # fmt: skip
+            )
         self.advance_high_watermark(now)
         return info
 

@@ -84,11 +84,14 @@ def lay_out(
         raise ConfigurationError(f"--nodes {nodes}: between 1 and {MAX_NODES} nodes are possible")
     members = [
         Member(
-            number, base_port + number - 1, base_port + 100 + number - 1, folder / f"node-{number}",
+            number,
+            base_port + number - 1,
+            base_port + 100 + number - 1,
+            folder / f"node-{number}",
             (guests or {}).get(number),
         )
         for number in range(1, nodes + 1)
-    ]  # fmt: skip
+    ]
     voters = ",".join(f"{member.id}@{HOST}:{member.controller_port}" for member in members)
     cluster_id = _known_cluster_id(members) or new_cluster_id()
     for member in members:
@@ -177,8 +180,11 @@ class Cluster:
         with member.log.open("ab") as log:
             self._processes[member.id] = subprocess.Popen(
                 [sys.executable, "-m", "tidegauge", "serve", "--stop-with-stdin", str(member.properties_file)],
-                stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def kill(self, member: Member) -> None:
         """End a node's process as SIGKILL does."""

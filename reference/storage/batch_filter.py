@@ -44,9 +44,13 @@ class BatchFilter:
     """Decides what one compaction keeps."""
 
     def __init__(
-        self, keys: OffsetMap, transactions: CleanedTransactions, producers: Mapping[ProducerId, LastWritten],
-        now: TimestampMs, delete_retention_ms: int,
-    ) -> None:  # fmt: skip
+        self,
+        keys: OffsetMap,
+        transactions: CleanedTransactions,
+        producers: Mapping[ProducerId, LastWritten],
+        now: TimestampMs,
+        delete_retention_ms: int,
+    ) -> None:
         self._keys = keys
         self._transactions = transactions
         self._producers = producers

@@ -45,9 +45,14 @@ class Cleanable(NamedTuple):
 
 
 def cleanable(
-    closed: Sequence[Segment], config: LogConfig, active_base: Offset, log_start: Offset, checkpoint: Offset,
-    stable_end: Offset, now: TimestampMs,
-) -> Cleanable:  # fmt: skip
+    closed: Sequence[Segment],
+    config: LogConfig,
+    active_base: Offset,
+    log_start: Offset,
+    checkpoint: Offset,
+    stable_end: Offset,
+    now: TimestampMs,
+) -> Cleanable:
     """The cleanable section of a log with these closed segments, compacted up to `checkpoint` before.
 
     A checkpoint that lies outside of the log speaks of another one: everything is dirty then. `stable_end` is the last

@@ -109,9 +109,14 @@ class Cleaner:
             if not log.config.compacts or self._set_aside.get(key, now) > now:
                 continue
             section = cleanable(
-                log.closed_segments, log.config, log.active_base, log.log_start_offset, self._clean_to.get(key, FIRST_OFFSET),
-                min(self.stable_end(key), log.recovery_point), now,
-            )  # fmt: skip
+                log.closed_segments,
+                log.config,
+                log.active_base,
+                log.log_start_offset,
+                self._clean_to.get(key, FIRST_OFFSET),
+                min(self.stable_end(key), log.recovery_point),
+                now,
+            )
             if section.is_due(log.config):
                 yield key, section
 

@@ -107,11 +107,15 @@ class Log(Shortening):
         """The producers that the log knows."""
         return [
             ActiveProducer(
-                producer_id, producer.epoch, producer.last_sequence, producer.last_timestamp,
-                producer.coordinator_epoch, producer.transaction_start,
+                producer_id,
+                producer.epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.transaction_start,
             )
             for producer_id, producer in self._producers.producers.items()
-        ]  # fmt: skip
+        ]
 
     @property
     def last_written(self) -> dict[ProducerId, LastWritten]:
@@ -133,9 +137,14 @@ class Log(Shortening):
         return self._producers.begin_verification(producer_id, epoch, sequence, adds_partition, now)
 
     def append_as_leader(
-        self, records: Buffer, leader_epoch: LeaderEpoch, now: TimestampMs, origin: Origin = Origin.CLIENT,
-        transaction_version: int = 0, guard: Guard | None = NOT_REQUIRED,
-    ) -> AppendInfo:  # fmt: skip
+        self,
+        records: Buffer,
+        leader_epoch: LeaderEpoch,
+        now: TimestampMs,
+        origin: Origin = Origin.CLIENT,
+        transaction_version: int = 0,
+        guard: Guard | None = NOT_REQUIRED,
+    ) -> AppendInfo:
         """Validate one batch, give it the next offsets and write it. `records` is changed in place if it is writable.
 
         `transaction_version` is that of a marker's transaction (2 with KIP-890); `guard` is what `begin_verification`
@@ -175,9 +184,14 @@ class Log(Shortening):
 
     def _repeated(self, known: CachedBatch, size: int) -> AppendInfo:
         return AppendInfo(
-            known.first_offset, known.last_offset, known.timestamp, known.timestamp, self.log_start_offset, size,
+            known.first_offset,
+            known.last_offset,
+            known.timestamp,
+            known.timestamp,
+            self.log_start_offset,
+            size,
             is_duplicate=True,
-        )  # fmt: skip
+        )
 
     def append_as_follower(self, records: Buffer, now: TimestampMs) -> AppendInfo:
         """Write the batches that a leader sent, offsets and epochs as they are; a last one cut off is left out.
@@ -206,9 +220,15 @@ class Log(Shortening):
         return AppendInfo(first, self.log_end_offset - 1, newest, NO_TIMESTAMP, self.log_start_offset, size)
 
     def _write(
-        self, data: memoryview, first: Offset, last: Offset, max_timestamp: TimestampMs, epoch: LeaderEpoch, now: TimestampMs,
+        self,
+        data: memoryview,
+        first: Offset,
+        last: Offset,
+        max_timestamp: TimestampMs,
+        epoch: LeaderEpoch,
+        now: TimestampMs,
         aborted: AbortedTransaction | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Write a batch at the log's end, into a new segment if need be. Errors: StorageError, and nothing has changed.
 
         The transaction that it aborts is noted first: a marker that is in the log can not be taken back where the disk is

@@ -317,12 +317,21 @@ class LogDirectory:
         topic, partition = key
         checksums = self._checksums_of(key)
         log = Log(
-            self.disk, self._path(key), config, now,
-            topic=topic, partition=partition, topic_id=topic_id, log_start=self._log_starts.get(key, FIRST_OFFSET),
-            recovery_point=self._recovery_points.get(key, FIRST_OFFSET), clean=is_clean or self._clean,
-            producer_expiration_ms=self.producer_expiration_ms, expiry_check_ms=self.expiry_check_ms,
-            checkpoint=self._checkpoint, checksums=checksums if self._is_ours else None,
-        )  # fmt: skip
+            self.disk,
+            self._path(key),
+            config,
+            now,
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            log_start=self._log_starts.get(key, FIRST_OFFSET),
+            recovery_point=self._recovery_points.get(key, FIRST_OFFSET),
+            clean=is_clean or self._clean,
+            producer_expiration_ms=self.producer_expiration_ms,
+            expiry_check_ms=self.expiry_check_ms,
+            checkpoint=self._checkpoint,
+            checksums=checksums if self._is_ours else None,
+        )
         self._log_repairs(log)
         if log.log_end_offset < self._high_watermarks.get(key, FIRST_OFFSET):
             self._say(

@@ -163,9 +163,14 @@ class LogManager:
     # ---- logs
 
     def get_or_create(
-        self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs,
-        assigned: UUID | None = None, is_new: bool = True,
-    ) -> Log:  # fmt: skip
+        self,
+        key: TopicPartition,
+        topic_id: UUID,
+        config: LogConfig,
+        now: TimestampMs,
+        assigned: UUID | None = None,
+        is_new: bool = True,
+    ) -> Log:
         """The log of a partition: opened and, after a crash, recovered, or made.
 
         `assigned` is the id of its directory in the metadata, if they name one; `is_new` says that no earlier run of this

@@ -354,11 +354,16 @@ def _written_snapshot(producers: Iterable[tuple[ProducerId, Producer]]) -> bytes
         last = producer.batches[-1] if producer.batches else None
         entries.append(
             _SNAPSHOT_ENTRY.pack(
-                producer_id, producer.epoch, last.last_sequence if last else NO_SEQUENCE, last.last_offset if last else -1,
-                last.last_offset - last.first_offset if last else 0, producer.last_timestamp,
-                producer.coordinator_epoch, producer.transaction_start,
+                producer_id,
+                producer.epoch,
+                last.last_sequence if last else NO_SEQUENCE,
+                last.last_offset if last else -1,
+                last.last_offset - last.first_offset if last else 0,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.transaction_start,
             )
-        )  # fmt: skip
+        )
     body = struct.pack(">i", len(entries)) + b"".join(entries)
     return struct.pack(">hI", 1, crc32c(body)) + body
 

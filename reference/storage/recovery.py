@@ -69,10 +69,18 @@ class Loaded(NamedTuple):
 
 
 def load(
-    disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState, *,
-    log_start: Offset, recovery_point: Offset, clean: bool, now: TimestampMs,
+    disk: Disk,
+    folder: Path,
+    config: LogConfig,
+    epochs: EpochCache,
+    producers: ProducerState,
+    *,
+    log_start: Offset,
+    recovery_point: Offset,
+    clean: bool,
+    now: TimestampMs,
     checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
-) -> Loaded:  # fmt: skip
+) -> Loaded:
     """Open the segments of a folder, and repair what the previous run left unfinished.
 
     `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing). `checksums` are those of flushed segments;
@@ -272,10 +280,18 @@ class _Recovery:
     """One load's work."""
 
     def __init__(
-        self, disk: Disk, folder: Path, config: LogConfig, epochs: EpochCache, producers: ProducerState,
-        log_start: Offset, recovery_point: Offset, clean: bool,
-        checksums: Mapping[Offset, SegmentChecksum] | None, now: TimestampMs,
-    ) -> None:  # fmt: skip
+        self,
+        disk: Disk,
+        folder: Path,
+        config: LogConfig,
+        epochs: EpochCache,
+        producers: ProducerState,
+        log_start: Offset,
+        recovery_point: Offset,
+        clean: bool,
+        checksums: Mapping[Offset, SegmentChecksum] | None,
+        now: TimestampMs,
+    ) -> None:
         self.disk = disk
         self.folder = folder
         self.config = config
@@ -345,9 +361,13 @@ class _Recovery:
             for batch in _whole_batches(segment.file, segment.base_offset):
                 header = batch.header
                 segment.index(
-                    header.base_offset, header.last_offset, batch.position, len(batch.data), header.max_timestamp,
+                    header.base_offset,
+                    header.last_offset,
+                    batch.position,
+                    len(batch.data),
+                    header.max_timestamp,
                     self.config.index_interval_bytes,
-                )  # fmt: skip
+                )
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
                 # After a failed flush the system may keep pages in its cache and mark them clean, so that a later flush would

@@ -27,9 +27,13 @@ class AgingSegment(Protocol):
 
 
 def breaching_segments(
-    segments: Sequence[AgingSegment], config: LogConfig, log_start: Offset, log_end: Offset, high_watermark: Offset,
+    segments: Sequence[AgingSegment],
+    config: LogConfig,
+    log_start: Offset,
+    log_end: Offset,
+    high_watermark: Offset,
     now: TimestampMs,
-) -> int:  # fmt: skip
+) -> int:
     """How many of the oldest segments are due; all of them only if the active one, too, holds something that is due.
 
     A segment goes if everything in it is below the high watermark, and it is older than retention.ms, or the rest would

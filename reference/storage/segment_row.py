@@ -35,12 +35,23 @@ class SegmentRow:
     takes a log that ends before its recovery point for one that has lost records."""
 
     def __init__(
-        self, disk: Disk, folder: Path, config: LogConfig, now: TimestampMs, *, topic: str, partition: int,
-        topic_id: UUID | None = None, log_start: Offset = FIRST_OFFSET, recovery_point: Offset = FIRST_OFFSET,
-        clean: bool = False, producer_expiration_ms: int = DAY_MS,
-        expiry_check_ms: int = EXPIRY_CHECK_MS, checkpoint: Callable[[], None] = _nothing,
+        self,
+        disk: Disk,
+        folder: Path,
+        config: LogConfig,
+        now: TimestampMs,
+        *,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None = None,
+        log_start: Offset = FIRST_OFFSET,
+        recovery_point: Offset = FIRST_OFFSET,
+        clean: bool = False,
+        producer_expiration_ms: int = DAY_MS,
+        expiry_check_ms: int = EXPIRY_CHECK_MS,
+        checkpoint: Callable[[], None] = _nothing,
         checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Open the log of a folder, making it if it is not there, recovering it unless its last end was `clean`.
 
         `log_start` and `recovery_point` are what the checkpoints say; `checkpoint` writes them when a truncation has
@@ -63,9 +74,17 @@ class SegmentRow:
             self._epochs, repairs = open_epochs(disk, folder)
             self._producers = ProducerState(disk, folder)
             loaded = load(
-                disk, folder, config, self._epochs, self._producers,
-                log_start=log_start, recovery_point=recovery_point, clean=clean, now=now, checksums=checksums,
-            )  # fmt: skip
+                disk,
+                folder,
+                config,
+                self._epochs,
+                self._producers,
+                log_start=log_start,
+                recovery_point=recovery_point,
+                clean=clean,
+                now=now,
+                checksums=checksums,
+            )
         except OSError as error:
             raise storage_error(folder, error) from error
         self.repairs = [*repairs, *loaded.repairs]

@@ -173,8 +173,9 @@ class Shortening(SegmentRow):
         Only closed segments below the high watermark go; the active one is closed first when all of it is due. The
         files are renamed now and removed by `tick` after file.delete.delay.ms. Errors: StorageError.
         """
-        due = breaching_segments(self._segments, self.config, self.log_start_offset, self.log_end_offset,
-                                 high_watermark, now)  # fmt: skip
+        due = breaching_segments(
+            self._segments, self.config, self.log_start_offset, self.log_end_offset, high_watermark, now
+        )
         if due == 0:
             return 0
         try:

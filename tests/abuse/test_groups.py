@@ -55,9 +55,7 @@ def patient_wire(broker: Broker) -> Wire:
 
 
 def join(wire: Wire, group: str, member: str = "", *, metadata: bytes = b"m", version: int = 3) -> Any:
-    said = ClassicMember(
-        group, {"range": metadata}, member, session_timeout_ms=60_000, rebalance_timeout_ms=60_000
-    )  # fmt: skip
+    said = ClassicMember(group, {"range": metadata}, member, session_timeout_ms=60_000, rebalance_timeout_ms=60_000)
     return wire.call(said.join(), version)
 
 

@@ -18,8 +18,13 @@ ROW = {"kind": "partitions", "target": "reference", "count": 100, "created_s": 1
 def test_small_steps_come_first_and_targets_take_turns() -> None:
     found = [step.name for step in steps(["a", "b"], {"partitions": [300, 100], "start": [7]})]
     assert found == [
-        "partitions/a/100", "partitions/b/100", "partitions/a/300", "partitions/b/300", "start/a/7", "start/b/7",
-    ]  # fmt: skip
+        "partitions/a/100",
+        "partitions/b/100",
+        "partitions/a/300",
+        "partitions/b/300",
+        "start/a/7",
+        "start/b/7",
+    ]
 
 
 def test_rows_are_kept_drawn_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

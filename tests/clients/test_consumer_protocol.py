@@ -159,8 +159,18 @@ def test_a_group_changes_its_protocol_while_it_is_used(broker: Target, filled_to
 def test_java_s_consumer(broker: Target, filled_topic: str) -> None:
     ran = shared_tools().run(
         "kafka-console-consumer",
-        "--bootstrap-server", broker.bootstrap, "--topic", filled_topic, "--from-beginning",
-        "--max-messages", 10 * PARTITIONS, "--timeout-ms", 60_000,
-        "--group", f"java-{filled_topic}", "--command-property", "group.protocol=consumer",
-    )  # fmt: skip
+        "--bootstrap-server",
+        broker.bootstrap,
+        "--topic",
+        filled_topic,
+        "--from-beginning",
+        "--max-messages",
+        10 * PARTITIONS,
+        "--timeout-ms",
+        60_000,
+        "--group",
+        f"java-{filled_topic}",
+        "--command-property",
+        "group.protocol=consumer",
+    )
     assert sorted(map(int, ran.well().split())) == [*range(10 * PARTITIONS)]

@@ -84,11 +84,25 @@ def test_a_copy_outlives_a_killed_broker(broker: Target, topic: str) -> None:
 def test_javas_transactional_copier(broker: Target, topic: str) -> None:
     sent = fill(broker, topic, 200)
     ran = run_in_own_jvm(
-        "kafka-transactional-message-copier", "--broker-list", broker.bootstrap, "--input-topic", topic,
-        "--input-partition", 0, "--output-topic", f"{topic}-copy", "--transactional-id", f"id-{topic}",
-        "--consumer-group", f"group-{topic}", "--transaction-size", 30, "--max-messages", 200,
+        "kafka-transactional-message-copier",
+        "--broker-list",
+        broker.bootstrap,
+        "--input-topic",
+        topic,
+        "--input-partition",
+        0,
+        "--output-topic",
+        f"{topic}-copy",
+        "--transactional-id",
+        f"id-{topic}",
+        "--consumer-group",
+        f"group-{topic}",
+        "--transaction-size",
+        30,
+        "--max-messages",
+        200,
         "--enable-random-aborts",
-    )  # fmt: skip
+    )
     ran.well()
     assert read_all(broker.bootstrap, f"{topic}-copy", "read_committed") == sent
 

@@ -82,10 +82,13 @@ class ConfluentTransactions(Transactional):
     def _consumer(self, group: str) -> Consumer:
         return Consumer(
             {
-                "bootstrap.servers": self.bootstrap, "group.id": group, "auto.offset.reset": "earliest",
-                "enable.auto.commit": False, "isolation.level": "read_committed",
+                "bootstrap.servers": self.bootstrap,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
             }
-        )  # fmt: skip
+        )
 
 
 class KafkaPythonTransactions(Transactional):
@@ -107,9 +110,13 @@ class KafkaPythonTransactions(Transactional):
     def copy(self, source: str, target: str, group: str, count: int, is_committed: Outcome) -> None:
         producer = self._producer()
         consumer: Any = kafka.KafkaConsumer(
-            source, bootstrap_servers=self.bootstrap, group_id=group, auto_offset_reset="earliest",
-            enable_auto_commit=False, isolation_level="read_committed",
-        )  # fmt: skip
+            source,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
         copied = number = 0
         until = time.monotonic() + TIMEOUT_S
         while copied < count:
@@ -148,9 +155,13 @@ class AiokafkaTransactions(Transactional):
 
     async def _copy(self, source: str, target: str, group: str, count: int, is_committed: Outcome) -> None:
         consumer: Any = aiokafka.AIOKafkaConsumer(
-            source, bootstrap_servers=self.bootstrap, group_id=group, auto_offset_reset="earliest",
-            enable_auto_commit=False, isolation_level="read_committed",
-        )  # fmt: skip
+            source,
+            bootstrap_servers=self.bootstrap,
+            group_id=group,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            isolation_level="read_committed",
+        )
         copied = number = 0
         async with self._producer() as producer, consumer:
             while copied < count:
@@ -182,10 +193,13 @@ def read_all(bootstrap: str, topic: str, isolation: str) -> list[str]:
     """Everything in a topic's one partition that a consumer of this isolation level gets."""
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation,
-            "enable.partition.eof": True, "auto.offset.reset": "earliest",
+            "bootstrap.servers": bootstrap,
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
         }
-    )  # fmt: skip
+    )
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[str] = []
     try:

@@ -25,7 +25,7 @@ from conformance.batches import (
     stored_as,
     values,
     varint,
-)  # fmt: skip
+)
 from conformance.message_sets import stored
 from conformance.wire import Failed
 from reference.protocol.primitives import Buffer

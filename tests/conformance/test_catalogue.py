@@ -18,7 +18,7 @@ from conformance.requirement import (
     select,
     untestable,
     version_key,
-)  # fmt: skip
+)
 
 
 def test_every_record_says_what_it_asks() -> None:

@@ -94,8 +94,13 @@ def test_two_readers_find_the_same_in_junit(tmp_path: Path) -> None:
         "PRD-07": "Skipped",
     }
     assert {name: again[name] for name in cases} == {
-        "FRM-01": "passed", "FRM-02": "failed", "FRM-03": "failed", "PRD-05": "skipped", "PRD-06": "skipped", "PRD-07": "skipped",
-    }  # fmt: skip
+        "FRM-01": "passed",
+        "FRM-02": "failed",
+        "FRM-03": "failed",
+        "PRD-05": "skipped",
+        "PRD-06": "skipped",
+        "PRD-07": "skipped",
+    }
     assert [(suite.tests, suite.failures, suite.errors, suite.skipped) for suite in first] == [
         (3, 1, 1, 0),
         (3, 0, 0, 3),

@@ -44,9 +44,12 @@ def test_a_line_without_a_kind_or_of_a_wrong_length_is_refused(notices: str) -> 
 def test_a_level_that_does_not_follow_is_refused() -> None:
     with pytest.raises(ValidationError, match="makes no must"):
         Requirement(
-            id="FRM-01", level=Level.MUST, notices="none seen: clients ignore this field", sentence="A sentence.",
+            id="FRM-01",
+            level=Level.MUST,
+            notices="none seen: clients ignore this field",
+            sentence="A sentence.",
             source="a test",
-        )  # fmt: skip
+        )
 
 
 def test_profiles_count_the_musts_that_the_target_owes() -> None:

@@ -50,10 +50,19 @@ def exchange(
         received = frame(header + encode(response, version))
     kept = received[: len(received) - cut] if cut else received
     return RecordedExchange(
-        connection=1, at_s=0.5, elapsed_ms=1.5, api=APIS[key].name if key in APIS else "", api_key=key, version=version,
-        response_version=version, outcome="answered", request_hex=sent.hex(), request_bytes=len(sent),
-        response_hex=kept.hex(), response_bytes=len(received),
-    )  # fmt: skip
+        connection=1,
+        at_s=0.5,
+        elapsed_ms=1.5,
+        api=APIS[key].name if key in APIS else "",
+        api_key=key,
+        version=version,
+        response_version=version,
+        outcome="answered",
+        request_hex=sent.hex(),
+        request_bytes=len(sent),
+        response_hex=kept.hex(),
+        response_bytes=len(received),
+    )
 
 
 def a_run(spec: str = "addr:a", **verdicts: Verdict) -> Run:
@@ -61,9 +70,12 @@ def a_run(spec: str = "addr:a", **verdicts: Verdict) -> Run:
     run = Run(suite_version="0", target=TargetRecord(spec=spec), selection="", started_at="2026-01-01T00:00:00+00:00")
     for name, verdict in verdicts.items():
         record = Requirement(
-            id=name.replace("_", "-"), level=MUST if verdict is not Verdict.NOT_JUDGED else SHOULD,
-            sentence="A <b>sentence</b>.", source="a test", accepted="this & that",
-        )  # fmt: skip
+            id=name.replace("_", "-"),
+            level=MUST if verdict is not Verdict.NOT_JUDGED else SHOULD,
+            sentence="A <b>sentence</b>.",
+            source="a test",
+            accepted="this & that",
+        )
         request, response = MetadataRequest(topics=[]), MetadataResponse(cluster_id="</script>")
         run.judgements.append(
             Judgement(

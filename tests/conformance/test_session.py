@@ -224,8 +224,10 @@ def test_what_requires_a_failing_requirement_is_blocked_and_not_asked(
     report = judged_on(Mortal(restartable=True), tmp_path, third, second, first)
     found = {judgement.requirement.id: (judgement.verdict, judgement.blocked_by) for judgement in report.judgements}
     assert found == {
-        "PRD-05": (Verdict.FAIL, ""), "PRD-01": (Verdict.BLOCKED, "PRD-05"), "PRD-02": (Verdict.BLOCKED, "PRD-05"),
-    }  # fmt: skip
+        "PRD-05": (Verdict.FAIL, ""),
+        "PRD-01": (Verdict.BLOCKED, "PRD-05"),
+        "PRD-02": (Verdict.BLOCKED, "PRD-05"),
+    }
     assert asked == []
 
 
@@ -250,9 +252,12 @@ def test_what_fails_with_something_that_it_builds_on_is_blocked_and_what_passes_
     builds_on = {"PRD-01": ("PRD-05",), "PRD-02": ("PRD-05",), "PRD-03": ("PRD-02",), "PRD-05": ("PRD-04",)}
     entries = [entry(f"PRD-0{n}", fails if n in (1, 3, 5) else asks) for n in range(1, 6)]
     assert outcomes(builds_on, tmp_path, monkeypatch, *entries) == {
-        "PRD-01": (Verdict.BLOCKED, "PRD-05"), "PRD-02": (Verdict.PASS, ""), "PRD-03": (Verdict.FAIL, ""),
-        "PRD-04": (Verdict.PASS, ""), "PRD-05": (Verdict.FAIL, ""),
-    }  # fmt: skip
+        "PRD-01": (Verdict.BLOCKED, "PRD-05"),
+        "PRD-02": (Verdict.PASS, ""),
+        "PRD-03": (Verdict.FAIL, ""),
+        "PRD-04": (Verdict.PASS, ""),
+        "PRD-05": (Verdict.FAIL, ""),
+    }
 
 
 @pytest.mark.parametrize("turned", [False, True])

@@ -24,9 +24,12 @@ def a_run(count: int = 0) -> Run:
         if one.requirement.id in IDS:
             one.verdict, one.reason, one.lacks = Verdict.FAIL, f"{one.requirement.id} was seen", None
     return Run(
-        suite_version="0", target=TargetRecord(spec="kfake:3"), selection="all", started_at="2026-11-24",
+        suite_version="0",
+        target=TargetRecord(spec="kfake:3"),
+        selection="all",
+        started_at="2026-11-24",
         judgements=judgements[: count or None],
-    )  # fmt: skip
+    )
 
 
 def test_a_whole_run_is_stored_by_the_name_of_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

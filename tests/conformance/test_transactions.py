@@ -256,9 +256,12 @@ def test_pieces_are_fetched_from_the_offset_after_the_last() -> None:
         asked.append((one.fetch_offset, request.isolation_level))
         table = type(response)
         part = table.PartitionData(
-            partition_index=0, records=LOG[one.fetch_offset] if one.fetch_offset < len(LOG) else b"",
-            aborted_transactions=[table.AbortedTransaction(producer_id=1, first_offset=0)] if one.fetch_offset <= 4 else [],
-        )  # fmt: skip
+            partition_index=0,
+            records=LOG[one.fetch_offset] if one.fetch_offset < len(LOG) else b"",
+            aborted_transactions=[table.AbortedTransaction(producer_id=1, first_offset=0)]
+            if one.fetch_offset <= 4
+            else [],
+        )
         response.responses = [table.FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=[part])]
 
     record = Requirement(id="TXV-99", level=MAY, sentence="A sentence.", source="a test", deadline_s=5)

@@ -23,7 +23,7 @@ from conformance.wire import (
     Unreadable,
     request_header,
     tagged_fields,
-)  # fmt: skip
+)
 from reference.protocol.codec import encode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.header import RequestHeader

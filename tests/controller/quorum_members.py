@@ -77,10 +77,16 @@ class Members:
             logs.load(self.now)
             log = logs.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, CONFIG, self.now)
             self.quorums[id] = Quorum(
-                id, CLUSTER, self.settings, self.disks[id], log, Turns(id), self.now,
+                id,
+                CLUSTER,
+                self.settings,
+                self.disks[id],
+                log,
+                Turns(id),
+                self.now,
                 say=lambda level, message: self.sayings.append(f"{level}: {message}"),
                 trace=lambda action, fields, id=id: self.traces.append((id, action)),
-            )  # fmt: skip
+            )
 
     def lose_power(self, *ids: int) -> None:
         """Members fall, and with them what was not flushed."""

@@ -70,12 +70,15 @@ def test_a_setting_names_all_places_that_it_could_come_from() -> None:
     threads = [("background.threads", value, source) for value, source in (("5", 2), ("6", 3), ("4", 4), ("10", 5))]
     assert configuration.broker_setting("background.threads").synonyms == tuple(threads)
     assert configuration.broker_setting("log.retention.ms").synonyms == (
-        ("log.retention.ms", "1000", EVERYWHERE), ("log.retention.hours", "2", FILE), ("log.retention.hours", "168", DEFAULT),
-    )  # fmt: skip
+        ("log.retention.ms", "1000", EVERYWHERE),
+        ("log.retention.hours", "2", FILE),
+        ("log.retention.hours", "168", DEFAULT),
+    )
     assert configuration.broker_setting("listener.name.a.max.connections").synonyms == (
-        ("listener.name.a.max.connections", "9", DYNAMIC), ("max.connections", "1000", EVERYWHERE),
+        ("listener.name.a.max.connections", "9", DYNAMIC),
+        ("max.connections", "1000", EVERYWHERE),
         ("max.connections", "2147483647", DEFAULT),
-    )  # fmt: skip
+    )
     assert "unknown.name" in [each.name for each in configuration.broker_settings()]
     assert {each.name: each.synonyms for each in configuration.default_broker_settings()}["max.connections"] == (
         ("max.connections", "1000", EVERYWHERE),

@@ -38,8 +38,10 @@ def test_the_records_of_an_image_make_it_again() -> None:
         for broker in image.brokers.values():
             other = again.brokers[broker.id]
             assert (other.epoch, other.fenced, other.in_controlled_shutdown) == (
-                broker.epoch, broker.fenced, broker.in_controlled_shutdown,
-            )  # fmt: skip
+                broker.epoch,
+                broker.fenced,
+                broker.in_controlled_shutdown,
+            )
             assert (other.directories, other.cordoned_directories) == (broker.directories, broker.cordoned_directories)
 
 

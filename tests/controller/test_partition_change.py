@@ -161,8 +161,12 @@ def test_changes_are_kafkas_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> No
     class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
     done = subprocess.run(
         [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE)],
-        input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     answers = done.stdout.splitlines()
     assert len(answers) == CASES

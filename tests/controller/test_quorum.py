@@ -26,9 +26,14 @@ SPECIFICATION = Path(__file__).parent.parent.parent / "spec" / "quorum" / "Quoru
 
 
 def vote(
-    candidate: int = 1, epoch: int = 5, *, voter: int = 0, last: tuple[int, int] = (4, 100), pre_vote: bool = False,
+    candidate: int = 1,
+    epoch: int = 5,
+    *,
+    voter: int = 0,
+    last: tuple[int, int] = (4, 100),
+    pre_vote: bool = False,
     cluster: str = CLUSTER,
-) -> VoteRequest:  # fmt: skip
+) -> VoteRequest:
     return messages.vote_request(cluster, voter, candidate, NO_UUID, epoch, last, pre_vote=pre_vote)
 
 
@@ -40,10 +45,8 @@ def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
 
 def fetch(
     replica: int = 1, epoch: int = 1, *, last: tuple[int, int] = (0, 0), known: int = 2**62, wait_ms: int = 0
-) -> FetchRequest:  # fmt: skip
-    return messages.fetch_request(
-        CLUSTER, replica, NO_UUID, epoch, last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
-    )  # fmt: skip
+) -> FetchRequest:
+    return messages.fetch_request(CLUSTER, replica, NO_UUID, epoch, last, known, max_wait_ms=wait_ms, max_bytes=1 << 20)
 
 
 def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:

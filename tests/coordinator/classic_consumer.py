@@ -34,9 +34,15 @@ class Classic:
     @property
     def member(self) -> ClassicMember:
         return ClassicMember(
-            "g", {self.protocol: encode_subscription(self.topics, sorted(self.owned), version=1)}, self.id, self.instance,
-            SESSION_MS, REBALANCE_MS, generation=self.generation, protocol=self.protocol,
-        )  # fmt: skip
+            "g",
+            {self.protocol: encode_subscription(self.topics, sorted(self.owned), version=1)},
+            self.id,
+            self.instance,
+            SESSION_MS,
+            REBALANCE_MS,
+            generation=self.generation,
+            protocol=self.protocol,
+        )
 
     def join(self) -> JoinGroupResponse:
         answer = self._ask_to_join()

@@ -110,9 +110,14 @@ class Room:
         rebalance_timeout_ms: int = 20_000,
     ) -> JoinGroupResponse | None:
         said = ClassicMember(
-            group, dict.fromkeys(protocols, metadata), member, instance, session_timeout_ms, rebalance_timeout_ms,
+            group,
+            dict.fromkeys(protocols, metadata),
+            member,
+            instance,
+            session_timeout_ms,
+            rebalance_timeout_ms,
             protocol_type,
-        )  # fmt: skip
+        )
         self.shard.classic.join(said.join(), version, Client("client", "/127.0.0.1"), token, self.now)
         self.advance(0)
         answer = self.answers.get(token)
@@ -188,9 +193,13 @@ class Room:
         """One partition's commit; gives its error, or the one that refuses it as a whole."""
         named = Topic(topic, self.topics.id_of(topic) or UUID(int=99), 1)
         request = commit_request(
-            group, {(named, partition): Committed(offset, metadata, leader_epoch)}, generation=generation,
-            member_id=member, instance_id=instance, retention_time_ms=retention_ms,
-        )  # fmt: skip
+            group,
+            {(named, partition): Committed(offset, metadata, leader_epoch)},
+            generation=generation,
+            member_id=member,
+            instance_id=instance,
+            retention_time_ms=retention_ms,
+        )
         try:
             decided = self.shard.commits.commit(request, version, self.now)
             self.write(decided.records)
@@ -212,9 +221,12 @@ class Room:
         metadata: str = "",
     ) -> int:
         request = ProducerSession("t", producer).commit_offsets(
-            group, {(topic, partition): Committed(offset, metadata)}, generation_id_or_member_epoch=generation,
-            member_id=member, group_instance_id=instance,
-        )  # fmt: skip
+            group,
+            {(topic, partition): Committed(offset, metadata)},
+            generation_id_or_member_epoch=generation,
+            member_id=member,
+            group_instance_id=instance,
+        )
         try:
             decided = self.shard.commits.commit_in_transaction(request, 5, self.now)
             self.write(decided.records, producer)

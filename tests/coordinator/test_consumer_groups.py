@@ -516,8 +516,11 @@ def test_a_description() -> None:
     client.join()
     reported = describe(room.group(), room.topics, "uniform")
     assert (reported.group_state, reported.group_epoch, reported.assignment_epoch, reported.assignor_name) == (
-        "Stable", 2, 2, "uniform",
-    )  # fmt: skip
+        "Stable",
+        2,
+        2,
+        "uniform",
+    )
     member = reported.members[0]
     assert (member.member_id, member.instance_id, member.member_epoch, member.member_type) == ("a", "i", 2, 1)
     assert (member.client_id, member.client_host, member.subscribed_topic_names) == ("client", "/127.0.0.1", ["foo"])

@@ -99,22 +99,35 @@ def ask(room: Room, chance: random.Random, token: int) -> None:
     protocol = JoinGroupRequest.JoinGroupRequestProtocol
     names = chance.choice([["range"], ["sticky"], ["range", "sticky"], [""]])
     join = JoinGroupRequest(
-        group_id="g", session_timeout_ms=6000, rebalance_timeout_ms=6000, member_id=member, group_instance_id=instance,
-        protocol_type="consumer", protocols=[protocol(name=name, metadata=SUBSCRIPTION) for name in names],
-    )  # fmt: skip
+        group_id="g",
+        session_timeout_ms=6000,
+        rebalance_timeout_ms=6000,
+        member_id=member,
+        group_instance_id=instance,
+        protocol_type="consumer",
+        protocols=[protocol(name=name, metadata=SUBSCRIPTION) for name in names],
+    )
     sync = SyncGroupRequest(
-        group_id="g", generation_id=generation, member_id=member, group_instance_id=instance,
+        group_id="g",
+        generation_id=generation,
+        member_id=member,
+        group_instance_id=instance,
         assignments=[SyncGroupRequest.SyncGroupRequestAssignment(member_id=member, assignment=b"")],
-    )  # fmt: skip
+    )
     beat = HeartbeatRequest(group_id="g", generation_id=generation, member_id=member, group_instance_id=instance)
     leave = LeaveGroupRequest(
         group_id="g", members=[LeaveGroupRequest.MemberIdentity(member_id=member, group_instance_id=instance)]
     )
     newer = ConsumerGroupHeartbeatRequest(
-        group_id="g", member_id=member or "m3", member_epoch=chance.choice([-2, -1, 0, 0, 1, 2]), instance_id=instance,
-        rebalance_timeout_ms=6000, subscribed_topic_names=["events"], topic_partitions=[],
+        group_id="g",
+        member_id=member or "m3",
+        member_epoch=chance.choice([-2, -1, 0, 0, 1, 2]),
+        instance_id=instance,
+        rebalance_timeout_ms=6000,
+        subscribed_topic_names=["events"],
+        topic_partitions=[],
         subscribed_topic_regex=chance.choice([None, "ev.*"]),
-    )  # fmt: skip
+    )
     asked: list[Callable[[], object]] = [
         lambda: shard.join(join, chance.choice([3, 9]), Client("client", "/127.0.0.1"), token, now),
         lambda: shard.sync(sync, token, now),

@@ -58,10 +58,17 @@ def test_members_that_wait_in_a_classic_group_have_to_join_again() -> None:
     waiting: object = object()
     room.answers.clear()
     request = JoinGroupRequest(
-        group_id="g", member_id=first.id, protocol_type="consumer", session_timeout_ms=SESSION_MS,
+        group_id="g",
+        member_id=first.id,
+        protocol_type="consumer",
+        session_timeout_ms=SESSION_MS,
         rebalance_timeout_ms=REBALANCE_MS,
-        protocols=[JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=["foo"]), 0))],
-    )  # fmt: skip
+        protocols=[
+            JoinGroupRequest.JoinGroupRequestProtocol(
+                name="range", metadata=b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=["foo"]), 0)
+            )
+        ],
+    )
     room.shard.join(request, 9, Sender("c", "/h"), waiting, room.now)
     assert room.answers == {}, "a second one is expected"
     assert Client(room, "n", topics=["foo"]).join().error_code == ErrorCode.NONE

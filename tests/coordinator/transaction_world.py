@@ -199,9 +199,12 @@ class World:
         """Write one record that says which transaction it is of. Errors: LogError."""
         session, sequence = late.session, late.session.sequences.get(late.partition, 0)
         batch = build(
-            [Record(0, self.now, None, late.label.encode())], producer_id=late.identity.producer_id,
-            producer_epoch=late.identity.epoch, base_sequence=sequence, transactional=True,
-        )  # fmt: skip
+            [Record(0, self.now, None, late.label.encode())],
+            producer_id=late.identity.producer_id,
+            producer_epoch=late.identity.epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
         info = self.partitions[late.partition].append_as_leader(batch, 0, self.now, guard=late.guard)
         assert info.is_duplicate or not session.is_superseded, f"{late.label}: a zombie's write was taken"
         if late.identity == session.identity:

@@ -18,8 +18,12 @@ REPOSITORY = Path(__file__).parents[2]
 def tidegauge(*arguments: str, results: Path, timeout_s: float = 600) -> tuple[int, dict]:
     done = subprocess.run(
         [sys.executable, "-m", "tidegauge", *arguments, "--results", str(results), "--json"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=timeout_s, check=False,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
     assert done.stdout.strip(), done.stderr[-3000:]
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
 
@@ -27,9 +31,17 @@ def tidegauge(*arguments: str, results: Path, timeout_s: float = 600) -> tuple[i
 @pytest.fixture(scope="module")
 def hunted(tmp_path_factory) -> tuple[int, dict]:
     return tidegauge(
-        "hunt", "--target", "reference:1", "--minutes", "0.3", "--seed", "4", "--faults", "kill,pause,stop",
+        "hunt",
+        "--target",
+        "reference:1",
+        "--minutes",
+        "0.3",
+        "--seed",
+        "4",
+        "--faults",
+        "kill,pause,stop",
         results=tmp_path_factory.mktemp("results"),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.spark
@@ -59,8 +71,12 @@ def test_the_stored_history_is_judged_again(hunted):
     _, summary = hunted
     done = subprocess.run(
         [sys.executable, "-m", "tidegauge", "replay", "--judge", summary["folder"], "--engine", "local", "--json"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     again = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, again["verdict"], again["facts"]) == (0, "valid", summary["facts"])
     assert again["anomalies"] == summary["anomalies"]
@@ -79,8 +95,13 @@ def test_a_record_taken_from_the_stored_history_is_a_lost_write(hunted):
         path.write_text("\n".join(_without(line, victim) for line in lines) + "\n")
     done = subprocess.run(
         [sys.executable, "-m", "tidegauge", "replay", "--judge", str(folder), "--engine", "local", "--json", "--open"],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False, env=os.environ | {"BROWSER": "true"},
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=os.environ | {"BROWSER": "true"},
+    )
     again = json.loads(done.stdout.splitlines()[-1])
     assert done.returncode == 1 and again["anomalies"]["lost-write"] == 1, again
     assert ": invalid</title>" in (folder / "explorer.html").read_text()
@@ -99,9 +120,19 @@ def _without(line: str, victim: int) -> str:
 @pytest.mark.kafka
 def test_a_hunt_on_apache_kafka_is_valid(tmp_path):
     code, summary = tidegauge(
-        "hunt", "--target", "kafka:4.3.1", "--minutes", "0.4", "--seed", "5", "--faults", "kill,stop", "--engine", "local",
+        "hunt",
+        "--target",
+        "kafka:4.3.1",
+        "--minutes",
+        "0.4",
+        "--seed",
+        "5",
+        "--faults",
+        "kill,stop",
+        "--engine",
+        "local",
         results=tmp_path,
-    )  # fmt: skip
+    )
     assert (code, summary["verdict"]) == (0, "valid"), summary
     assert summary["acknowledged"] > 200
 
@@ -112,9 +143,14 @@ def test_an_interrupted_hunt_leaves_a_judged_folder_and_no_process(tmp_path):
         "--faults", "none", "--results", str(tmp_path), "--json",
     ]  # fmt: skip
     with subprocess.Popen(
-        command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        command,
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job has it ignored
-    ) as child:  # fmt: skip
+    ) as child:
         assert child.stderr is not None
         for line in child.stderr:
             if " s: " in line:
@@ -154,6 +190,10 @@ def test_a_target_that_does_not_start_is_an_engine_error(tmp_path):
 def test_wrong_usage_exits_64(arguments, reason, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "tidegauge", "hunt", *arguments, "--results", str(tmp_path)],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 64 and reason in done.stderr, done.stderr

@@ -101,8 +101,13 @@ def test_a_line_is_slow_then_lossy_then_good():
     if reason:
         pytest.skip(f"no sandbox on this machine: {reason}")
     done = subprocess.run(
-        [*unshare(), sys.executable, "-c", SCRIPT], cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False
-    )  # fmt: skip
+        [*unshare(), sys.executable, "-c", SCRIPT],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
     assert (reported["spoilt"], reported["again"], reported["bytes"]) == (True, False, 1_000_000)

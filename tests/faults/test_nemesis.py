@@ -118,10 +118,11 @@ def test_a_fault_hits_the_wanted_role(target, tmp_path, who, node):
 
 def test_pick_decides_among_several(target, tmp_path):
     marks = carry_out(
-        target, tmp_path,
+        target,
+        tmp_path,
         Injection(at_s=0, fault="pause", who="any", pick=0.9, seconds=0.3),
         Injection(at_s=0.05, fault="pause", who="any", pick=0.0, seconds=0.1),
-    )  # fmt: skip
+    )
     assert [(m["f"], m["node"]) for m in marks] == [("fault", 3), ("fault", 1), ("heal", 1), ("heal", 3)]
 
 

@@ -94,8 +94,12 @@ def test_links_are_cut_in_one_direction_and_joined():
 def test_another_network_can_follow_in_the_same_sandbox():
     done = subprocess.run(
         [*unshare(), sys.executable, "-c", SCRIPT + SCRIPT],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     lines = done.stdout.splitlines()
     assert len(lines) == 12 and lines[:6] == lines[6:], done.stderr
 
@@ -121,8 +125,13 @@ def test_ctrl_c_leaves_the_network_to_those_who_heal():
     )
     done = subprocess.run(
         [*unshare(), sys.executable, "-c", code],
-        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
-    )  # fmt: skip
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        start_new_session=True,
+    )
     assert done.stdout == "left\n", done.stderr
 
 

@@ -430,7 +430,9 @@ def test_an_operation_that_never_ends_and_is_none(tmp_path: Path, event: dict[st
 @pytest.mark.parametrize("field", ["process", "operation", "epoch"])
 def test_numbers_that_no_column_holds(tmp_path: Path, field: str) -> None:
     for number in (1 << 40, 1 << 70, 1.5, "p"):
-        judgement = judged_neutral(tmp_path, [event | {"process": 7, "operation": n // 2} | {field: number} for n, event in enumerate(SENT)])  # fmt: skip
+        judgement = judged_neutral(
+            tmp_path, [event | {"process": 7, "operation": n // 2} | {field: number} for n, event in enumerate(SENT)]
+        )
         assert judgement.verdict == "unknown" or (field == "process" and judgement.facts == 2), judgement.to_json()
         assert field == "process" or any(f"{number!r} is no" in reason for reason in judgement.reasons)
 

@@ -44,8 +44,10 @@ def edn(folder: Path) -> Path:
 def tools(folder: Path) -> Path:
     ended = {"at": 90, "name": "shutdown_complete"}
     return events_of_tool(
-        folder / "tools", producer=[acked(10, 0), acked(11, 1), acked(12, 2), ended], consumer=[consumed(50, 0), consumed(51, 2), ended]
-    )  # fmt: skip
+        folder / "tools",
+        producer=[acked(10, 0), acked(11, 1), acked(12, 2), ended],
+        consumer=[consumed(50, 0), consumed(51, 2), ended],
+    )
 
 
 @pytest.mark.parametrize(("write", "form"), [(edn, "auto"), (tools, "verifiable")])

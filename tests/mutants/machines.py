@@ -48,9 +48,14 @@ def look_for(name: str, most: int) -> Find:
                 super().__init__()
 
         chosen = settings(
-            max_examples=most, stateful_step_count=STEPS, deadline=None, database=None,
-            phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=[*HealthCheck],
-        )  # fmt: skip
+            max_examples=most,
+            stateful_step_count=STEPS,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            report_multiple_bugs=False,
+            suppress_health_check=[*HealthCheck],
+        )
         what = ""
         try:
             run_state_machine_as_test(Counted, settings=chosen)

@@ -243,9 +243,12 @@ def test_a_run_that_a_signal_cut_off_is_no_verdict_about_a_lie(
         requirement=catalogue()["MET-02"].requirement, verdict=Verdict.NOT_JUDGED, reason=INTERRUPTED, unreached=True
     )
     report = Run(
-        suite_version="1", target=TargetRecord(spec="exec:a-lie"), selection="", started_at="",
+        suite_version="1",
+        target=TargetRecord(spec="exec:a-lie"),
+        selection="",
+        started_at="",
         judgements=[failed, unreached],
-    )  # fmt: skip
+    )
     report.sum_up(target_broke=INTERRUPTED)
     monkeypatch.setattr(liars, "run", lambda _: report)
     lines = liars.judged("no-cluster-id", ["MET-01", "MET-02"], liars.Brokers("reference:1", tmp_path, loop))

@@ -33,9 +33,12 @@ def node() -> Node:
         records = [Record(at, NOW, None, b"value", ()) for at in range(count)]
         has_producer = producer == PRODUCER
         batch = build(
-            records, producer_id=producer, producer_epoch=0 if has_producer else -1,
-            base_sequence=0 if has_producer else -1, transactional=has_producer,
-        )  # fmt: skip
+            records,
+            producer_id=producer,
+            producer_epoch=0 if has_producer else -1,
+            base_sequence=0 if has_producer else -1,
+            transactional=has_producer,
+        )
         node.replicas.partition("t", 0).produce(batch, NOW, guard=NOT_REQUIRED)
     node.replicas.partition("t", 0).high_watermark = 7
     return node
@@ -45,9 +48,13 @@ def ask(node: Node, offset: int, isolation_level: int) -> FetchResponse.Partitio
     """What a fetch is answered; None while it waits."""
     partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1000)
     body = FetchRequest(
-        max_wait_ms=5000, min_bytes=1, max_bytes=1000, isolation_level=isolation_level, session_epoch=-1,
+        max_wait_ms=5000,
+        min_bytes=1,
+        max_bytes=1000,
+        isolation_level=isolation_level,
+        session_epoch=-1,
         topics=[FetchRequest.FetchTopic(topic="t", partitions=[partition])],
-    )  # fmt: skip
+    )
     request = Request(Client(offset, "127.0.0.1", "PLAINTEXT"), FETCH, VERSION, 1, None)
     answer = fetch(node.fetching, request, body, NOW)
     return None if answer is None else answer.responses[0].partitions[0]

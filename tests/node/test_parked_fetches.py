@@ -67,9 +67,13 @@ class Broker:
             partition(partition=each, fetch_offset=5, partition_max_bytes=1000) for each in range(PARTITIONS + extra)
         ]
         body = FetchRequest(
-            replica_id=2, max_wait_ms=500, min_bytes=MIN_BYTES, max_bytes=1 << 20, session_epoch=-1,
+            replica_id=2,
+            max_wait_ms=500,
+            min_bytes=MIN_BYTES,
+            max_bytes=1 << 20,
+            session_epoch=-1,
             topics=[FetchRequest.FetchTopic(topic="t", partitions=asked)],
-        )  # fmt: skip
+        )
         return fetch(self.fetching, Request(Client(1, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, 0)
 
     def wake(self, index: int) -> int:

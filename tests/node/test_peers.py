@@ -23,9 +23,14 @@ class Asker:
 
     def ask(self, name: str, peer: int = 2, purpose: str = "quorum", now: int = 0, timeout_ms: int = 100) -> Send:
         self.peers.ask(
-            peer, ("127.0.0.1", 9093), purpose, VoteRequest(cluster_id=name), now, timeout_ms,
+            peer,
+            ("127.0.0.1", 9093),
+            purpose,
+            VoteRequest(cluster_id=name),
+            now,
+            timeout_ms,
             lambda answer, then: self.answers.append((name, answer, then)),
-        )  # fmt: skip
+        )
         sent = self.effects[-1]
         assert isinstance(sent, Send)
         return sent

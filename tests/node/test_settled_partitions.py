@@ -121,8 +121,10 @@ def replace_wanted(before: Wanted, end: int, data: FetchResponse.PartitionData) 
         return before
     epoch = 5 if end > 0 else -1
     return before._replace(
-        fetch_offset=end, last_fetched_epoch=epoch, log_start=max(before.log_start, data.log_start_offset),
-    )  # fmt: skip
+        fetch_offset=end,
+        last_fetched_epoch=epoch,
+        log_start=max(before.log_start, data.log_start_offset),
+    )
 
 
 class World:
@@ -263,9 +265,13 @@ def test_a_fetch_whose_session_went_on_is_refused_and_settles_and_holds_nothing(
         wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
         topics = [FetchRequest.FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])]
         body = FetchRequest(
-            session_id=id, session_epoch=epoch, max_wait_ms=max_wait_ms, min_bytes=1, max_bytes=1 << 20,
+            session_id=id,
+            session_epoch=epoch,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1 << 20,
             topics=[] if epoch else topics,
-        )  # fmt: skip
+        )
         return fetch(
             leader.fetching, Request(Client(connection, "127.0.0.1", "PLAINTEXT"), 1, VERSION, 1, None), body, NOW
         )

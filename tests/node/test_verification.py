@@ -39,9 +39,13 @@ class Room:
 
     def ask(self, id: str, operation: Operation = Operation.ADD, now: int = 0) -> None:
         self.verification.ask(
-            id, Identity(7, 0), (PARTITION,), operation, now,
+            id,
+            Identity(7, 0),
+            (PARTITION,),
+            operation,
+            now,
             lambda verdicts, then: self.verdicts.append((id, verdicts[PARTITION])),
-        )  # fmt: skip
+        )
 
     def answer(self, code: ErrorCode | None, now: int = 0) -> None:
         body, answered = self.asked.pop(0)

@@ -125,8 +125,12 @@ def test_both_draw_the_same(tmp_path: Path) -> None:
     for name, judgement in (("local", local), ("spark", spark)):
         write_output(tmp_path / name, [judgement])
         assert {path.name for path in (tmp_path / name).iterdir()} == {
-            "summary.json", "anomalies.parquet", "series-0000.parquet", "series-0000.svg", "report.html"
-        }  # fmt: skip
+            "summary.json",
+            "anomalies.parquet",
+            "series-0000.parquet",
+            "series-0000.svg",
+            "report.html",
+        }
         html = (tmp_path / name / "report.html").read_text()
         assert "poll u-0:999@0" in html and html.count("<svg") >= 2
     assert_same_series(tmp_path / "spark", tmp_path / "local")
@@ -209,9 +213,7 @@ def test_native_files_that_are_named_one_by_one_are_judged_alike(
     headless.write_text("{}\n")
     named = [wrong[0], tmp_path / "empty", *(tmp_path / "other").glob("*.jsonl"), wrong[1], headless.parent]
     local = {reported(judgement)[:2]: reported(judgement) for judgement in check(named, engine="local")}
-    assert list(local) == [
-        ("empty", "unknown"), ("r", "invalid"), ("other", "unknown"), (headless.name, "unknown")
-    ]  # fmt: skip
+    assert list(local) == [("empty", "unknown"), ("r", "invalid"), ("other", "unknown"), (headless.name, "unknown")]
     monkeypatch.setattr(engine, "SPARK_FROM_BYTES", 0)
     large = list(check(named, master=MASTER))
     assert {reported(judgement)[:2]: reported(judgement) for judgement in large} == local

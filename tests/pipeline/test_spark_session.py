@@ -104,9 +104,13 @@ def test_the_archive_for_workers_is_enough_to_run_schedules(tmp_path):
         "print(linearizability.__file__); print(run_in_worker(range(3), Plan(folder=Path()))[0].digest)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(archive)}, capture_output=True, text=True,
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(archive)},
+        capture_output=True,
+        text=True,
         timeout=120,
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert "tidegauge-packages.zip" in done.stdout
 
@@ -160,8 +164,11 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_digests(tmp_path):
         fuzzing = ["fuzz", "--schedules", "400", "--nodes", "1", "--json", "--results", str(tmp_path / "results")]
         there = subprocess.Popen(
             [sys.executable, "-m", "tidegauge", *fuzzing, "--engine", "spark", "--master", master],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
+        )
         progress = next(line for line in there.stderr if " schedules, " in line)  # some seeds are done, others are not
         os.killpg(started[2].pid, signal.SIGKILL)
         said, errors = there.communicate(timeout=500)

@@ -222,8 +222,13 @@ def test_kafkas_own_tool_sees_the_lag(followed: Followed, queries: Queries) -> N
     queries.finish("out")
     followed.write(2)
     reported = shared_tools().run(
-        "kafka-consumer-groups", "--bootstrap-server", followed.broker.bootstrap, "--describe", "--group", followed.group
-    )  # fmt: skip
+        "kafka-consumer-groups",
+        "--bootstrap-server",
+        followed.broker.bootstrap,
+        "--describe",
+        "--group",
+        followed.group,
+    )
     lines = [
         line.split() for line in reported.well().splitlines() if line.split()[:2] == [followed.group, followed.name]
     ]

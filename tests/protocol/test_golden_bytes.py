@@ -71,8 +71,12 @@ def serialize_with_java(release: str, lines: list[str]) -> list[str]:
     class_path = ":".join(str(jar) for jar in message_jars(release))
     done = subprocess.run(
         [str(java()), "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SERIALIZE)],
-        input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=240, check=True,
-    )  # fmt: skip
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
     return done.stdout.splitlines()
 
 

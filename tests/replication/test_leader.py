@@ -23,7 +23,7 @@ from tests.replication.replicas import (
     state,
     steps_of,
     values,
-)  # fmt: skip
+)
 
 
 def produce(leading: Partition, count: int = 1, *, now: int = NOW, acks: int = -1) -> int:

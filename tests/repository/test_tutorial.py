@@ -46,8 +46,13 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         "COLUMNS": "200",
     }
     return subprocess.run(
-        [sys.executable, "-m", "tidegauge", *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )  # fmt: skip
+        [sys.executable, "-m", "tidegauge", *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def follow(chapter: str, steps: tuple[tuple[str, int, str], ...], folder: Path) -> None:

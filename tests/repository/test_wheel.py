@@ -46,10 +46,17 @@ class Job:
         self.home = home
         self.inputs = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()} | inputs
         self.environment = {
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "HOME": str(home), "RUNNER_TEMP": str(home),
-            "GITHUB_OUTPUT": str(home / "output"), "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(home),
+            "RUNNER_TEMP": str(home),
+            "GITHUB_OUTPUT": str(home / "output"),
+            "GITHUB_STEP_SUMMARY": str(home / "summary.md"),
             "PIP_CONSTRAINT": str(home / "constraints.txt"),
-        } | {name: text for name, text in os.environ.items() if name.startswith(("PIP_", "SSL_", "REQUESTS_")) or name.lower().endswith("_proxy")}  # fmt: skip
+        } | {
+            name: text
+            for name, text in os.environ.items()
+            if name.startswith(("PIP_", "SSL_", "REQUESTS_")) or name.lower().endswith("_proxy")
+        }
         pins = re.findall(r"^[\w.-]+(?:\[[^]]*\])?==[^ ;\\]+", (REPOSITORY / "requirements.lock").read_text(), re.M)
         (home / "constraints.txt").write_text("\n".join(re.sub(r"\[.*\]", "", pin) for pin in pins))
 

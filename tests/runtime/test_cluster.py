@@ -112,9 +112,12 @@ def test_no_acknowledged_record_is_lost_while_leaders_are_killed_and_the_cluster
 def test_the_command_shows_the_cluster_and_stops_at_sigterm(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tidegauge", "cluster", "--nodes", "3", "--port", str(base_port()), "--json"]
     process = subprocess.Popen(
-        [*command, "--folder", str(tmp_path / "c")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        [*command, "--folder", str(tmp_path / "c")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         start_new_session=True,
-    )  # fmt: skip
+    )
     assert process.stdout is not None
     first = json.loads(process.stdout.readline())
     assert first == {"alive": [1, 2, 3], "ended": [], "partitions": []}

@@ -51,8 +51,12 @@ def test_the_table_adds_up(tmp_path: Path):
     page.write_text("before\n<!-- accumulated: begin -->\nold\n<!-- accumulated: end -->\nafter\n")
     write_table(runs, page)
     assert page.read_text().splitlines() == [
-        "before", "<!-- accumulated: begin -->", *lines, "<!-- accumulated: end -->", "after",
-    ]  # fmt: skip
+        "before",
+        "<!-- accumulated: begin -->",
+        *lines,
+        "<!-- accumulated: end -->",
+        "after",
+    ]
 
 
 def test_the_page_says_what_the_repository_keeps():

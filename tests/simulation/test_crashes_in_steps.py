@@ -13,9 +13,13 @@ def schedule(nodes: int) -> Schedule:
     node = 1 if nodes > 1 else 0
     faults = [Fault(at_ms=100 * turn, kind="crash-in-step", node=node, for_ms=90, amount=turn) for turn in range(1, 8)]
     return Schedule(
-        seed=5, nodes=nodes, duration_ms=1_500, topics=(Topic(name="orders", configs={"internal.segment.bytes": "500"}),),
-        clients=(Producer(acks="all", batches=40, pause_ms=20),), faults=tuple(faults),
-    )  # fmt: skip
+        seed=5,
+        nodes=nodes,
+        duration_ms=1_500,
+        topics=(Topic(name="orders", configs={"internal.segment.bytes": "500"}),),
+        clients=(Producer(acks="all", batches=40, pause_ms=20),),
+        faults=tuple(faults),
+    )
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

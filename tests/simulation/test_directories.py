@@ -20,9 +20,14 @@ FLUSHED = {"flush.messages": "1"}
 def schedule(*faults: Fault, seed: int = 1) -> Schedule:
     topic = Topic(name="orders", partitions=4, configs=FLUSHED | {"internal.segment.bytes": "2000"})
     return Schedule(
-        seed=seed, nodes=3, log_directories=2, duration_ms=5_000, topics=(topic,), faults=faults,
+        seed=seed,
+        nodes=3,
+        log_directories=2,
+        duration_ms=5_000,
+        topics=(topic,),
+        faults=faults,
         clients=(Producer(acks="all", batches=150, pause_ms=20),),
-    )  # fmt: skip
+    )
 
 
 def drawn(seed: int) -> Schedule:
@@ -31,12 +36,16 @@ def drawn(seed: int) -> Schedule:
     plain = draw(seed, nodes=3, workload="records")
     faults = [
         Fault(
-            at_ms=chance.randrange(plain.duration_ms), kind="move", node=chance.randrange(1, 4), topic=topic.name,
-            partition=chance.randrange(topic.partitions), amount=chance.randrange(2),
+            at_ms=chance.randrange(plain.duration_ms),
+            kind="move",
+            node=chance.randrange(1, 4),
+            topic=topic.name,
+            partition=chance.randrange(topic.partitions),
+            amount=chance.randrange(2),
         )
         for topic in plain.topics
         for _ in range(6)
-    ]  # fmt: skip
+    ]
     if chance.random() < 0.5:
         at_ms, node = chance.randrange(plain.duration_ms), chance.randrange(1, 4)
         faults += [
@@ -85,10 +94,14 @@ def test_a_move_that_the_disk_refuses_leaves_the_replica_where_it_is() -> None:
 def test_a_replica_that_was_moved_and_killed_begins_with_its_high_watermark(monkeypatch: pytest.MonkeyPatch) -> None:
     faults = Fault(at_ms=1_500, kind="move", node=2, amount=1), Fault(at_ms=2_000, kind="crash", node=2, for_ms=200)
     idle = Schedule(
-        seed=3, nodes=3, log_directories=2, duration_ms=2_500, topics=(Topic(name="orders", replicas=(1, 2, 3)),),
+        seed=3,
+        nodes=3,
+        log_directories=2,
+        duration_ms=2_500,
+        topics=(Topic(name="orders", replicas=(1, 2, 3)),),
         clients=(Producer(acks="all", batches=10),),
         faults=tuple(each.model_copy(update={"topic": "orders"}) for each in faults),
-    )  # fmt: skip
+    )
     assert run_schedule(idle)[0].rule == ""
     monkeypatch.setattr(LogManager, "replace_with_future", replace_without_high_watermark)
     assert run_schedule(idle)[0].rule == "high-watermark-forgotten"

@@ -41,9 +41,12 @@ CONFIGURATION = "INIT Init\nNEXT Next\nINVARIANT AllAlike\nCHECK_DEADLOCK FALSE\
 
 def job(runs: str) -> Job:
     return Job(
-        folder=SPEC / "replication", module="RunLengthIsLog", configuration=CONFIGURATION, jvm=SHORT_RUN,
+        folder=SPEC / "replication",
+        module="RunLengthIsLog",
+        configuration=CONFIGURATION,
+        jvm=SHORT_RUN,
         modules={"RunLengthIsLog": MODULE.lstrip(), "RunLengthLog": runs},
-    )  # fmt: skip
+    )
 
 
 RUNS = (SPEC / "replication" / "RunLengthLog.tla").read_text()

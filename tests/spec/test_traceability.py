@@ -53,8 +53,12 @@ def test_a_book_that_the_broker_does_not_follow_says_so_in_every_line(book: str)
 
 
 def test_what_is_said_of_a_step_is_said_of_one_that_there_is() -> None:
-    reported = [(book, step) for table in (REQUIREMENTS, NO_METHOD, NO_EVENT, NO_REQUIREMENT, NOT_THE_BROKERS)
-            for book, steps in table.items() for step in steps]  # fmt: skip
+    reported = [
+        (book, step)
+        for table in (REQUIREMENTS, NO_METHOD, NO_EVENT, NO_REQUIREMENT, NOT_THE_BROKERS)
+        for book, steps in table.items()
+        for step in steps
+    ]
     assert [(book, step) for book, step in [*reported, *marked_tests(), *METHODS] if step not in steps_of(book)] == []
 
 

@@ -27,11 +27,21 @@ def dump(files: Sequence[Path], *options: str) -> str:
     class_path = ":".join(str(jar) for jar in kafka_jars(RELEASE))
     done = subprocess.run(
         [
-            str(java()), "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", class_path,
-            "org.apache.kafka.tools.DumpLogSegments", *options, "--files", ",".join(str(file) for file in files),
+            str(java()),
+            "-Xshare:auto",
+            "-XX:TieredStopAtLevel=1",
+            "-cp",
+            class_path,
+            "org.apache.kafka.tools.DumpLogSegments",
+            *options,
+            "--files",
+            ",".join(str(file) for file in files),
         ],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout + done.stderr
 

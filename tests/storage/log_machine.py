@@ -105,9 +105,13 @@ class LogMachine(RuleBasedStateMachine):
         self.disk.make_folder(self.folder)
         self.sync_parents()
         self.config = LogConfig(
-            cleanup_policy=policy, segment_bytes=segment_bytes, index_interval_bytes=interval,
-            segment_index_bytes=index_bytes, file_delete_delay_ms=50, delete_retention_ms=TOMBSTONES_STAY_MS,
-        )  # fmt: skip
+            cleanup_policy=policy,
+            segment_bytes=segment_bytes,
+            index_interval_bytes=interval,
+            segment_index_bytes=index_bytes,
+            file_delete_delay_ms=50,
+            delete_retention_ms=TOMBSTONES_STAY_MS,
+        )
         self.keeps = keeps
         """Nothing is deleted in this run, so that all transactions stay comparable."""
         self.now = START
@@ -134,9 +138,17 @@ class LogMachine(RuleBasedStateMachine):
     def open(self, clean: bool) -> None:
         recovery_point, log_start = self.checkpoint
         self.log = Log(
-            self.disk, self.folder / "t-0", self.config, self.now, topic="t", partition=0, recovery_point=recovery_point,
-            log_start=log_start, clean=clean, checkpoint=self.write_checkpoint,
-        )  # fmt: skip
+            self.disk,
+            self.folder / "t-0",
+            self.config,
+            self.now,
+            topic="t",
+            partition=0,
+            recovery_point=recovery_point,
+            log_start=log_start,
+            clean=clean,
+            checkpoint=self.write_checkpoint,
+        )
 
     def record(self, index: int, time: int, size: int) -> Record:
         """Keys come again, every fifth record is a tombstone, and no two values are alike."""
@@ -194,10 +206,16 @@ class LogMachine(RuleBasedStateMachine):
         assert not info.is_duplicate
         self.take(
             Stored(
-                info.first_offset, info.last_offset, bytes(batch), self.epoch, plain(batch), producer, transactional,
+                info.first_offset,
+                info.last_offset,
+                bytes(batch),
+                self.epoch,
+                plain(batch),
+                producer,
+                transactional,
                 next_sequence=sequence + count,
             )
-        )  # fmt: skip
+        )
         if producer >= 0:
             self.sequences[producer] = sequence + count
             again = self.log.append_as_leader(bytearray(8) + batch[8:], self.epoch, self.now)
@@ -334,9 +352,14 @@ class LogMachine(RuleBasedStateMachine):
         self.high_watermark = max(self.high_watermark, self.end - behind)
         stable = min(log.last_stable_offset(self.high_watermark), log.recovery_point)
         section = cleanable(
-            log.closed_segments, log.config, log.active_base, log.log_start_offset, min(self.clean_to, log.recovery_point),
-            stable, self.now,
-        )  # fmt: skip
+            log.closed_segments,
+            log.config,
+            log.active_base,
+            log.log_start_offset,
+            min(self.clean_to, log.recovery_point),
+            stable,
+            self.now,
+        )
         if section.dirty_bytes and not self.disk_is_full():
             log.flush(self.now)
             log.write_checkpoint()

@@ -118,9 +118,12 @@ def test_a_reader_keeps_the_file_that_was_replaced() -> None:
     compact(log)
     log.tick(NOW + DAY_MS)
     assert not isinstance(taken, bytes)
-    assert [bytes(record.value or b"") for batch in read_batches(taken.read()) for record in records_of(batch.data)] == [
-        b"old", b"new",
-    ]  # fmt: skip
+    assert [
+        bytes(record.value or b"") for batch in read_batches(taken.read()) for record in records_of(batch.data)
+    ] == [
+        b"old",
+        b"new",
+    ]
 
 
 def test_a_fetch_at_a_removed_offset_gives_the_next_record() -> None:

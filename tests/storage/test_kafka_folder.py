@@ -73,10 +73,14 @@ def produce_everything(target: KafkaCluster) -> None:
 def consume(target: KafkaCluster, isolation: str) -> list[Read]:
     consumer = Consumer(
         {
-            "bootstrap.servers": target.bootstrap, "group.id": "g", "isolation.level": isolation,
-            "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
+            "bootstrap.servers": target.bootstrap,
+            "group.id": "g",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "check.crcs": True,
         }
-    )  # fmt: skip
+    )
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     found: list[Read] = []
     try:

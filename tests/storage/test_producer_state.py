@@ -192,8 +192,7 @@ def test_the_snapshot_file_is_kafkas() -> None:
     data = disk.read_file(FOLDER / names(log, ".snapshot")[0])
     assert data[:2].hex() == "0001"
     assert data[6:].hex() == (
-        "00000001"
-        "0000000000000077" "0005" "00000004" "0000000000000001" "00000001" f"{NOW:016x}" "ffffffff" "ffffffffffffffff"
-    )  # fmt: skip
+        f"000000010000000000000077000500000004000000000000000100000001{NOW:016x}ffffffffffffffffffffffff"
+    )
     assert len(batch()) > 0
     assert ProducerState(disk, FOLDER).snapshot_offsets() == [2]

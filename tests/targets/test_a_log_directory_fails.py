@@ -83,9 +83,18 @@ class Mixed(OneBreaks, KafkaCluster):
         """The controller finalizes no feature that the reference does not have."""
         if member.node.id == STABLE and self.reference_node == FAILING and not self.throwaway:
             tool = self.java_command(
-                ["-XX:TieredStopAtLevel=1"], "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c",
-                member.properties_file, "--feature", "share.version=0", "--feature", "streams.version=0",
-            )  # fmt: skip
+                ["-XX:TieredStopAtLevel=1"],
+                "kafka.tools.StorageTool",
+                "format",
+                "-t",
+                self.cluster_id,
+                "-c",
+                member.properties_file,
+                "--feature",
+                "share.version=0",
+                "--feature",
+                "streams.version=0",
+            )
             subprocess.run(tool, check=True, capture_output=True, timeout=120)
         else:
             super().format(member)
@@ -118,9 +127,11 @@ class Seen:
     def create(self) -> None:
         row = CreateTopicsRequest.CreatableReplicaAssignment
         topic = CreateTopicsRequest.CreatableTopic(
-            name="t", num_partitions=-1, replication_factor=-1,
+            name="t",
+            num_partitions=-1,
+            replication_factor=-1,
             assignments=[row(partition_index=index, broker_ids=[FAILING, STABLE]) for index in range(PARTITIONS)],
-        )  # fmt: skip
+        )
         assert self.ask(STABLE, CreateTopicsRequest(topics=[topic], timeout_ms=10_000)).topics[0].error_code == 0
 
     def partitions(self) -> list[tuple[int, frozenset[int]]]:

@@ -101,10 +101,25 @@ def test_it_judges_a_broker_in_another_container(image: str, network: str, tmp_p
         "transaction.state.log.min.isr=1",
     )  # fmt: skip
     docker(
-        "run", "--detach", "--name", "broker", "--hostname", "broker", "--network", network,
-        "--volume", f"{CONTAINER}/node.properties:/node.properties:ro", "--health-cmd", CONNECTS, "--health-interval", "1s",
-        image, "serve", "/node.properties", *(word for line in own for word in ("--set", line)),
-    )  # fmt: skip
+        "run",
+        "--detach",
+        "--name",
+        "broker",
+        "--hostname",
+        "broker",
+        "--network",
+        network,
+        "--volume",
+        f"{CONTAINER}/node.properties:/node.properties:ro",
+        "--health-cmd",
+        CONNECTS,
+        "--health-interval",
+        "1s",
+        image,
+        "serve",
+        "/node.properties",
+        *(word for line in own for word in ("--set", line)),
+    )
     results = tmp_path / "results"
     results.mkdir()
     user = ("--user", f"{os.getuid()}:{os.getgid()}", "--volume", f"{results}:/work/results")

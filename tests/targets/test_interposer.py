@@ -75,8 +75,13 @@ def run(node: Interposer, *steps: Any, folder: Path | None = None) -> list[Any]:
 
     done = subprocess.run(
         [sys.executable, "-S", "-c", PROGRAM, json.dumps(steps)],
-        cwd=folder or node.data, env=os.environ | node.environment(), capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        cwd=folder or node.data,
+        env=os.environ | node.environment(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     return json.loads(done.stdout)
 
 
@@ -119,9 +124,18 @@ def test_durable_bytes_that_were_changed_come_back(node):
 
 def test_a_name_is_durable_at_once_and_what_it_names_is_not(node):
     run(
-        node, ("open", "a", []), ("write", "a", "old"), ("fsync", "a"), ("open", "new", []), ("write", "new", "not flushed"),
-        ("rename", "new", "a"), ("open", "b", []), ("write", "b", "flushed"), ("fsync", "b"), ("rename", "b", "c"),
-    )  # fmt: skip
+        node,
+        ("open", "a", []),
+        ("write", "a", "old"),
+        ("fsync", "a"),
+        ("open", "new", []),
+        ("write", "new", "not flushed"),
+        ("rename", "new", "a"),
+        ("open", "b", []),
+        ("write", "b", "flushed"),
+        ("fsync", "b"),
+        ("rename", "b", "c"),
+    )
     node.lose_power()
     assert {path.name: path.read_text() for path in node.data.iterdir()} == {"a": "", "c": "flushed"}
 

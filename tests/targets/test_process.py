@@ -120,9 +120,13 @@ def test_nothing_outlives_its_starter(tmp_path, number):
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     with subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
         stderr=subprocess.DEVNULL,
-    ) as starter:  # fmt: skip
+    ) as starter:
         assert starter.stdout is not None
         child = int(starter.stdout.readline())
         assert not gone(child)

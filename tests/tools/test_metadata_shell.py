@@ -31,8 +31,11 @@ def shell(file: Path, *command: str) -> str:
     options = ["-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars))]
     done = subprocess.run(
         [str(java()), *options, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
@@ -49,11 +52,15 @@ def shows(file: Path, *command: str, expected: list[str]) -> None:
 
 def test_it_finds_topics_and_configurations_in_the_log(folder: Path) -> None:
     shows(
-        folder / "00000000000000000000.log", "find", "/image",
+        folder / "00000000000000000000.log",
+        "find",
+        "/image",
         expected=[
-            "/image/topics/byName/orders/0", "/image/configs/TOPIC:orders/retention.ms", "/image/features/metadataVersion"
+            "/image/topics/byName/orders/0",
+            "/image/configs/TOPIC:orders/retention.ms",
+            "/image/features/metadataVersion",
         ],
-    )  # fmt: skip
+    )
 
 
 def test_it_reads_a_partition_in_a_snapshot(folder: Path) -> None:

@@ -274,9 +274,12 @@ class Operations(Nodes):
         session.become(given.producer_id, given.producer_epoch)
         check(error_of(self.ask(session.add_partitions([(TOPIC, 0)]), 3, of=self.transactions)))
         self._write(
-            id=NAME, base_sequence=0, transactional=True, producer_id=given.producer_id,
+            id=NAME,
+            base_sequence=0,
+            transactional=True,
+            producer_id=given.producer_id,
             producer_epoch=given.producer_epoch,
-        )  # fmt: skip
+        )
         check(self.ask(session.end(committed=True), 3, of=self.transactions, traced="all").error_code)
 
 

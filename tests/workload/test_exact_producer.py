@@ -24,9 +24,16 @@ def sender(tmp_path, monkeypatch):
     def make(idempotence: bool, *results: tuple[int | None, int]) -> PartitionSender:
         does = Producing(idempotence=idempotence, rate_per_s=1000)
         task = ClientTask(
-            run="test", number=1, bootstrap="127.0.0.1:9", topic="t", partitions=1, seed=1, history=tmp_path,
-            contract=Contract(), does=does,
-        )  # fmt: skip
+            run="test",
+            number=1,
+            bootstrap="127.0.0.1:9",
+            topic="t",
+            partitions=1,
+            seed=1,
+            history=tmp_path,
+            contract=Contract(),
+            does=does,
+        )
         sender = PartitionSender(ClientRun(task), 0)
         script: Iterator[tuple[int | None, int]] = iter(results)
         sent: list[tuple[Session, list[int]]] = []

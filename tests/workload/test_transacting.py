@@ -63,9 +63,16 @@ class LosingProducer:
 def run(producer: LosingProducer, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Let one incarnation use the producer; gives why it ended."""
     task = ClientTask(
-        run="test", number=1, bootstrap="127.0.0.1:9", topic="t", partitions=2, seed=1, history=folder,
-        contract=Contract(), does=Transacting(rate_per_s=10_000, abort_every=2),
-    )  # fmt: skip
+        run="test",
+        number=1,
+        bootstrap="127.0.0.1:9",
+        topic="t",
+        partitions=2,
+        seed=1,
+        history=folder,
+        contract=Contract(),
+        does=Transacting(rate_per_s=10_000, abort_every=2),
+    )
     monkeypatch.setattr(transacting, "HELD_SHARE", 0)
     monkeypatch.setattr(transacting, "Producer", lambda settings: producer)
     client_run = ClientRun(task)

@@ -29,8 +29,12 @@ class JavaProducer:
         program = Path(__file__).with_name("Zombie.java")
         self._process = subprocess.Popen(
             [java(), "-cp", classes, program, bootstrap, TRANSACTIONAL_ID],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, bufsize=1,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            bufsize=1,
+        )
         self._seen = seen
 
     def does(self, line: str) -> str:

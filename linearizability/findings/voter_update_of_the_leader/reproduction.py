@@ -24,9 +24,13 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
             raise TargetError(f"{spec} is no cluster of one node that is started here")
         (member,) = target.members
         request = UpdateRaftVoterRequest(
-            cluster_id=target.cluster_id, current_leader_epoch=UNKNOWN_EPOCH, voter_id=member.node.id,
-            voter_directory_id=UUID(int=1), listeners=[_listener()], k_raft_version_feature=_levels(),
-        )  # fmt: skip
+            cluster_id=target.cluster_id,
+            current_leader_epoch=UNKNOWN_EPOCH,
+            voter_id=member.node.id,
+            voter_directory_id=UUID(int=1),
+            listeners=[_listener()],
+            k_raft_version_feature=_levels(),
+        )
         try:
             with Wire.connect(member.node.host, member.controller_port) as wire:
                 if UpdateRaftVoterRequest.KEY not in wire.versions():

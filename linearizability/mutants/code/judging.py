@@ -86,9 +86,18 @@ def judge(change: Change, limits: Limits, before: Row | None = None) -> Row:
     simulation, runs, simulation_s = ask_simulation(change, limits, before.runs if before else 0)
     simulation_s += before.simulation_s if before else 0
     return Row(
-        change.name, change.fingerprint, change.line, change.was[:200], change.becomes[:200],
-        unit, simulation, runs, round(unit_s, 1), round(simulation_s, 1), before.read if before else "",
-    )  # fmt: skip
+        change.name,
+        change.fingerprint,
+        change.line,
+        change.was[:200],
+        change.becomes[:200],
+        unit,
+        simulation,
+        runs,
+        round(unit_s, 1),
+        round(simulation_s, 1),
+        before.read if before else "",
+    )
 
 
 def ask_unit_tests(change: Change, more_s: float) -> tuple[str, float]:
@@ -103,9 +112,13 @@ def ask_unit_tests(change: Change, more_s: float) -> tuple[str, float]:
         chosen = Path(folder) / "tests"
         chosen.write_text("\n".join(tests))
         done = subprocess.run(
-            [*THIS, "with", change.name, "pytest", *PYTEST, f"@{chosen}"], cwd=ROOT, capture_output=True, text=True,
-            preexec_fn=partial(_limit, limit_s), env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": folder},
-        )  # fmt: skip
+            [*THIS, "with", change.name, "pytest", *PYTEST, f"@{chosen}"],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            preexec_fn=partial(_limit, limit_s),
+            env=os.environ | {"HYPOTHESIS_STORAGE_DIRECTORY": folder},
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     if done.returncode == -signal.SIGXCPU:
@@ -166,9 +179,13 @@ def _ask_runs(change: Change, seeds: list[int], end: int, limit_s: float) -> tup
         return "", end, 0
     command, spent, waiting = [*THIS, "simulate", change.name, *map(str, seeds)], 0.0, iter(seeds)
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
         preexec_fn=partial(_limit, max(limit_s, 0) + 2 * HANGS_AFTER_S),
-    ) as process:  # fmt: skip
+    ) as process:
         assert process.stdout is not None and process.stderr is not None
         for seed in waiting:
             line = process.stdout.readline().split()

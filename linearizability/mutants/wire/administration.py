@@ -17,7 +17,7 @@ from linearizability.mutants.wire.rewriting import (
     replied,
     shared,
     when,
-)  # fmt: skip
+)
 from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.delete_topics import DeleteTopicsResponse
 from reference.protocol.primitives import NO_UUID

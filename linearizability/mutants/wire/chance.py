@@ -53,8 +53,14 @@ class Chance:
         name = f"{exchange.api} v{exchange.version}"
         changed = self._with_other_field(exchange, frame, name) if self.draw.random() < OF_FIELDS else None
         if changed is None:
-            kind, changed = self.draw.choice([("cut", self._cut), ("extended", self._extended), ("flipped", self._flipped),
-                                              ("size", self._other_size)])  # fmt: skip
+            kind, changed = self.draw.choice(
+                [
+                    ("cut", self._cut),
+                    ("extended", self._extended),
+                    ("flipped", self._flipped),
+                    ("size", self._other_size),
+                ]
+            )
             self.done.append(f"{name} {kind}")
             changed = changed(frame)
         return Answer([changed])

@@ -29,7 +29,7 @@ from linearizability.mutants.wire.rewriting import (
     turned,
     twice,
     when,
-)  # fmt: skip
+)
 from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.metadata import MetadataResponse
 from reference.protocol.primitives import NO_UUID

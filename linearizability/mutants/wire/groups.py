@@ -20,7 +20,7 @@ from linearizability.mutants.wire.rewriting import (
     shared,
     turned,
     when,
-)  # fmt: skip
+)
 from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.leave_group import LeaveGroupResponse
 from reference.protocol.messages.offset_commit import OffsetCommitResponse

@@ -33,7 +33,7 @@ from linearizability.mutants.wire.rewriting import (
     split,
     turned,
     when,
-)  # fmt: skip
+)
 from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.produce import ProduceResponse
 from reference.protocol.records.batch import HEADER_BYTES
@@ -74,12 +74,13 @@ def pretended(exchange: Exchange, message: Any) -> ProduceResponse:
     return ProduceResponse(
         responses=[
             topic(
-                name=t.name, topic_id=t.topic_id,
+                name=t.name,
+                topic_id=t.topic_id,
                 partition_responses=[partition(index=p.index, base_offset=0) for p in t.partition_data],
             )
             for t in message.topic_data
         ]
-    )  # fmt: skip
+    )
 
 
 def seen_before(exchange: Exchange, message: Any) -> bool:

@@ -235,12 +235,20 @@ def read_all_records(data: Buffer) -> Iterator[Record]:
 
 
 def build(
-    records: Sequence[Record], *, codec: Codec = Codec.NONE, base_offset: Offset | None = None,
-    leader_epoch: LeaderEpoch = NO_EPOCH, producer_id: ProducerId = NO_PRODUCER_ID,
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH, base_sequence: SequenceNumber = NO_SEQUENCE,
-    transactional: bool = False, control: bool = False, log_append_time: TimestampMs | None = None,
-    delete_horizon: TimestampMs | None = None, last_offset: Offset | None = None,
-) -> bytearray:  # fmt: skip
+    records: Sequence[Record],
+    *,
+    codec: Codec = Codec.NONE,
+    base_offset: Offset | None = None,
+    leader_epoch: LeaderEpoch = NO_EPOCH,
+    producer_id: ProducerId = NO_PRODUCER_ID,
+    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
+    base_sequence: SequenceNumber = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    log_append_time: TimestampMs | None = None,
+    delete_horizon: TimestampMs | None = None,
+    last_offset: Offset | None = None,
+) -> bytearray:
     """A batch of these records, whose offsets stay what they are.
 
     The base offset is the first record's unless given; so is the last offset (compaction keeps both of a batch that it

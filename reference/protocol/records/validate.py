@@ -211,10 +211,15 @@ def _rebuild(view: memoryview, header: BatchHeader, rules: ProduceRules, now: Ti
     ]
     codec = header.codec if rules.codec is None else rules.codec
     batch = build(
-        records, codec=codec, producer_id=header.producer_id, producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence, transactional=header.is_transactional, control=header.is_control,
+        records,
+        codec=codec,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        control=header.is_control,
         log_append_time=now if rules.log_append_time else None,
-    )  # fmt: skip
+    )
     if len(batch) > rules.max_message_bytes:
         raise _too_large(len(batch), rules)
     rebuilt = read_header(batch)

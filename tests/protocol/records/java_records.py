@@ -20,8 +20,12 @@ def ask_java(lines: Sequence[str], program: str = "Records.java") -> list[str]:
     class_path = ":".join(str(jar) for jar in kafka_jars(RELEASE))
     done = subprocess.run(
         [str(java()), "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-cp", class_path, str(JAVA / program)],
-        input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     answers = done.stdout.splitlines()
     assert len(answers) == len(lines), done.stderr
     return answers
@@ -52,10 +56,17 @@ def describe(data: bytes) -> str:
 
 
 def write_line(
-    records: Sequence[Record], *, magic: int = 2, codec: Codec = Codec.NONE, append_time: bool = False,
-    producer_id: int = -1, producer_epoch: int = -1, base_sequence: int = -1, transactional: bool = False,
+    records: Sequence[Record],
+    *,
+    magic: int = 2,
+    codec: Codec = Codec.NONE,
+    append_time: bool = False,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
     leader_epoch: int = -1,
-) -> str:  # fmt: skip
+) -> str:
     """The line that lets Java write a batch."""
     fields: list[object] = [
         "write", magic, int(codec), "append" if append_time else "create", records[0].offset, producer_id,

@@ -48,9 +48,14 @@ def test_we_read_kafka_pythons(codec: Codec) -> None:
 def test_we_read_aiokafkas(codec: Codec) -> None:
     for records in samples(codec):
         builder = AiokafkaBuilder(
-            magic=2, compression_type=int(codec), is_transactional=0, producer_id=-1, producer_epoch=-1, base_sequence=-1,
+            magic=2,
+            compression_type=int(codec),
+            is_transactional=0,
+            producer_id=-1,
+            producer_epoch=-1,
+            base_sequence=-1,
             batch_size=1 << 30,
-        )  # fmt: skip
+        )
         for record in records:
             builder.append(record.offset, record.timestamp, record.key, record.value, text_keys(record))
         read_back(bytes(builder.build()), records)

@@ -20,9 +20,11 @@ def found_by_reading(data: bytes, count: int) -> Walk:
     records = list(read_records(memoryview(data), count, 0, 0))
     times = [record.timestamp for record in records]
     return Walk(
-        min(times), max(times), [record.offset for record in records] == list(range(count)),
+        min(times),
+        max(times),
+        [record.offset for record in records] == list(range(count)),
         any(record.key is None for record in records),
-    )  # fmt: skip
+    )
 
 
 RECORDS = st.lists(

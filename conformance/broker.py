@@ -23,13 +23,13 @@ from conformance import batches as stored
 from conformance.answers import AnswerParts, asked_for, error_name, message_of, only
 from conformance.batches import MAGIC_AT, in_order, next_offset
 from conformance.conversation import LEAST_WAIT_MS, Conversation
+from conformance.given_topics import found_topic
 from conformance.observations import READY_WITHIN_S
 from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.target_profile import NEWEST_FORMAT
 from conformance.wire import Connection, Failed, NoAnswer
 from linearizability.client.requests import (
-    GROUP,
     READ_COMMITTED,
     READ_UNCOMMITTED,
     Topic,
@@ -43,7 +43,6 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
@@ -100,7 +99,7 @@ class Broker(Conversation):
         """
         profile = self.subject.profile
         if profile.topics_by != "CreateTopics":
-            return self._found_topic(partitions, configs or {}, replication_factor, name)
+            return found_topic(self, partitions, configs or {}, replication_factor, name)
         if configs and not profile.topic_configs:
             self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations", Lack.API)
         given = {"retention.ms": "-1"} | profile.pinned | dict(configs or {}) if profile.topic_configs else {}
@@ -145,35 +144,6 @@ class Broker(Conversation):
             return None if fenced else found
 
         return self.eventually(made, f"CreateTopics finds one broker for {name}")
-
-    def _found_topic(self, partitions: int, configs: Mapping[str, str], replication_factor: int, name: str) -> Topic:
-        """A topic of a target without CreateTopics: made by asking for it, or one of those that were given."""
-        source, most = self.subject.profile.topics_by, self.subject.profile.default_partitions
-        if source == "none" and CreateTopicsRequest.KEY in self.subject.api_versions:
-            raise Failed(f"no topic can be made: {self.subject.profile.unknown.get('topics', 'no way works')}")
-        if configs or replication_factor > 1 or (name and source == "--topics"):
-            self.skip(
-                "needs CreateTopics, for a topic with a configuration, replication factor or name of its own", Lack.API
-            )
-        if most and partitions > most:
-            self.skip(
-                f"needs a topic of {partitions} partitions; without CreateTopics the target gives it {most}", Lack.API
-            )
-        if source == "auto-creation":
-            made = name or self.unused_name()
-            self.metadata([MetadataRequest.MetadataRequestTopic(name=made)], auto_create=True)
-            return self.await_topic(made, partitions)
-        with self.subject.lock:
-            given = self.subject.profile.given_topics
-            for one in [*given]:
-                if self.await_topic(one).partitions < partitions:
-                    continue  # it is left for those that need fewer
-                given.remove(one)
-                topic = self.await_topic(one, partitions)
-                if all(self.end_offset(topic, n) == 0 for n in range(topic.partitions)):
-                    return topic
-        size = f" of {partitions} partitions" if partitions > 1 else ""
-        self.skip(f"needs CreateTopics, auto-creation, or another empty topic{size} in --topics", Lack.API)
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
         """Replicas for partitions that one request shall reach; None where there is one broker, or no choice of them."""
@@ -329,21 +299,6 @@ class Broker(Conversation):
         time.sleep(dead_s)
         self.target.restart(leader)
         self.await_topic(topic.name, topic.partitions, within_s=RESTARTED_WITHIN_S)
-
-    @built_on("BAS-06")
-    def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:
-        """The address of the coordinator of a group or a transactional id, once it is there."""
-
-        def found() -> tuple[str, int] | None:
-            version = self.version_for(FindCoordinatorRequest)
-            if version >= 4:
-                answer = self.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), version)
-                answer = only(answer.coordinators, f"coordinator of {key}")
-            else:
-                answer = self.call(FindCoordinatorRequest(key=key, key_type=key_type), version)
-            return (answer.host, answer.port) if answer.error_code == ErrorCode.NONE else None
-
-        return self.eventually(found, f"{key} has a coordinator")
 
     # ---- records
 

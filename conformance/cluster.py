@@ -21,14 +21,13 @@ from conformance.answers import error_name, only
 from conformance.batches import batch, next_offset, values
 from conformance.broker import RETRIABLE, Broker
 from conformance.observations import Skipped
-from conformance.wire import Connection, Failed
-from linearizability.client.requests import Topic, fetch_request
+from conformance.wire import Failed
+from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
-from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId
 
@@ -480,27 +479,3 @@ class Cluster:
             return bytes(data)
 
         return self.broker.eventually(served, f"node {node} serves {until} records", within_s=STATE_WITHIN_S)
-
-
-def fetch_as(
-    broker: Broker,
-    topic: Topic,
-    replica: int,
-    offset: int,
-    to: tuple[str, int] | Connection,
-    *,
-    epoch: int = NO_ID,
-    max_wait_ms: int = 0,
-    current_leader_epoch: int = NO_ID,
-) -> Any:
-    """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not reported); gives the partition's result."""
-    version = broker.version_for(FetchRequest)
-    request = fetch_request({(topic, 0): offset}, max_wait_ms=max_wait_ms, current_leader_epoch=current_leader_epoch)
-    if version >= 15:
-        request.replica_state = FetchRequest.ReplicaState(replica_id=replica, replica_epoch=epoch)
-    else:
-        request.replica_id = replica
-    answer = broker.call(request, version, to=to)
-    if answer.error_code != ErrorCode.NONE:
-        raise Failed(f"a replica's fetch was answered with {error_name(answer.error_code)}")
-    return only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Self, cast
 
-from conformance.answers import errors_in
+from conformance.answers import errors_in, only
 from conformance.observations import READY_WITHIN_S, Observations
 from conformance.requirement import Requirement
 from conformance.results import Lack
@@ -14,12 +14,14 @@ from conformance.steps import built_on
 from conformance.subject import Subject
 from conformance.target_profile import BY_TOPIC_ID
 from conformance.wire import CLIENT_ID, Connection, Failed, Misbehaved
+from linearizability.client.requests import GROUP
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
@@ -235,6 +237,21 @@ class Conversation(Observations):
         answer = self.metadata([])
         named = [(one.host, one.port) for one in answer.brokers if one.node_id == answer.controller_id]
         return named[0] if named and named[0] not in self.hurt else self.address
+
+    @built_on("BAS-06")
+    def coordinator(self, key: str, key_type: int = GROUP) -> tuple[str, int]:
+        """The address of the coordinator of a group or a transactional id, once it is there."""
+
+        def found() -> tuple[str, int] | None:
+            version = self.version_for(FindCoordinatorRequest)
+            if version >= 4:
+                answer = self.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), version)
+                answer = only(answer.coordinators, f"coordinator of {key}")
+            else:
+                answer = self.call(FindCoordinatorRequest(key=key, key_type=key_type), version)
+            return (answer.host, answer.port) if answer.error_code == ErrorCode.NONE else None
+
+        return self.eventually(found, f"{key} has a coordinator")
 
     # ---- whether it is alive
 

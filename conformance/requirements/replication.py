@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, Cluster, Writes, cluster, fetch_as, in_time
+from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, Cluster, Writes, cluster, in_time
+from conformance.replica_fetches import fetch_as
 from conformance.requirement import requirement, untestable
 from conformance.requirements.leader_epochs import end_of_epoch
 from conformance.wire import Failed

@@ -1,13 +1,15 @@
 """The tools that keep the tree's habits: each refuses what it is there to refuse."""
 
+import ast
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.repository.carry import Different, carried, compare
+from tests.repository.carry import ROOT, Different, carried, compare
 from tests.repository.subject import mistake
 from tests.repository.unchanged import run
 from tests.repository.words import INSTEAD, TABLE, count, new_uses, read_table, words_of, write_table
@@ -112,3 +114,39 @@ def test_a_stamp_is_carried_over_as_a_whole():
         carried('{"change": "log:end:call1", "becomes": "pass"}', changes)
         == '{"change": "log:end:call1", "becomes": "pass"}'
     )
+
+
+def lines_of_tables(tree: ast.AST, in_function: bool = False) -> Iterator[int]:
+    """The lines of constants, literals and decorators."""
+    for node in ast.iter_child_nodes(tree):
+        for each in getattr(node, "decorator_list", ()):
+            yield from range(each.lineno, each.end_lineno + 1)
+        is_literal = isinstance(getattr(node, "value", None), ast.Dict | ast.List | ast.Tuple | ast.Set)
+        is_constant = isinstance(node, ast.Assign | ast.AnnAssign) and not in_function
+        if isinstance(node, ast.stmt) and (is_literal or is_constant):
+            yield from range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        if isinstance(node, ast.For) and isinstance(node.iter, ast.List | ast.Tuple):
+            yield from range(node.lineno, (node.iter.end_lineno or node.lineno) + 1)
+        yield from lines_of_tables(node, in_function or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def untidy(text: str) -> list[int]:
+    """Lines that the formatter skips, and that belong to no table."""
+    tables = {*lines_of_tables(ast.parse(text))}
+    return [at for at, line in enumerate(text.splitlines(), 1) if line.endswith(SKIPPED) and at not in tables]
+
+
+SKIPPED = "# fmt: " + "skip"
+
+
+def test_only_tables_are_left_to_their_writers() -> None:
+    assert (
+        untidy(
+            f"A = f(  1,\n  2)  {SKIPPED}\n\n\n@table(  1)  {SKIPPED}\ndef f() -> None:\n    return [  1]  {SKIPPED}\n"
+        )
+        == []
+    )
+    assert untidy(f"def f(  a,\n  b) -> None:  {SKIPPED}\n    g(  1)  {SKIPPED}\n") == [2, 3]
+    files = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    texts = {name: (ROOT / name).read_text() for name in files.stdout.split()}
+    assert {name: found for name, text in texts.items() if SKIPPED in text and (found := untidy(text))} == {}

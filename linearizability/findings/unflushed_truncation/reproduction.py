@@ -57,9 +57,13 @@ class Story:
         """By which offset the last record was acknowledged, and what the log holds before and after the loss of power."""
         target, first, second = self.target, self.first, self.second
         create_topic(
-            target.nodes, TOPIC, partitions=1, replication_factor=2, configs={"min.insync.replicas": "2"},
+            target.nodes,
+            TOPIC,
+            partitions=1,
+            replication_factor=2,
+            configs={"min.insync.replicas": "2"},
             replicas=[first, second],
-        )  # fmt: skip
+        )
         self.write("a", "all")
         target.pause(second)
         for value in ("b", "c"):  # the follower's fetch, which waits, may be answered by the first

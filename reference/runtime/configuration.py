@@ -164,7 +164,22 @@ class ServerConfiguration(BaseModel):
             raise ValueError(
                 f"node.id {self.node_id} is among controller.quorum.voters and has not the controller's role"
             )
+        if not ids and (others := self._other_controllers()):
+            raise ValueError(
+                f"controller.quorum.voters names no voter, and {others}: voters that change (KIP-853) are not served"
+            )
         return self
+
+    def _other_controllers(self) -> str:
+        """Why this node cannot be the only voter, which it is where none is named; empty where it can."""
+        if "controller" not in self.process_roles:
+            return f"node.id {self.node_id} is no controller"
+        own = {each.port for each in self.listeners if each.name in map(str.upper, self.controller_listener_names)}
+        servers = self.properties.get("controller.quorum.bootstrap.servers", "").split(",")
+        others = [
+            each.strip() for each in servers if each.strip() and each.rpartition(":")[2].strip() not in map(str, own)
+        ]
+        return f"controller.quorum.bootstrap.servers names {', '.join(others)}" if others else ""
 
     @property
     def folder(self) -> Path:

@@ -98,7 +98,7 @@ def test_a_binary_is_started_as_it_is_written(tmp_path: Path, monkeypatch: pytes
     with open_target(f"exec:{tmp_path}/mine", folder=tmp_path / "run") as target:
         target.kill(1)
         target.restart(1)
-        assert answers("127.0.0.1", target.nodes[0].port)
+        assert answers("127.0.0.1", target.nodes[0].port, timeout_s=30)
 
 
 def adapter_of_a_machine(tmp_path: Path, home: Path) -> str:

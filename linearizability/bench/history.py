@@ -26,6 +26,8 @@ PLANTED = {"lost-write": 6, "duplicate": 2, "inconsistent-offsets": 4, "nonmonot
 """Anomalies of the five rules that each partition is given."""
 RECORDS_A_PARTITION = 500_000
 """Records of one partition; each is sent once and polled once, so a partition holds twice as many facts."""
+LEAST_RECORDS = 5_000
+"""Of a partition: what is planted needs so much room."""
 RUN = "bench"
 
 
@@ -112,7 +114,7 @@ def write_store(store: Path, facts: int, partitions: int = 0) -> int:
     from linearizability.history.store import StoredRun, run_folder, write_runs
 
     partitions = partitions or max(2, round(facts / 2 / RECORDS_A_PARTITION))
-    records = max(5_000, facts // 2 // partitions)
+    records = max(LEAST_RECORDS, facts // 2 // partitions)
     folder = run_folder(store, 0)
     folder.mkdir(parents=True)
     written: dict[str, int] = {}
@@ -335,6 +337,8 @@ def history(
     names = rules or list(rule_sets())
     if wrong := [name for name in names if name not in rule_sets()]:
         raise typer.BadParameter(f"{wrong[0]!r} is none of {', '.join(rule_sets())}", param_hint="--rules")
+    if partitions and min(facts or [1_000_000]) < 2 * LEAST_RECORDS * partitions:
+        raise typer.BadParameter(f"a partition has at least {2 * LEAST_RECORDS} facts", param_hint="--partitions")
     folder = new_run_folder("bench", "history")
     rows: list[dict[str, Any]] = []
 

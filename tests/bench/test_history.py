@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import tidegauge
 from linearizability.bench import history as bench
 from linearizability.history.contract import Contract
 from linearizability.history.store import read_store
@@ -34,3 +35,9 @@ def test_local_rows(tmp_path: Path) -> None:
     assert all(row["facts"] == 19_998 and row["facts_per_s"] > 0 for row in rows)
     bench.draw(rows, tmp_path / "picture.svg")
     assert "<svg" in (tmp_path / "picture.svg").read_text()
+
+
+def test_partitions_that_are_too_small_for_what_is_planted_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tidegauge.main(["bench", "history", "--facts", "100000", "--partitions", "50"])
+    assert ended.value.code == 64 and "at least 10000 facts" in capsys.readouterr().err

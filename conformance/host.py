@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
@@ -142,8 +143,13 @@ class Host:
             raise TargetBroke(f"the target {self.spec} did not start: {error}") from error
 
     def answers(self) -> bool:
-        """Whether the first broker answers; a process that runs is given more time."""
-        return self.answers_within(ANSWERS_WITHIN_S) or (self._runs() and self.answers_within(HANGS_AFTER_S))
+        """Whether the first broker answers; one that runs and takes connections is given more time, one whose process is
+        known to have ended is given none."""
+        if self._ended():
+            return False
+        if self.answers_within(ANSWERS_WITHIN_S):
+            return True
+        return self._runs() and self._takes_connections() and self.answers_within(HANGS_AFTER_S)
 
     def answers_within(self, within_s: float) -> bool:
         """Whether the first broker answers in this time."""
@@ -157,10 +163,30 @@ class Host:
 
     def _runs(self) -> bool:
         """Whether the process of every node runs, as far as that is known: an address has none."""
+        running = self._running()
+        return bool(running) and all(running)
+
+    def _ended(self) -> bool:
+        """Whether no node's process runs any more."""
+        running = self._running()
+        return bool(running) and not any(running)
+
+    def _running(self) -> list[bool]:
+        """Whether each node's process runs; nothing where that is not known."""
         assert self.subject is not None
         target = self.subject.target
-        nodes = getattr(target, "nodes", ())
-        return self.startable and bool(nodes) and all(target.running(node.id) for node in nodes)
+        return [target.running(node.id) for node in getattr(target, "nodes", ())] if self.startable else []
+
+    def _takes_connections(self) -> bool:
+        """Whether something listens at the first address: a process that hangs still does, one that has ended does not."""
+        assert self.subject is not None
+        try:
+            with socket.create_connection(self.subject.bootstrap[0], timeout=ANSWERS_WITHIN_S):
+                return True
+        except ConnectionRefusedError:
+            return False
+        except OSError:
+            return True
 
     def how_it_ended(self) -> str:
         """How the target ended: exit status and last log lines of the nodes that do not run."""

@@ -1,0 +1,49 @@
+"""Whether a target answers: one that hangs is given time, and one that has ended is not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conformance import host
+from conformance.host import Host, addresses
+from conformance.results import TargetRecord
+from conformance.subject import Subject
+from tests.conformance.parrot import Parrot
+
+FOR_EVER_S = 3600.0
+pytestmark = pytest.mark.timeout(60)
+
+
+@pytest.fixture
+def bird() -> Iterator[Parrot]:
+    with closing(Parrot()) as bird:
+        yield bird
+
+
+def opened(bird: Parrot, folder: Path, *, runs: bool) -> Host:
+    """A target of one node that the suite has started; whether its process runs is what the target says."""
+    target = SimpleNamespace(nodes=[SimpleNamespace(id=1)], running=lambda node: runs)
+    subject = Subject(addresses(bird.bootstrap), "4.3.1", bird.ranges(), target=target)
+    return Host("exec:bird", folder, TargetRecord(spec="exec:bird"), subject=subject)
+
+
+def test_one_whose_process_has_ended_is_not_waited_for(
+    bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "ANSWERS_WITHIN_S", FOR_EVER_S)
+    assert opened(bird, tmp_path, runs=True).answers()
+    assert not opened(bird, tmp_path, runs=False).answers()
+
+
+def test_one_that_takes_no_connections_does_not_hang(
+    bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "ANSWERS_WITHIN_S", 0.1)
+    monkeypatch.setattr(host, "HANGS_AFTER_S", FOR_EVER_S)
+    bird.refuse()
+    assert not opened(bird, tmp_path, runs=True).answers()

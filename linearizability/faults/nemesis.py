@@ -147,7 +147,7 @@ class Nemesis:
                 self._help_silent()
                 operator_at = time.monotonic() + SILENT_FOR_S
             time.sleep(LOOK_EVERY_S)
-        return [f"not healed within {COMPLETE_WITHIN_S:.0f} s: {_shown(self.world)}"]
+        return [f"not healed within {COMPLETE_WITHIN_S:.0f} s: {_shown(self.world, self.partitions)}"]
 
     # ---- injections
 
@@ -219,8 +219,9 @@ class Nemesis:
             self.world.start(node)
 
 
-def _shown(world: World) -> str:
+def _shown(world: World, partitions: int) -> str:
     view = world.view
     silent = sorted({node.id for node in world.nodes} - view.answered)
+    wrong = [f"{len(view.partitions)} partitions instead of {partitions}"] if len(view.partitions) != partitions else []
     parts = [f"partition {p}: leader {v.leader}, in sync {list(v.in_sync)}" for p, v in view.partitions.items()]
-    return "; ".join([*([f"silent nodes {silent}"] if silent else []), *parts])
+    return "; ".join([*([f"silent nodes {silent}"] if silent else []), *wrong, *parts])

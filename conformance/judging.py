@@ -229,3 +229,38 @@ def recorded(exchange: Exchange) -> RecordedExchange:
         response_hex=exchange.received.hex(),
         response_bytes=exchange.received_bytes,
     )
+
+
+def cause_of(required: Judgement | None) -> str:
+    """What blocks those that build on this one: itself where it fails, or what blocks it; empty where it holds."""
+    if required is None or required.verdict not in (Verdict.FAIL, Verdict.BLOCKED):
+        return ""
+    return required.blocked_by or required.requirement.id
+
+
+def failed_by_death(judgement: Judgement, how: str) -> Judgement:
+    """The judgement of a requirement that the target does not survive."""
+    reason = f"the target does not survive it: {how.splitlines()[0]}"
+    if judgement.verdict is Verdict.FAIL:
+        reason += f"; {judgement.reason}"
+    update = {
+        "verdict": Verdict.FAIL,
+        "reason": reason,
+        "died": how,
+        "blocked_by": "",
+        "built_on": "",
+        "timed_out": False,
+    }
+    return judgement.model_copy(update=update)
+
+
+def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgement | None:
+    """The judgement of a requirement that requires another; None where nothing keeps it from being judged."""
+    other = required.requirement.id
+    if cause := cause_of(required):
+        reason = f"builds on {other}, which does not hold"
+        return Judgement(requirement=record, verdict=Verdict.BLOCKED, blocked_by=cause, reason=reason)
+    if required.verdict is Verdict.NOT_JUDGED:
+        reason = f"needs {other}, which was not judged: {required.reason}"
+        return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason, lacks=required.lacks)
+    return None

@@ -20,7 +20,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from conformance.host import Host, TargetBroke
-from conformance.judging import judge, missing
+from conformance.judging import cause_of, failed_by_death, judge, judged_by_prerequisite, missing
 from conformance.plan import Group, by_duration, in_order, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
 from conformance.results import Judgement, Verdict
@@ -106,6 +106,7 @@ class Session:
                     companion.result()
                 self._judge_groups()
                 self._judge_late()
+                self._attribute_afterwards()
             finally:
                 self._end_pool()
 
@@ -319,11 +320,20 @@ class Session:
             if about not in ("", record.id, *before):
                 unlike = record.needs.alone and about != step
                 found = self.verdicts.get(about) if unlike else self._verdict_of(about, (*before, record.id))
-                failed = found is not None and found.verdict in (Verdict.FAIL, Verdict.BLOCKED)
-                cause = (found.blocked_by or about) if found and failed else ""
+                cause = cause_of(found)
             if cause not in ("", record.id):
                 judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
         return judgement
+
+    def _attribute_afterwards(self) -> None:
+        """Blocked instead of failed, where what it builds on was judged later: it needs another start of the target."""
+        for judgement in [one for one in self.verdicts.values() if one.verdict is Verdict.FAIL and not one.died]:
+            for about in () if judgement.direct else (judgement.built_on, *judgement.requirement.builds_on):
+                cause = cause_of(self.verdicts.get(about))
+                if cause not in ("", judgement.requirement.id):
+                    judgement.verdict, judgement.blocked_by = Verdict.BLOCKED, cause
+                    self.report(judgement)
+                    break
 
     def _verdict_of(self, id: str, before: tuple[str, ...] = ()) -> Judgement | None:
         """What is known of a requirement; it is judged now where it was not chosen or its turn has not come.
@@ -460,34 +470,6 @@ class Session:
             raise TargetBroke(f"the target has ended {self.deaths} times")
         failure = "; ".join(self.host.record.not_revived[-1:])
         raise TargetBroke(f"the target is gone since {names} ({failure}): {how}")
-
-
-def failed_by_death(judgement: Judgement, how: str) -> Judgement:
-    """The judgement of a requirement that the target does not survive."""
-    reason = f"the target does not survive it: {how.splitlines()[0]}"
-    if judgement.verdict is Verdict.FAIL:
-        reason += f"; {judgement.reason}"
-    update = {
-        "verdict": Verdict.FAIL,
-        "reason": reason,
-        "died": how,
-        "blocked_by": "",
-        "built_on": "",
-        "timed_out": False,
-    }
-    return judgement.model_copy(update=update)
-
-
-def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgement | None:
-    """The judgement of a requirement that requires another; None where nothing keeps it from being judged."""
-    other = required.requirement.id
-    if required.verdict in (Verdict.FAIL, Verdict.BLOCKED):
-        cause, reason = required.blocked_by or other, f"builds on {other}, which does not hold"
-        return Judgement(requirement=record, verdict=Verdict.BLOCKED, blocked_by=cause, reason=reason)
-    if required.verdict is Verdict.NOT_JUDGED:
-        reason = f"needs {other}, which was not judged: {required.reason}"
-        return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=reason, lacks=required.lacks)
-    return None
 
 
 def is_exclusive(entry: Entry) -> bool:

@@ -1,9 +1,15 @@
 """What requirements build on: each row names requirements that exist, and no two build on each other."""
 
 from graphlib import TopologicalSorter
+from pathlib import Path
 
+from conformance.broker import Broker
 from conformance.dependencies import USED_BY, dependencies_of
-from conformance.requirement import AREAS, catalogue
+from conformance.requirement import AREAS, Needs, catalogue
+from conformance.results import Verdict
+from conformance.steps import built_on
+from conformance.wire import Failed
+from tests.conformance.test_session import Mortal, entry, judged_on, verdicts
 
 
 def test_rows_name_requirements_and_areas_that_exist() -> None:
@@ -24,13 +30,33 @@ def test_an_area_means_those_without_a_row_above() -> None:
 
 
 def test_what_others_build_on_is_judged_on_their_starts_of_the_target() -> None:
-    """Where it needs a configuration that they do not, or a hook, nothing could be blocked by it."""
+    """Where it needs a configuration that they do not, nodes, or a hook that they do not, nothing could be blocked by it."""
     needs = {id: entry.requirement.needs for id, entry in catalogue().items()}
-    assert not [used for used in USED_BY if needs[used].hooks or needs[used].nodes > 1]
+    assert not [used for used in USED_BY if needs[used].nodes > 1]
     unlike = [
         (used, user)
         for user in needs
         for used in dependencies_of(user)
-        if not needs[used].configs.items() <= needs[user].configs.items()
+        if not (
+            needs[used].configs.items() <= needs[user].configs.items() and {*needs[used].hooks} <= {*needs[user].hooks}
+        )
     ]
     assert not unlike
+
+
+def test_what_is_judged_later_on_a_start_of_its_own_blocks_what_builds_on_it(tmp_path: Path) -> None:
+    @built_on("ACK-17")
+    def step(broker: Broker) -> None:
+        raise Failed("records are gone")
+
+    def lost(broker: Broker) -> None:
+        raise Failed("the topic is gone")
+
+    entries = [
+        entry("HIS-01", step),
+        entry("HIS-12", lost),
+        entry("ACK-17", lost, needs=Needs(hooks=("restart",))),
+    ]
+    report = judged_on(Mortal(restartable=True), tmp_path, *entries)
+    assert verdicts(report) == {"HIS-01": Verdict.BLOCKED, "HIS-12": Verdict.BLOCKED, "ACK-17": Verdict.FAIL}
+    assert {one.requirement.id: one.blocked_by for one in report.judgements}["HIS-12"] == "ACK-17"

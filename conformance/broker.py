@@ -103,9 +103,9 @@ class Broker(Conversation):
         if configs and not profile.topic_configs:
             self.skip(f"needs a topic with {', '.join(configs)}; the target makes none with configurations", Lack.API)
         given = {"retention.ms": "-1"} | profile.pinned | dict(configs or {}) if profile.topic_configs else {}
-        placed = self._on_one_broker(partitions) if partitions > 1 and replication_factor == 1 else None
-        further = PLACEMENTS - 1 if placed and not name else 0
-        shares_a_leader = self.subject.nodes > 1 and replication_factor == 1 and partitions > 1
+        gathered = partitions > 1 and replication_factor == 1 and self.subject.nodes > 1
+        placed = self._on_one_broker(partitions) if gathered else None
+        further = 0 if name or partitions >= self.subject.never_gathered else PLACEMENTS - 1
 
         def new() -> Topic:
             return self._new_topic(
@@ -117,9 +117,11 @@ class Broker(Conversation):
             )
 
         topic = new()
-        while shares_a_leader and not self._one_leads(topic.name):
+        while gathered and not self._one_leads(topic.name):
             if not further:
                 self.scattered.add(topic.name)
+                if not name:
+                    self.subject.never_gathered = min(self.subject.never_gathered, partitions)
                 break
             topic, further = new(), further - 1
         return topic
@@ -146,8 +148,8 @@ class Broker(Conversation):
         return self.eventually(made, f"CreateTopics finds one broker for {name}")
 
     def _on_one_broker(self, partitions: int) -> list[list[int]] | None:
-        """Replicas for partitions that one request shall reach; None where there is one broker, or no choice of them."""
-        if self.subject.nodes == 1 or not self.subject.profile.places:
+        """Replicas for partitions that one request shall reach; None where the target does not heed them."""
+        if not self.subject.profile.places:
             return None
         brokers = self.metadata([]).brokers
         return [[brokers[0].node_id]] * partitions if brokers else None
@@ -379,12 +381,15 @@ class Broker(Conversation):
         return asked_for(topic, partition, found, found.topic, found.partitions)
 
     @built_on("BAS-04")
-    def log(self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED) -> bytes:
+    def log(
+        self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED,
+        version: int | None = None,
+    ) -> bytes:  # fmt: skip
         """All bytes of the partition from an offset to its end, as fetched. Errors: Failed also where batches are out of order,
         or go on without an end."""
         collected = bytearray()
         while len(collected) <= LONGEST_LOG_BYTES:
-            part = self.fetch(topic, offset, partition=partition, isolation=isolation)
+            part = self.fetch(topic, offset, partition=partition, isolation=isolation, version=version)
             if part.error_code != ErrorCode.NONE:
                 raise Failed(f"a fetch at offset {offset} was answered with {error_name(part.error_code)}")
             data = bytes(part.records or b"")

@@ -11,6 +11,7 @@ into beginning and reading. Everything else is asked and answered at once.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -54,6 +55,7 @@ class Group:
         self.held_s = HELD_S + 2 * broker.subject.profile.join_s
         self.name = name or broker.unused_name("group")
         self.protocol_type = protocol_type
+        self.numbers = itertools.count(1)
         self.address = broker.coordinator(self.name)
         if broker.subject.profile.knows_unused_groups:
             self.await_coordinator()
@@ -202,20 +204,23 @@ class Member:
         rebalance_timeout_ms: int | None = None,
         protocol_type: str | None = None,
         version: int | None = None,
-        client_id: str | None = "tidegauge",
+        client_id: str = "",
     ) -> None:
         self.group = group
         self.broker = group.broker
         self.id = id
         self.protocols = dict(protocols or {"range": subscription()})
         self.instance_id = instance_id
+        self.replaced_id = NO_MEMBER
+        """Of the member whose instance id it took over."""
         usual_ms = group.broker.subject.profile.session_ms
         self.session_timeout_ms = usual_ms if session_timeout_ms is None else session_timeout_ms
         self.rebalance_timeout_ms = usual_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
         self.protocol_type = group.protocol_type if protocol_type is None else protocol_type
         self.version = version
         """Of JoinGroup; the others are asked in their highest."""
-        self.client_id = client_id
+        self.client_id = client_id or f"member-{next(group.numbers)}"
+        """Its own unless said: that members may share one is the business of GRP-49."""
         self.generation = NO_GENERATION
         self.answer: Any = None
         """What the last JoinGroup was answered with."""
@@ -242,7 +247,9 @@ class Member:
 
     def successor(self, version: int | None = None) -> Member:
         """A restarted static member: the same instance id, and no member id (KIP-345)."""
-        return self.group.member(instance_id=self.instance_id, protocols=self.protocols, version=version)
+        member = self.group.member(instance_id=self.instance_id, protocols=self.protocols, version=version)
+        member.replaced_id = self.id
+        return member
 
     # ---- joining
 
@@ -294,8 +301,18 @@ class Member:
     def expect_joined(self) -> Any:
         """The answer to a JoinGroup that must succeed."""
         answer = self.joined()
+        if self.instance_id is not None:
+            self._expect_static(answer.error_code)
         self.expect(answer.error_code, "JoinGroup")
         return answer
+
+    @built_on("GRP-20")
+    def _expect_static(self, code: int) -> None:
+        """A static member is admitted by its instance id alone, and has another member id than the one before it (KIP-345)."""
+        if code == ErrorCode.MEMBER_ID_REQUIRED:
+            raise Failed(f"JoinGroup of static member {self.instance_id}: {error_name(code)}")
+        if self.id == self.replaced_id != NO_MEMBER:
+            raise Failed(f"static member {self.instance_id} comes back and is given its old member id")
 
     def identify(self) -> None:
         """Be given a member id, where a member must have one before it may join (KIP-394)."""

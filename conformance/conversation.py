@@ -140,7 +140,6 @@ class Conversation(Observations):
         self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
     ) -> Any:
         version = self.version_for(request, version)
-        self._expect_one_leader(request)
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
             request.max_wait_ms = least_ms
@@ -167,6 +166,7 @@ class Conversation(Observations):
         lacking = next(unsayable(request, version), "")
         if lacking:
             self.skip(f"needs {lacking} in {APIS[table.KEY].name}, which v{version} does not carry", Lack.API)
+        self._expect_one_leader(request)
 
     def _expect_one_leader(self, request: Message) -> None:
         """Skips where one request would ask one broker about partitions that several lead."""

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from conformance.answers import error_name, shown
 from conformance.requirement import Requirement, version_key
 from conformance.results import Case, Lack, Verdict
+from conformance.steps import refused
 from conformance.subject import Subject
 from conformance.wire import Deadline, DeadlinePassed, Failed, Misbehaved, NoAnswer, Recorder
 from reference.protocol.apis import APIS
@@ -105,7 +106,7 @@ class Observations:
             self.tolerate(f"{reported}{error_name(seen)} instead of {' or '.join(map(error_name, accepted))}")
         else:
             wanted = " or ".join(map(error_name, accepted))
-            raise Failed(f"{reported}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}")
+            raise refused(f"{reported}{error_name(seen)}{f' ({message})' if message else ''} instead of {wanted}", seen)
 
     def eventually(
         self, probe: Callable[[], T | None], what: str, *, within_s: float = 0.0, every_s: float = 0.02
@@ -163,6 +164,8 @@ class Observations:
     def step_of(self, failure: Failed) -> str:
         """The requirement that speaks of the step that failed: API-05 where it found this version not served."""
         about = failure.about if isinstance(failure, Misbehaved) else None
+        if failure.code == ErrorCode.UNKNOWN_SERVER_ERROR and self.recorder.exchanges:
+            about = self.recorder.exchanges[-1]
         if about and about.api_key in APIS and self.subject.profile.broken(APIS[about.api_key].name, about.version):
             return "API-05"
         return failure.built_on

@@ -40,6 +40,13 @@ def built_on(id: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
     return decorate
 
 
+def refused(seen: str, code: int) -> Failed:
+    """A failure that is an error code."""
+    failure = Failed(seen)
+    failure.code = code
+    return failure
+
+
 @contextmanager
 def directly() -> Generator[None]:
     """What fails in here, and in no helper's step, is blocked by nothing: what the requirement builds on was not used yet."""

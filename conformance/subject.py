@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Subject:
     """Where evidence goes that is more than exchanges."""
     resembles_only: bool = False
     """Whether the Kafka version is a guess about a broker that may be no Apache Kafka."""
+    never_gathered: float = math.inf
+    """So many partitions, or more, were never led by one broker, however many topics were made."""
     hunt: Any = None
     """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
 

@@ -23,7 +23,7 @@ from conformance.batches import NONE as UNCOMPRESSED
 from conformance.broker import Broker
 from conformance.markers import COMMIT, marker_of
 from conformance.results import Lack
-from conformance.steps import built_on
+from conformance.steps import built_on, refused
 from conformance.wire import Failed
 from linearizability.client.errors import LOADING
 from linearizability.client.producer_session import ProducerSession
@@ -420,7 +420,7 @@ def answered_for_good(
 def expect_agreed(what: str, error: int) -> None:
     """A step that must succeed so that the next one can be judged. Errors: Failed where it does not."""
     if error != ErrorCode.NONE:
-        raise Failed(f"{what} was answered with {error_name(error)}")
+        raise refused(f"{what} was answered with {error_name(error)}", error)
 
 
 def raise_epoch(client: TransactionalClient, to: int) -> None:

@@ -39,6 +39,8 @@ class Failed(Exception):
 
     built_on: str = ""
     """The requirement that speaks of the step in which it was seen, where that step only prepares what is judged."""
+    code: int = 0
+    """The error code that was not accepted, where it is that."""
     direct: bool = False
     """It was seen before anything was used that the requirement builds on."""
 

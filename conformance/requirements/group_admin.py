@@ -96,7 +96,7 @@ def describe_unknown(broker: Broker) -> None:
 )
 def describe_states(broker: Broker) -> None:
     group = Group(broker)
-    members = group.stable(2, protocols={"range": subscription("orders", user_data=b"mine")}, client_id="a client")
+    members = group.stable(2, protocols={"range": subscription("orders", user_data=b"mine")})
     first, last = broker.versions_of(DescribeGroupsRequest)
     for version in range(first, last + 1):
         found = describe_one(broker, group.name, version)
@@ -107,7 +107,7 @@ def describe_states(broker: Broker) -> None:
             one.member_id: (one.client_id, bytes(one.member_metadata), bytes(one.member_assignment))
             for one in found.members
         }
-        wanted = {one.id: ("a client", one.protocols["range"], share_of(one)) for one in members}
+        wanted = {one.id: (one.client_id, one.protocols["range"], share_of(one)) for one in members}
         broker.expect_equal("the members", reported_members, wanted)
         broker.expect(all(one.client_host for one in found.members), "each member has a host")
     newcomer = group.member()

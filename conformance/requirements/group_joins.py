@@ -97,6 +97,32 @@ def member_ids(broker: Broker) -> None:
 
 
 @requirement(
+    "GRP-49",
+    notices="stuck: librdkafka's members (all rdkafka) and Java's first in a process (consumer-GROUP-1) remove each other",
+    source="ConsumerConfig.maybeOverrideClientId; ClassicGroup.generateMemberId",
+    sentence="Members that share a client id are different members: each has a member id of its own, and none is put out when "
+    "another one joins.",
+    accepted="the first one's Heartbeat stays without an error until the second is admitted; two member ids in one generation",
+)
+def shared_client_ids(broker: Broker) -> None:
+    group = Group(broker)
+    (first,) = group.stable(1, client_id="shared")
+    second = group.member(client_id="shared")
+    second.identify()
+    broker.expect_error(first.heartbeat(), ErrorCode.NONE, what="the first one's Heartbeat when the second has asked")
+    second.begin_join()
+    group.await_rebalance(first)
+    first.begin_join()
+    for member in (first, second):
+        broker.expect_error(member.joined().error_code, ErrorCode.NONE, what="JoinGroup")
+    broker.expect(first.id != second.id, f"{first.id} and {second.id} are two member ids")
+    broker.expect_equal("the generation of the second", second.generation, first.generation)
+    group.synchronise([first, second])
+    for member in (first, second):
+        broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="Heartbeat")
+
+
+@requirement(
     "GRP-04",
     notices="stuck: Java and librdkafka forget their id on this code and join again; on others they give up or never get in",
     source="GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat",

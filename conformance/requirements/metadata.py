@@ -84,7 +84,6 @@ def brokers_and_cluster_id(broker: Broker) -> None:
         broker.expect_equal(
             f"the brokers at {one.host}:{one.port}", sorted(map(repr, other.brokers)), sorted(map(repr, first.brokers))
         )
-    broker.expect(first.controller_id in nodes, f"the controller {first.controller_id} is one of the brokers")
 
 
 @requirement(

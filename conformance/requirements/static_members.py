@@ -5,6 +5,7 @@ from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of
 from conformance.committed_offsets import commit_one
 from conformance.requirement import requirement
+from conformance.steps import directly
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
@@ -30,13 +31,17 @@ def static_pair(broker: Broker) -> tuple[Group, Member, Member]:
     "GRP-20",
     notices="client: each restart of a static member stops the whole group for a rebalance (KIP-345)",
     source="KIP-345; KAFKA-10284; GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin",
-    sentence="A static member that joins with its instance id and no member id is given a new member id, its place and its "
-    "assignment; no member joins again for it. The leader receives static members with their instance ids.",
-    accepted="for a follower: NONE(0), another member id, the same generation, the same bytes, and no rebalance for the leader; "
-    "each one's instance id in the leader's list of members",
+    sentence="A static member is admitted by its instance id alone. One that comes back with it and without a member id is "
+    "given a new member id, its place and its assignment; no member joins again for it. The leader receives static members with "
+    "their instance ids.",
+    accepted="for a new one NONE(0) at once; for a follower: NONE(0), another member id, the same generation, the same bytes and "
+    "no rebalance for the leader; each one's instance id in the leader's list of members",
     apis=STATIC,
 )
 def back_again(broker: Broker) -> None:
+    with directly():
+        alone = Group(broker).member(instance_id="one")
+        broker.expect_error(alone.ask_to_join().error_code, ErrorCode.NONE, what="JoinGroup of a new one")
     _, leader, follower = static_pair(broker)
     reported = AnswerParts({one.member_id: one.group_instance_id for one in leader.answer.members})
     given = {one.id: one.instance_id for one in (leader, follower)}

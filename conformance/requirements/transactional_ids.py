@@ -9,6 +9,7 @@ from conformance.answers import error_name
 from conformance.batches import values
 from conformance.broker import Broker
 from conformance.requirement import requirement
+from conformance.steps import built_on
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
     CLASSIC,
@@ -58,6 +59,14 @@ def expect_refused(broker: Broker, what: str, answer: Any, *accepted: ErrorCode)
     """The answer refuses, and gives no producer id."""
     broker.expect_error(answer.error_code, *accepted, what=what)
     broker.expect_equal(f"{what}: the producer id", answer.producer_id, NO_ID)
+
+
+@built_on("TXN-22")
+def expect_described(client: TransactionalClient, identity: tuple[int, int]) -> None:
+    """DescribeTransactions, where it is served, reports this producer id and epoch."""
+    if client.is_described:
+        found = client.described()
+        client.broker.expect_equal("who it is", (found.producer_id, found.producer_epoch), identity)
 
 
 @requirement(
@@ -144,8 +153,9 @@ def the_next_epoch(broker: Broker) -> None:
 def an_empty_transactional_id(broker: Broker) -> None:
     lowest, highest = broker.versions_of(InitProducerIdRequest)
     for version in range(lowest, highest + 1):
-        answer = TransactionalClient(broker, CLASSIC, "", initialised=False).init(version=version)
-        expect_refused(broker, f"v{version}", answer, ErrorCode.INVALID_REQUEST)
+        client = TransactionalClient(broker, CLASSIC, "", initialised=False)
+        client.asked = broker.coordinator(broker.unused_name("txn"), TRANSACTION)  # of another id, as in TXN-25
+        expect_refused(broker, f"v{version}", client.init(version=version), ErrorCode.INVALID_REQUEST)
     broker.expect(broker.producer_id()[0] >= 0, "a null transactional id gives a producer id")
 
 
@@ -223,9 +233,7 @@ def saying_who_one_is(broker: Broker) -> None:
                 ("another producer id", (id + 5000, epoch + 1)),
             ):
                 expect_refused(broker, what, client.init(*stranger, version=version), fenced)
-            if client.is_described:
-                found = client.described()
-                broker.expect_equal("who it is", (found.producer_id, found.producer_epoch), (id, epoch + 1))
+            expect_described(client, (id, epoch + 1))
 
 
 @requirement(

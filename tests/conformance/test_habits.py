@@ -21,7 +21,7 @@ from linearizability.targets.loop import Loop
 from linearizability.targets.wire import FIRST_FLEXIBLE, NEWER, answers
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
-from reference.protocol.frames import decode_response, encode_response
+from reference.protocol.frames import decode_request, decode_response, encode_response
 
 NOT_READY_S = 2.0
 
@@ -63,6 +63,40 @@ class Unplaced(Habit):
             if topic.assignments:
                 topic.num_partitions, topic.replication_factor, topic.assignments = 1, 1, []
         return [sized(header + encode(request, exchange.version))]
+
+
+class Habits(Habit):
+    """Several of them, each with an API of its own."""
+
+    def __init__(self, *habits: Habit) -> None:
+        self.by_api = {habit.api: habit for habit in habits}
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        habit = self.by_api.get(exchange.api)
+        return habit.answered(exchange, frame) if habit else None
+
+
+class Evicting(Habit):
+    """Removes a member when another one with its client id joins, as kafka-wire does; here only its Heartbeats show it."""
+
+    def __init__(self) -> None:
+        super().__init__("Heartbeat", self.refuse)
+        self.members: dict[tuple[str, str | None], set[str]] = {}
+        self.removed: set[str] = set()
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api == "JoinGroup":
+            shared = exchange.request.group_id, decode_request(exchange.frame)[0].client_id
+            present = self.members.setdefault(shared, set())
+            if exchange.request.member_id:
+                present.add(exchange.request.member_id)
+            else:
+                self.removed |= present
+        return None
+
+    def refuse(self, answer: Any, exchange: Exchange) -> None:
+        if exchange.request.member_id in self.removed:
+            answer.error_code = ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.fixture(scope="module")
@@ -153,6 +187,46 @@ def test_a_member_that_is_forgotten_is_not_waited_for(behind: tuple[Loop, Behind
     report, verdicts = judged(behind, Habit("Heartbeat", forget), "GRP-14", tmp_path)
     assert verdicts == {"GRP-14": "fail"}
     assert any("is answered with UNKNOWN_MEMBER_ID(25)" in one.reason for one in report.judgements)
+
+
+def test_one_that_lets_no_members_share_a_client_id_fails_one_requirement(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(behind, Evicting(), "GRP-08 GRP-14 GRP-49", tmp_path)
+    assert verdicts == {"GRP-08": "pass", "GRP-14": "pass", "GRP-49": "fail"}
+
+
+def test_one_that_asks_static_members_to_join_twice_fails_one_requirement(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    def refuse(answer: Any, exchange: Exchange) -> None:
+        if exchange.request.group_instance_id is not None and not exchange.request.member_id:
+            answer.error_code = ErrorCode.MEMBER_ID_REQUIRED
+
+    _, verdicts = judged(behind, Habit("JoinGroup", refuse), "GRP-14 GRP-20 GRP-21 GRP-39 GRP-40 GRP-41", tmp_path)
+    blocked = dict.fromkeys(("GRP-21", "GRP-39", "GRP-40", "GRP-41"), "blocked GRP-20")
+    assert verdicts == {"GRP-14": "pass", "GRP-20": "fail"} | blocked
+
+
+def test_one_that_raises_the_epoch_again_is_not_excused_by_the_name_of_a_state(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    asked: set[tuple[int, int]] = set()
+
+    def empty(answer: Any, _: Exchange) -> None:
+        for state in answer.transaction_states:
+            if state.transaction_state.startswith("Complete"):
+                state.transaction_state = "Empty"
+
+    def raise_again(answer: Any, exchange: Exchange) -> None:
+        identity = exchange.request.producer_id, exchange.request.producer_epoch
+        answer.producer_epoch += identity in asked
+        if exchange.request.producer_epoch >= 0:
+            asked.add(identity)
+
+    habits = Habits(Habit("DescribeTransactions", empty), Habit("InitProducerId", raise_again))
+    _, verdicts = judged(behind, habits, "TXN-06 TXN-22", tmp_path)
+    assert verdicts == {"TXN-06": "fail", "TXN-22": "fail"}
 
 
 def test_what_needs_one_leader_is_not_judged_where_none_can_be_chosen(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ USED_BY = {
     "FET-08": "FET-18 RET-07",
     "FET-14": "TXV-14",
     "FET-15": "CFG-09 TXV-07",
-    "TXV-01": "TXV-02 TXV-07",
+    "TXV-01": "TXV-07",
     "API-05": "CGH-18",
     "FET-18": "FET-09 FET-14 FET-20 FSS-03 FSS-06 EPO-03 ACK-12 TXN-12 RET-07 CMP-02 TOP-19",
     "GRP-01": "OFF-23",

@@ -382,9 +382,14 @@ class Broker(Conversation):
 
     @built_on("BAS-04")
     def log(
-        self, topic: Topic, *, partition: int = 0, offset: int = 0, isolation: int = READ_UNCOMMITTED,
+        self,
+        topic: Topic,
+        *,
+        partition: int = 0,
+        offset: int = 0,
+        isolation: int = READ_UNCOMMITTED,
         version: int | None = None,
-    ) -> bytes:  # fmt: skip
+    ) -> bytes:
         """All bytes of the partition from an offset to its end, as fetched. Errors: Failed also where batches are out of order,
         or go on without an end."""
         collected = bytearray()

@@ -300,8 +300,16 @@ def first_by_position(broker: Broker) -> None:
             for stamps in ((10, 10, 10), (50, 20), (30, 40), (50, 50), (60, 5), (55,)):
                 broker.append(topic, stamped(*stamps, codec=CODECS[name]))
             for timestamp, wanted in {
-                1: 0, 10: 0, 11: 3, 20: 3, 30: 3, 50: 3, 51: 9, 55: 9, 61: -1,
-            }.items():  # fmt: skip
+                1: 0,
+                10: 0,
+                11: 3,
+                20: 3,
+                30: 3,
+                50: 3,
+                51: 9,
+                55: 9,
+                61: -1,
+            }.items():
                 found = broker.offset_of(topic, STAMP + timestamp)
                 expect_found(broker, found, wanted >= 0)
                 broker.expect_equal(f"the offset for {timestamp}", found.offset, wanted)

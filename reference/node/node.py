@@ -16,7 +16,7 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
 from reference.controller.configs import Configuration
@@ -57,6 +57,7 @@ from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
+from reference.storage.log import Log
 from reference.storage.log_directory import Logger
 from reference.storage.log_manager import LogManager
 
@@ -108,60 +109,17 @@ class Node:
         self.peers = Peers(identity.node, self._emit, peers_release_of(properties))
         brokers = Brokers(self.peers, self.image, properties.get("inter.broker.listener.name", ""))
         self.logs = logs
-        logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
-        logs.load(now)
-        self.replicas = Replicas(
-            identity.node,
-            self.image,
-            self.configuration,
-            self.logs,
-            self,
-            self.log,
-            now,
-            brokers=self.peer_of,
-            truncation=truncation_of(properties),
-            trace=tracer,
-        )
+        self.replicas = self._load_replicas(properties, now, tracer)
         self.partitions = self.replicas.partitions
         for each in logs.directories:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
-        self.context = context = Context(
-            identity.node,
-            identity.cluster_id,
-            self.image,
-            self.configuration,
-            self.replicas,
-            self.purgatories,
-            self.responder,
-            self.log,
-        )
+        self.context = context = self._new_context()
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
         settings = QuorumSettings.of(integer, [*self.voters], pre_vote=peers_release_of(properties) == RELEASE)
-        self.quorum = Quorum(
-            identity.node,
-            identity.cluster_id,
-            settings,
-            logs.metadata.disk,
-            metadata_log,
-            chance,
-            now,
-            directory=logs.metadata.id,
-            say=log,
-            trace=tracer,
-        )
+        self.quorum = self._new_quorum(settings, metadata_log, chance, now, log, tracer)
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
-        self.controller = ActiveController(
-            self.quorum,
-            self.configuration,
-            identity,
-            self.voters,
-            next(iter(listeners), "CONTROLLER"),
-            chance,
-            DECIDED_HANDLERS,
-            self._replay.advance,
-            tracer,
-        )
+        self.controller = self._new_controller(identity, listeners, chance, tracer)
         self.channel = ControllerChannel(
             self.quorum, self.controller, self.peers, self.voters, self.responder, integer("broker.session.timeout.ms")
         )
@@ -182,6 +140,77 @@ class Node:
         apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
         self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit)
         self._start(now)
+
+    def _load_replicas(self, properties: Mapping[str, str], now: TimestampMs, tracer: Trace | None) -> Replicas:
+        """Load the logs: each is a replica. Errors: those of a directory that cannot be served."""
+        integer, logs = self.configuration.integer, self.logs
+        logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
+        logs.load(now)
+        return Replicas(
+            self.id,
+            self.image,
+            self.configuration,
+            logs,
+            self,
+            self.log,
+            now,
+            brokers=self.peer_of,
+            truncation=truncation_of(properties),
+            trace=tracer,
+        )
+
+    def _new_context(self) -> Context:
+        """What handlers get of this node."""
+        return Context(
+            self.id,
+            self.cluster_id,
+            self.image,
+            self.configuration,
+            self.replicas,
+            self.purgatories,
+            self.responder,
+            self.log,
+        )
+
+    def _new_quorum(
+        self,
+        settings: QuorumSettings,
+        metadata_log: Log,
+        chance: Chance,
+        now: TimestampMs,
+        log: Logger,
+        tracer: Trace | None,
+    ) -> Quorum:
+        """This node's member of the quorum, which logs whatever the levels of the loggers are."""
+        metadata = self.logs.metadata
+        return Quorum(
+            self.id,
+            self.cluster_id,
+            settings,
+            metadata.disk,
+            metadata_log,
+            chance,
+            now,
+            directory=metadata.id,
+            say=log,
+            trace=tracer,
+        )
+
+    def _new_controller(
+        self, identity: Identity, listeners: Collection[str], chance: Chance, tracer: Trace | None
+    ) -> ActiveController:
+        """What decides while this node leads the quorum."""
+        return ActiveController(
+            self.quorum,
+            self.configuration,
+            identity,
+            self.voters,
+            next(iter(listeners), "CONTROLLER"),
+            chance,
+            DECIDED_HANDLERS,
+            self._replay.advance,
+            tracer,
+        )
 
     def _new_fetching(self, chance: Chance) -> Fetching:
         """What answers fetches: its sessions learn which partitions have news from the purgatories."""

@@ -267,11 +267,16 @@ def _statistics(messages: list[tuple[int, str]]) -> tuple[int, int]:
 
 
 NAMED_STEP = re.compile(r'Step\("(\w+)"')
+COVERED_ACTION = re.compile(r"^<(\w+) line \d+, col \d+ to line \d+, col \d+ of module \w+>: \d+:(\d+)", re.M)
 COVERED_LINE = re.compile(r"^\s*\|*line (\d+), col \d+ to line \d+, col \d+ of module (\w+): (\d+)", re.M)
 
 
 def action_coverage(output: str, modules: Iterable[Path]) -> dict[str, int]:
-    """How often each named step was taken: the count of the line `Step("Name", …)`, for TLC names only some actions."""
+    """How often each named step was taken: the count of the line `Step("Name", …)`, for TLC names only some actions.
+
+    Of some of those that it names, TLC does not count the lines inside.
+    """
+    actions = {name: int(count) for name, count in COVERED_ACTION.findall(output)}
     counts: dict[tuple[str, int], int] = {}
     for line, module, count in COVERED_LINE.findall(output):
         key = (module, int(line))
@@ -282,6 +287,8 @@ def action_coverage(output: str, modules: Iterable[Path]) -> dict[str, int]:
             named = NAMED_STEP.search(text)
             if named and (path.stem, number) in counts:
                 found[named[1]] = found.get(named[1], 0) + counts[path.stem, number]
+            elif named and actions.get(named[1]):
+                found[named[1]] = actions[named[1]]
     return found
 
 

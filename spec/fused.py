@@ -165,9 +165,12 @@ def _first_broken(promises: dict[str, str]) -> str:
 
 
 def _step_promise(promise: Definition) -> str:
+    """The promise about one step, in its own column: in lists columns count."""
     found = STEP_PROMISE.fullmatch(_body(promise))
     assert found, f"{promise.name} is no promise about steps"
-    return found[1]
+    begin = promise.body.begin + found.start(1)
+    column = begin - promise.text.rfind("\n", 0, begin) - 1
+    return "\n" + " " * column + found[1]
 
 
 def _configuration(model: Model) -> str:

@@ -32,6 +32,8 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("MCQuorumSmall", "quorum", quick=True),
+    Model("MCQuorumRestart", "quorum"),
     Model(
         "MCQuorumCommit",
         "quorum",
@@ -78,6 +80,7 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("MCTransactionsSmall", "transactions"),
     Model("MCTransactionsLiveness", "transactions"),
     Model(
         "MCGroups",
@@ -92,6 +95,7 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("MCGroupsPair", "groups", quick=True),
     Model("MCGroupsLiveness", "groups"),
     Model(
         "MCZooKeeperController",
@@ -113,5 +117,6 @@ MODELS: tuple[Model, ...] = (
             ),
         ),
     ),
+    Model("MCZooKeeperPair", "historical", quick=True),
     Model("MCZooKeeperControllerLiveness", "historical"),
 )

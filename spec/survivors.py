@@ -1,36 +1,293 @@
 """Why each mutant that no model noticed is no fault: read one by one.
 
-A row names mutants by how their names begin, and holds for each of them; the tests see that each survivor has one.
+A row names mutants by how their names begin, and holds for each of them; the tests see that each row has a survivor. Where a row
+says that another rule implies the one that was changed, the models that the mutant met have the same states and steps with it.
 """
 
 from __future__ import annotations
 
+UNCHANGED = "the step then changes nothing, which is no behaviour"
+SWITCHED = "looked at only with a switch on"
+NAMED = "an argument of the step's name, for the reader"
+CHOSEN = "the next-state relation takes the step for no other"
+GONE = "a process that is gone has no metadata (MemoryFitsRole), so the step's other conditions refuse it"
+NOT_TRUNCATING = "only the switches of before KIP-595 ever have a replica truncate before it may fetch (MemoryFitsRole)"
+KEPT = "which records are kept only distinguishes states by their past: each step that takes one asks whether it may be replayed"
+RATION = "the ration of a fault, or the model's bound: no rule"
+ENVIRONMENT = "the environment's: it loses less, or spends a fault without effect"
+JUDGES = "what the judge remembers of lost tails, not a broker: kept longer, it excuses more"
+EQUAL = "where both are equal, either will do"
+
 REASONS: tuple[tuple[str, str], ...] = (
+    # Log and Controller
+    ("Log.Min.comparison1", EQUAL),
+    (
+        "Controller.Replayable.guard3",
+        "the steps that replay a record ask again: for a newer leader epoch, a leader, or a record without the broker",
+    ),
+    (
+        "Controller.Replayable.comparison2",
+        "a follower has records of its own leader epoch to replay then, and no step that does so: each asks for a newer one",
+    ),
+    ("Controller.Completed.alternative1", "where nothing comes or goes, completing changes nothing"),
+    (
+        "Controller.Completed.alternative2",
+        "something is needed always: what is added, or what stays, which is never nothing (AddedUntilInSync); it is not in an "
+        "empty ISR",
+    ),
+    ("Controller.IsrWithout.guard1", SWITCHED),
+    ("Controller.Elections.guard1", SWITCHED),
+    ("Controller.Decide.reset1", KEPT),
+    (
+        "Controller.UnfenceBroker.guard1",
+        "who is not running has forgotten its metadata (Halt), and has therefore replayed nothing",
+    ),
+    (
+        "Controller.UnfenceBroker.guard2",
+        "of an unfenced broker nothing is changed, and the controller has decided already",
+    ),
+    (
+        "Controller.FenceBroker.guard1",
+        "a fenced broker is in no ISR and does not lead: fencing it again changes nothing",
+    ),
+    (
+        "Controller.ControlledShutdown.guard1",
+        "a broker that is gone is fenced anyway (FenceBroker), with the same record",
+    ),
+    (
+        "Controller.ControlledShutdown.guard2",
+        "a fenced broker is in no ISR and does not lead: fencing it again changes nothing",
+    ),
     (
         "Controller.IsForThisEpoch.guard1",
         "a leader epoch begins with a record, and the partition epoch grows with each: equal partition epochs are of one "
         "leader epoch",
     ),
     (
-        "Controller.UnfenceBroker.guard1",
-        "who is not running has forgotten its metadata (Halt), and has therefore replayed nothing",
+        "Controller.AlterPartition.guard2",
+        "a proposal of the present leader epoch is its leader's, for a leader epoch has one leader",
+    ),
+    ("Controller.AlterPartition.reset1", JUDGES),
+    (
+        "Controller.ElectLeader.guard1",
+        "a leader may be elected again, in a leader epoch more: so it is where a replica is removed",
     ),
     (
-        "Replica.BecomeLeader.guard2",
-        "by a record that names another the broker does what BecomeFollower does: it leads only if the record names it",
+        "Controller.ChangeMinIsr.alternative2",
+        "nothing of the record but min.insync.replicas changes; the last known leader, which Kafka forgets, is not in it",
+    ),
+    # Replica
+    ("Replica.Learnt.guard1", SWITCHED),
+    ("Replica.Replay.reset2", KEPT),
+    ("Replica.BecomeLeader.reset3", NOT_TRUNCATING),
+    (
+        "Replica.BecomeFollower.guard3",
+        "by a record that names it the broker does what BecomeLeader does: it leads if the record names it",
     ),
     (
-        "Replica.BecomeLeader.reset1",
-        "no fault of the rule: MCTruncation, dearer than the models met so far, breaks by it (the switch KeepProgress)",
+        "Replica.BecomeFollower.guard4",
+        "a replica has records of its own leader epoch to replay only while it leads (Replayable), and those name it",
+    ),
+    ("Replica.BecomeFollower.reset3", NOT_TRUNCATING),
+    ("Replica.BecomeFollower.reset4", SWITCHED),
+    (
+        "Replica.BecomeFollower.comparison1",
+        "a replica has records of its own leader epoch to replay only while it leads (Replayable), and those name it",
     ),
     (
-        "Replica.BecomeLeader.reset3",
-        "only the switches of before KIP-595 ever have a replica truncate before it may fetch",
+        "Replica.CommitIsr.guard2",
+        "a replica has records of its own leader epoch to replay only while it leads (Replayable)",
+    ),
+    ("Replica.LearnMinIsr.guard1", "a follower may know min.insync.replicas as well: only leaders act by it"),
+    ("Replica.LearnMinIsr.guard3", UNCHANGED),
+    ("Replica.LearnMinIsr.reset2", KEPT),
+    ("Replica.GiveUpReplica.reset5", NOT_TRUNCATING),
+    ("Replica.LogsPart.comparison1", SWITCHED),
+    ("Replica.MayFetch.guard1", GONE),
+    (
+        "Replica.MayFetch.guard2",
+        "what a leader would learn of itself is not read: EndOf and Propose take its own log and registration",
+    ),
+    ("Replica.MayFetch.guard3", "in one leader epoch all replicas follow the same leader"),
+    (
+        "Replica.MayFetch.guard4",
+        "a broker that is named as the leader, and acts in the same leader epoch, has replayed that it leads",
     ),
     (
-        "Controller.Completed.alternative1",
-        "where nothing comes or goes, completing changes nothing",
+        "Replica.MayFetch.guard5",
+        "a new replica may fetch before the leader has replayed that it is one: it gets the leader's records, and AnswerFetch "
+        "does not count it",
     ),
+    ("Replica.FetchesOf.alternative2", NOT_TRUNCATING),
+    (
+        "Replica.AnswerFetch.guard1",
+        "in the atomic grain MayFetch asks for it; of messages TakeFetch does, which refines this step",
+    ),
+    (
+        "Replica.AnswerFetch.guard2",
+        "in the atomic grain MayFetch asks for it; of messages TakeFetch does, which refines this step",
+    ),
+    ("Replica.AnswerFetch.guard3", CHOSEN),
+    (
+        "Replica.AnswerFetch.guard4",
+        "in the atomic grain each fetch is of the present incarnation; of messages TakeFetch asks, which refines this step",
+    ),
+    ("Replica.AnswerFetch.guard6", UNCHANGED),
+    ("Replica.IsInLine.guard2", NOT_TRUNCATING),
+    ("Replica.AppendFetched.comparison1", "the log is in line with the leader's: up to its own end it is the same"),
+    ("Replica.AppendFetched.count1", SWITCHED),
+    ("Replica.AppendFetched.bound1", "a fetch may bring any number of the next records"),
+    ("Replica.AdoptHighWatermark.guard2", CHOSEN),
+    ("Replica.AdoptHighWatermark.guard3", UNCHANGED),
+    ("Replica.Truncate.alternative1", NOT_TRUNCATING),
+    ("Replica.Truncate.guard3", NOT_TRUNCATING),
+    ("Replica.Truncate.alternative3", NOT_TRUNCATING),
+    ("Replica.Truncate.guard5", NOT_TRUNCATING),
+    ("Replica.Truncate.reset3", NOT_TRUNCATING),
+    ("Replica.AdvanceHighWatermark.comparison2", UNCHANGED),
+    (
+        "Replica.ExpandIsr.guard1",
+        "only leaders know of progress (MemoryFitsRole), and a follower of unknown progress cannot join",
+    ),
+    (
+        "Replica.ExpandIsr.guard5",
+        "no fault of the rule: MCExpansion, dearer than the models met so far, breaks by it (the switch ExpandBelowEpochStart)",
+    ),
+    ("Replica.ShrinkIsr.guard4", "no promise rests on why a member leaves; how long it has lagged is a matter of time"),
+    (
+        "Replica.ShrinkIsr.comparison1",
+        "no promise rests on why a member leaves; how long it has lagged is a matter of time",
+    ),
+    (
+        "Replica.WasRefused.guard2",
+        "in the atomic grain the controller reads a proposal where it lies: what is withdrawn is not judged later. Of messages "
+        "LateWasRefused takes its place",
+    ),
+    (
+        "Replica.RollBackIsr.guard1",
+        "what a broker that does not lead has pending is the last request of a process that is gone; it need not arrive",
+    ),
+    ("Replica.Halt.reset4", NOT_TRUNCATING),
+    ("Replica.Halt.reset5", KEPT),
+    ("Replica.Crash.guard1", ENVIRONMENT),
+    ("Replica.Crash.guard2", ENVIRONMENT),
+    ("Replica.Restart.reset2", ENVIRONMENT),
+    ("Replica.Restart.bound1", ENVIRONMENT),
+    # Client
+    ("Client.Produce.guard4", SWITCHED),
+    ("Client.Produce.reset2", SWITCHED),
+    ("Client.Produce.comparison1", RATION),
+    ("Client.Produce.count2", NAMED),
+    (
+        "Client.Retry.guard1",
+        "a producer that is not idempotent may retry as well: NoDuplicateOrGap does not speak of it",
+    ),
+    (
+        "Client.Retry.guard2",
+        "the leader has what is acknowledged (NoAcknowledgedRecordLost): its number is not the next one",
+    ),
+    (
+        "Client.Acknowledge.guard1",
+        "what is below the high watermark of any broker is committed, whether it leads or not",
+    ),
+    ("Client.Acknowledge.guard2", "what is below the high watermark is committed, however small the ISR has become"),
+    ("Client.Acknowledge.guard3", "what is acknowledged again stays acknowledged"),
+    ("Client.Acknowledge.guard4", "a record of acks=1 may be acknowledged when it is committed, too"),
+    ("Client.Consume.guard1", GONE),
+    (
+        "Client.Consume.guard2",
+        "a checkpoint's high watermark is of committed records, also before metadata is replayed",
+    ),
+    (
+        "Client.Consume.comparison1",
+        "a checkpoint's high watermark is of committed records, also before metadata is replayed",
+    ),
+    # Messages
+    ("Messages.SendFetch.guard1", GONE),
+    ("Messages.SendFetch.guard3", UNCHANGED),
+    (
+        "Messages.TakeFetch.guard1",
+        "a fetch is sent to the leader of its leader epoch: a broker that acts in that epoch leads it",
+    ),
+    ("Messages.TakeFetch.guard2", CHOSEN),
+    (
+        "Messages.TakeFetch.guard5",
+        "no fault of the rule: MCMessagesCrash, dearer than the models met so far, breaks by it (the switch "
+        "FetchOfFormerIncarnation)",
+    ),
+    ("Messages.TakeFetch.alternative2", UNCHANGED),
+    ("Messages.TakeFetch.guard6", UNCHANGED),
+    ("Messages.Fits.guard1", GONE),
+    ("Messages.Fits.guard2", CHOSEN),
+    ("Messages.TakeDivergence.guard2", "where the logs do not part, the point is the log's own end: nothing is cut"),
+    ("Messages.TakeRecords.bound1", "a fetch may bring any number of the next records"),
+    ("Messages.TakeHighWatermark.guard3", UNCHANGED),
+    (
+        "Messages.TakeProposal.guard1",
+        "a proposal of the present leader epoch is its leader's, for a leader epoch has one leader",
+    ),
+    ("Messages.TakeProposal.reset1", JUDGES),
+    # Transactions
+    (
+        "Transactions.Admits.guard2",
+        "while a decision is being marked no write has the coordinator's epoch: it was raised with the decision",
+    ),
+    ("Transactions.Complete.reset3", "read only while a transaction is prepared, and Prepare sets it"),
+    ("Transactions.Complete.reset4", "read only while a transaction is prepared, and Prepare sets it"),
+    (
+        "Transactions.Reload.reset",
+        "the coordinator may as well be replaced before it has learned of a marker: the states are the same",
+    ),
+    ("Transactions.SendWrite.guard3", UNCHANGED),
+    ("Transactions.TakeOver.reset1", RATION),
+    ("Transactions.TakeOver.comparison1", RATION),
+    ("Transactions.TakeOver.count1", RATION),
+    # ZooKeeperController
+    ("ZooKeeperController.ExpireSession.guard2", ENVIRONMENT),
+    ("ZooKeeperController.ElectController.count4", NAMED),
+    (
+        "ZooKeeperController.SeeBrokers.guard2",
+        "a controller without a session may know of more brokers: when another has taken over, ZooKeeper takes no decision of it",
+    ),
+    ("ZooKeeperController.SeeBrokers.guard3", UNCHANGED),
+    ("ZooKeeperController.ElectPartitionLeader.count2", NAMED),
+    (
+        "ZooKeeperController.RemoveReplica.guard3",
+        "with the one move of the models every broker has a replica until then; to stop one that is not there deletes nothing",
+    ),
+    (
+        "ZooKeeperController.JoinIsr.guard2",
+        "a broker whose replica was removed follows no leader of the newest leader epoch; for a member nothing changes",
+    ),
+    ("ZooKeeperController.JoinIsr.guard4", "a broker that follows has a log (FollowersHaveTheLog)"),
+    ("ZooKeeperController.LearnControllerEpoch.comparison1", EQUAL),
+    (
+        "ZooKeeperController.TakeLeaderAndIsr.guard2",
+        "these requests are ordered by their leader epochs as well, and a newer one was not written by a deposed controller",
+    ),
+    ("ZooKeeperController.TakeLeaderAndIsr.comparison1", "requests of one leader epoch name the same leader"),
+    # Quorum
+    ("Quorum.Lesser.comparison1", EQUAL),
+    ("Quorum.JoinEpoch.comparison1", "a voter joins only newer epochs (LearnEpoch)"),
+    ("Quorum.BecomeProspective.guard2", RATION),
+    ("Quorum.BecomeProspective.comparison1", RATION),
+    ("Quorum.GrantPreVote.guard2", UNCHANGED),
+    (
+        "Quorum.GrantPreVote.",
+        "a pre-vote is no vote: granted too often it disturbs the quorum, and LateQuorum grants any",
+    ),
+    ("Quorum.BecomeCandidate.guard2", "the pre-vote spares epochs; votes alone decide"),
+    ("Quorum.BecomeCandidate.count3", NAMED),
+    ("Quorum.GrantVote.guard1", CHOSEN),
+    ("Quorum.AppendRecord.guard2", RATION),
+    ("Quorum.AppendRecord.comparison1", RATION),
+    ("Quorum.MayFetch.guard1", "a voter is not leader and follower at once"),
+    ("Quorum.AnswerFetch.guard3", UNCHANGED),
+    ("Quorum.Take.comparison1", EQUAL),
+    # Groups
+    ("Groups.Enter.reset3", "Remove has set it to 0 (OnlyMembersHave)"),
+    ("Groups.Enter.reset4", "Remove has set it to 0 (OnlyMembersHave)"),
+    ("Groups.Assign.guard1", "without members there is no assignment to choose (UpdateTarget)"),
 )
 """How the mutants' names begin, and the reason."""
 

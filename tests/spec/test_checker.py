@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from spec.checker import SHORT_RUN, Job, Verdict, check, read_output
+from spec.checker import SHORT_RUN, Job, Verdict, action_coverage, check, read_output
 
 
 def message(number: int, text: str) -> str:
@@ -151,3 +151,18 @@ def test_a_missing_jar_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.setattr(artifacts, "tlc_jar", missing)
     outcome = check(Job(tmp_path, "Counter", "", modules={"Counter": COUNTER}))
     assert (outcome.verdict, outcome.reason) == (Verdict.NO_CHECKER, "tlc cannot be fetched")
+
+
+def test_a_step_whose_inner_lines_tlc_does_not_count_is_counted_by_its_action(tmp_path: Path) -> None:
+    """TLC 2.18 prints no more of Truncate than this."""
+    module = tmp_path / "Small.tla"
+    module.write_text(
+        'Counted ==\n    Step("Counted", 1)\nNamed ==\n    Step("Named", 1)\nNever ==\n    Step("Never", 1)\n'
+    )
+    printed = (
+        "<Counted line 1, col 1 to line 1, col 7 of module Small>: 2:9\n"
+        "  line 2, col 5 to line 2, col 22 of module Small: 7\n"
+        "<Named line 3, col 1 to line 3, col 5 of module Small>: 60:200\n"
+        "<Never line 5, col 1 to line 5, col 5 of module Small>: 0:0\n"
+    )
+    assert action_coverage(printed, [module]) == {"Counted": 7, "Named": 200}

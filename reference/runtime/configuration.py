@@ -8,6 +8,7 @@ may be a plugin's: as Kafka does, it is taken, and named in the log (`remarks`).
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -34,6 +35,9 @@ OWN_PREFIX = "tidegauge."
 
 class ConfigurationError(ValueError):
     """A configuration that cannot be run; the message is the one line that the operator needs."""
+
+
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 class Listener(BaseModel):
@@ -174,12 +178,17 @@ class ServerConfiguration(BaseModel):
         """Why this node cannot be the only voter, which it is where none is named; empty where it can."""
         if "controller" not in self.process_roles:
             return f"node.id {self.node_id} is no controller"
-        own = {each.port for each in self.listeners if each.name in map(str.upper, self.controller_listener_names)}
         servers = self.properties.get("controller.quorum.bootstrap.servers", "").split(",")
-        others = [
-            each.strip() for each in servers if each.strip() and each.rpartition(":")[2].strip() not in map(str, own)
-        ]
+        others = [each.strip() for each in servers if each.strip() and not self._is_own_controller(each.strip())]
         return f"controller.quorum.bootstrap.servers names {', '.join(others)}" if others else ""
+
+    def _is_own_controller(self, address: str) -> bool:
+        """Whether HOST:PORT is a controller's listener of this node, as far as names tell: all nodes may have one port."""
+        host, _, port = address.rpartition(":")
+        names = {*map(str.upper, self.controller_listener_names)}
+        listeners = [each for each in (*self.listeners, *self.advertised_listeners) if each.name in names]
+        hosts = {*LOCAL_HOSTS, socket.gethostname(), *(each.host.strip("[]") for each in listeners)}
+        return port in {str(each.port) for each in listeners} and host.strip("[]") in hosts
 
     @property
     def folder(self) -> Path:

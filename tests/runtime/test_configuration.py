@@ -23,9 +23,11 @@ GOOD = {
 }
 
 
-def test_a_node_that_names_itself_alone_is_the_only_voter() -> None:
-    """As in the `server.properties` of Apache Kafka 4."""
-    itself = {"controller.quorum.bootstrap.servers": "h:9093", "listeners": "PLAINTEXT://:1,CONTROLLER://:9093"}
+@pytest.mark.parametrize("server", ["localhost:9093", "h:9093"])
+def test_a_node_that_names_itself_alone_is_the_only_voter(server: str) -> None:
+    """As in the `server.properties` of Apache Kafka 4, whose controller listener has no host."""
+    itself = {"controller.quorum.bootstrap.servers": server, "listeners": "PLAINTEXT://:1,CONTROLLER://:9093"}
+    itself["advertised.listeners"] = "PLAINTEXT://h:1,CONTROLLER://h:9093"
     given = {name: value for name, value in GOOD.items() if name != "controller.quorum.voters"} | itself
     assert check_configuration(given, "f").voters == []
 
@@ -57,10 +59,10 @@ def test_a_good_file_is_understood() -> None:
         ({"controller.quorum.voters": "2@h:1"}, "f: node.id 1 has the controller's role and is not among controller.quorum.voters"),
         ({"controller.quorum.voters": None, "process.roles": "broker"},
          "f: controller.quorum.voters names no voter, and node.id 1 is no controller: voters that change (KIP-853) are not served"),
-        ({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "h:9093, other:9094",
+        ({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "localhost:9093, other:9093, localhost:9094",
           "listeners": "PLAINTEXT://:1,CONTROLLER://:9093"},
-         "f: controller.quorum.voters names no voter, and controller.quorum.bootstrap.servers names other:9094: voters that "
-         "change (KIP-853) are not served"),
+         "f: controller.quorum.voters names no voter, and controller.quorum.bootstrap.servers names other:9093, localhost:9094: voters "
+         "that change (KIP-853) are not served"),
         ({"log.retention.ms": "soon"}, "f: Invalid value soon for configuration log.retention.ms: not a number of type LONG"),
         ({"log.segment.bytes": "10"}, "f: Invalid value 10 for configuration log.segment.bytes: must be at least 1048576"),
         ({"auto.create.topics.enable": "maybe"}, "f: Invalid value maybe for configuration auto.create.topics.enable: expected true or false"),

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 
+from linearizability.findings.reading import read
 from linearizability.targets import open_target
 from linearizability.targets.artifacts import ensure_java, java, kafka_jars
 from linearizability.workload.cluster import create_topic
@@ -100,20 +101,6 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
             newer.transact("e", committed=True)
         finally:
             first.close()
-        log = read(target.bootstrap)
+        log = read(target.bootstrap, TOPIC)
     seen.append(f"the log, uncommitted records too: {log}")
     return sent.endswith("success") and committed == "success" and "d" not in log.values(), seen
-
-
-def read(bootstrap: str) -> dict[int, str]:
-    """Offset -> value of every record of the partition, whatever became of its transaction."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": "read_uncommitted"}
-    consumer = Consumer(settings | {"enable.partition.eof": True})
-    found: dict[int, str] = {}
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
-            found[message.offset() or 0] = (message.value() or b"").decode()
-    finally:
-        consumer.close()
-    return found

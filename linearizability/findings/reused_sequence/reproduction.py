@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition, libversion
+from confluent_kafka import KafkaError, Message, Producer, libversion
 
+from linearizability.findings.reading import read
 from linearizability.targets import open_target
 from linearizability.workload.cluster import Coordinated, create_topic, find_coordinator
 
@@ -78,22 +79,10 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
         target.resume(follower)
         session.send("b", TIMEOUT_S)
         session.end(committed=True)
-        log, committed = (_read(target.bootstrap, isolation) for isolation in ("read_uncommitted", "read_committed"))
+        log, committed = (
+            read(target.bootstrap, TOPIC, isolation) for isolation in ("read_uncommitted", "read_committed")
+        )
     seen += [f"the log: {log}", f"read as committed: {committed}"]
     if "a" not in log.values():
         return None, [*seen, "the first record was not appended before the leader froze"]
     return "b" in session.acknowledged and "b" not in log.values(), seen
-
-
-def _read(bootstrap: str, isolation: str) -> dict[int, str]:
-    """Offset -> value of the partition's records."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "isolation.level": isolation}
-    consumer = Consumer(settings | {"enable.partition.eof": True})
-    found: dict[int, str] = {}
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        while (message := consumer.poll(TIMEOUT_S)) is not None and message.error() is None:
-            found[message.offset() or 0] = (message.value() or b"").decode()
-    finally:
-        consumer.close()
-    return found

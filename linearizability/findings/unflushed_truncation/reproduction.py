@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, Message, Producer
 
+from linearizability.findings.reading import read
 from linearizability.targets import TargetError, WrongTarget, open_target
 from linearizability.targets.cluster import Cluster
 from linearizability.workload.cluster import PartitionView, create_topic, elect_preferred, find_controller, look
@@ -76,14 +77,14 @@ class Story:
         target.restart(first)
         self.await_state(f"node {first} has truncated its log: both are in sync", lambda view: len(view.in_sync) == 2)
         acknowledged = self.write("d", "all")
-        before = read(target.bootstrap)
+        before = read(target.bootstrap, TOPIC)
         target.power_loss([first])
         self.await_state(f"node {first} has lost power", lambda view: view.in_sync == (second,))
         target.restart(first)
         self.await_state("both are in sync again", lambda view: len(view.in_sync) == 2)
         elect_preferred(target.nodes, TOPIC, 1)
         self.await_state(f"node {first} leads again", lambda view: view.leader == first)
-        return acknowledged, before, read(target.bootstrap)
+        return acknowledged, before, read(target.bootstrap, TOPIC)
 
 
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
@@ -99,17 +100,3 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
     if before.get(acknowledged) != "d":
         return None, seen
     return after.get(acknowledged) != "d", seen
-
-
-def read(bootstrap: str) -> dict[int, str]:
-    """Offset -> value of the partition's records, as its leader has them."""
-    settings = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.partition.eof": True}
-    consumer = Consumer(settings)
-    found: dict[int, str] = {}
-    try:
-        consumer.assign([TopicPartition(TOPIC, 0, 0)])
-        while (message := consumer.poll(WITHIN_S)) is not None and message.error() is None:
-            found[message.offset() or 0] = (message.value() or b"").decode()
-    finally:
-        consumer.close()
-    return found

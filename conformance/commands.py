@@ -20,7 +20,6 @@ from conformance.options import (
     Backend,
     BackendOption,
     Baseline,
-    ClientConfig,
     Confirm,
     ExpectedFailures,
     Ids,
@@ -28,7 +27,6 @@ from conformance.options import (
     Json,
     KafkaVersion,
     LevelOption,
-    Mapped,
     ProfileOption,
     Repeat,
     RestartCommand,
@@ -55,6 +53,7 @@ from conformance.output import (
 )
 from conformance.releases_commands import app as releases
 from conformance.strangers_commands import app as strangers
+from linearizability.options import ClientConfig, Mapped
 from linearizability.quiet import quiet
 
 if TYPE_CHECKING:

@@ -23,30 +23,11 @@ LevelOption = Annotated[list[str] | None, typer.Option("--level", help="Only mus
 ProfileOption = Annotated[
     list[str] | None, typer.Option("--profile", help="Only core, groups, transactions ...; may be repeated.")
 ]
-Mapped = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="ADVERTISED=REACHABLE",
-        help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
-    ),
-]
 RestartCommand = Annotated[
     str,
     typer.Option(
         metavar="COMMAND",
         help="For addr: targets: a shell's command that restarts a broker; {node}, {host}, {port} name it.",
-    ),
-]
-ClientConfig = Annotated[
-    Path | None,
-    typer.Option(
-        "--client-config",
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients: security.protocol, ssl.*, "
-        "sasl.*.",
     ),
 ]
 KafkaVersion = Annotated[

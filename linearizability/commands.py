@@ -14,6 +14,7 @@ from typer._click import Command as ClickCommand
 from typer._click import Context as ClickContext
 from typer.core import TyperGroup
 
+from linearizability.options import ClientConfig, Mapped
 from linearizability.quiet import quiet
 
 ENGINE_ERROR = 3
@@ -153,23 +154,6 @@ BackendOption = Annotated[
     ),
 ]
 Image = Annotated[str, typer.Option(help="What containers are made of; without it, of this machine's own programs.")]
-Mapped = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--map",
-        metavar="ADVERTISED=REACHABLE",
-        help="Where an advertised address is reached from here: HOST:PORT=HOST:PORT or HOST=HOST; may be repeated.",
-    ),
-]
-ClientConfig = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        exists=True,
-        dir_okay=False,
-        help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients.",
-    ),
-]
 Results = Annotated[Path | None, typer.Option(help="Where result folders go; default: results/.")]
 
 

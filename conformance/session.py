@@ -321,17 +321,14 @@ class Session:
                 unlike = record.needs.alone and about != step
                 found = self.verdicts.get(about) if unlike else self._verdict_of(about, (*before, record.id))
                 cause = cause_of(found)
-            if cause not in ("", record.id):
-                judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
+            _block(judgement, cause)
         return judgement
 
     def _attribute_afterwards(self) -> None:
         """Blocked instead of failed, where what it builds on was judged later: it needs another start of the target."""
         for judgement in [one for one in self.verdicts.values() if one.verdict is Verdict.FAIL and not one.died]:
             for about in () if judgement.direct else (judgement.built_on, *judgement.requirement.builds_on):
-                cause = cause_of(self.verdicts.get(about))
-                if cause not in ("", judgement.requirement.id):
-                    judgement.verdict, judgement.blocked_by = Verdict.BLOCKED, cause
+                if _block(judgement, cause_of(self.verdicts.get(about))):
                     self.report(judgement)
                     break
 
@@ -470,6 +467,14 @@ class Session:
             raise TargetBroke(f"the target has ended {self.deaths} times")
         failure = "; ".join(self.host.record.not_revived[-1:])
         raise TargetBroke(f"the target is gone since {names} ({failure}): {how}")
+
+
+def _block(judgement: Judgement, cause: str) -> bool:
+    """Make a failure blocked by its cause; False where there is none, or it is the requirement itself."""
+    if cause in ("", judgement.requirement.id):
+        return False
+    judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
+    return True
 
 
 def is_exclusive(entry: Entry) -> bool:

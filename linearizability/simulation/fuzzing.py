@@ -151,7 +151,7 @@ class Summary:
             return ""
         if self.interrupted:
             return f"interrupted after {len(self.runs)} schedules, of which {self.verdicts[VALID]} are valid"
-        return "no run acknowledged anything that could be judged"
+        return "no run showed enough to be judged"
 
     @property
     def speeds(self) -> list[int]:

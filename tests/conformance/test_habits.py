@@ -65,6 +65,23 @@ class Unplaced(Habit):
         return [sized(header + encode(request, exchange.version))]
 
 
+class FromZero(Habit):
+    """Counts the generations of a group from 0, as tansu does."""
+
+    def __init__(self) -> None:
+        super().__init__("JoinGroup", self.lower)
+
+    def lower(self, answer: Any, _: Exchange) -> None:
+        answer.generation_id -= answer.generation_id > 0
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api not in ("SyncGroup", "Heartbeat"):
+            return None
+        header, request = exchange.decoded()
+        request.generation_id += request.generation_id >= 0
+        return [sized(header + encode(request, exchange.version))]
+
+
 class Habits(Habit):
     """Several of them, each with an API of its own."""
 
@@ -194,6 +211,11 @@ def test_one_that_lets_no_members_share_a_client_id_fails_one_requirement(
 ) -> None:
     _, verdicts = judged(behind, Evicting(), "GRP-08 GRP-14 GRP-49", tmp_path)
     assert verdicts == {"GRP-08": "pass", "GRP-14": "pass", "GRP-49": "fail"}
+
+
+def test_one_that_counts_generations_from_0_is_not_accused(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(behind, FromZero(), "GRP-08 GRP-14", tmp_path)
+    assert verdicts == {"GRP-08": "tolerated", "GRP-14": "pass"}
 
 
 def test_one_that_asks_static_members_to_join_twice_fails_one_requirement(

@@ -183,7 +183,7 @@ class ServerConfiguration(BaseModel):
         return f"controller.quorum.bootstrap.servers names {', '.join(others)}" if others else ""
 
     def _is_own_controller(self, address: str) -> bool:
-        """Whether HOST:PORT is a controller's listener of this node, as far as names tell: all nodes may have one port."""
+        """Whether HOST:PORT is a controller's listener of this node, as far as names show: all nodes may have one port."""
         host, _, port = address.rpartition(":")
         names = {*map(str.upper, self.controller_listener_names)}
         listeners = [each for each in (*self.listeners, *self.advertised_listeners) if each.name in names]

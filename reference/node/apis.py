@@ -177,14 +177,19 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
     }
 
 
-def apis_of(listener: str, parts: Parts) -> dict[int, Api]:
-    """The APIs of a kind of listener, by key."""
+def apis_of(listener: str, parts: Parts, peers_release: str) -> dict[int, Api]:
+    """The APIs of a kind of listener, by key.
+
+    What a broker forwards it offers up to the version that the controllers' release serves (KIP-590).
+    """
     handlers = broker_handlers(parts) if listener is BROKER else controller_handlers(parts)
     found: dict[int, Api] = {}
     handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context.image, found)
     decided = {key: None for key in DECIDED_HANDLERS if is_served_on(key, listener)}
     for key, handler in sorted({**handlers, **decided}.items()):
         lowest, highest = versions_of(key)
+        if listener is BROKER and handler is None:
+            highest = min(highest, versions_of(key, peers_release)[1])
         is_quiet = listener is BROKER and key in QUIET
         found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), is_quiet)
     return found

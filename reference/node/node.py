@@ -137,7 +137,7 @@ class Node:
         self.moves = Moves(context, logs)
         self.membership = self._new_membership(identity, now)
         self._directories = DirectoryAssignments(context, self.moves, self.membership, self.channel.ask)
-        apis = {kind: apis_of(kind, self) for kind in (BROKER, CONTROLLER)}
+        apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
         self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit)
         self._start(now)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from reference.node.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_OFFSETS, UPDATE_FEATURES, apis_of
 from reference.node.effects import Effect, HangUp, Send
 from reference.node.peers import Peers
+from reference.node.release import BROKER, versions_of
 from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
 from reference.protocol.schema import Message
+from tests.node.three_nodes import ThreeNodes
 
 VOTE = 52
 
@@ -122,3 +125,14 @@ def test_a_caller_that_learns_of_a_failure_may_ask_again_at_once() -> None:
     asker.peers.unreachable(2, "quorum", now=50)
     assert "quorum" in asker.peers.purposes_to(2)
     assert asker.peers.next_deadline() == 150
+
+
+@pytest.mark.parametrize(("release", "features", "reassignments"), [("4.3.1", 2, 1), ("3.9.2", 1, 0)])
+def test_what_is_forwarded_is_offered_in_the_versions_of_the_controllers(
+    release: str, features: int, reassignments: int
+) -> None:
+    """As Kafka's brokers do (ApiVersionsResponse.intersectForwardableApis): ListOffsets is theirs, and stays."""
+    node = next(iter(ThreeNodes().nodes.values()))
+    apis = apis_of(BROKER, node, release)
+    assert (apis[UPDATE_FEATURES].highest, apis[ALTER_PARTITION_REASSIGNMENTS].highest) == (features, reassignments)
+    assert apis[LIST_OFFSETS].highest == versions_of(LIST_OFFSETS)[1]

@@ -18,6 +18,7 @@ __all__ = ["folder"]
 pytestmark = pytest.mark.java
 
 ATTEMPTS = 4
+TIMEOUT_S = 60
 
 
 def as_kafka_writes(id: UUID) -> str:
@@ -26,22 +27,29 @@ def as_kafka_writes(id: UUID) -> str:
 
 
 def shell(file: Path, *command: str) -> str:
-    """What the shell says to one command on one file; it locks the folder that it reads, and wants it for itself."""
+    """Return what the shell prints for one command on one file; it locks the folder that it reads.
+
+    The text is empty when the shell did not end in time. That was seen once in many runs: the shell of 4.3.1 had read
+    both control records of the snapshot and then waited for more than 120 s; the cause in the shell is not known.
+    """
     jars = [*artifact_jars(SHELL), *kafka_jars("4.3.1")]
     options = ["-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars))]
-    done = subprocess.run(
-        [str(java()), *options, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [str(java()), *options, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command],
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return ""
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
 
 
 def shows(file: Path, *command: str, expected: list[str]) -> None:
-    """The shell says all that is expected. On a busy machine it may look before it has read, so it is asked again."""
+    """Check that the shell prints all that is expected. It may look before it has read, so it is asked again."""
     for _ in range(ATTEMPTS):
         text = shell(file, *command)
         missing = [each for each in expected if each not in text]

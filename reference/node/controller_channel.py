@@ -8,22 +8,21 @@ its time is over. Both ends of the envelope are here.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reference.controller.quorum import Quorum
 from reference.node.active_controller import ActiveController
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
+from reference.node.principals import decode_host, decode_principal, encode_host, encode_principal
 from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.replication import FETCH_PURPOSE
-from reference.node.requests import Request, Responder
-from reference.protocol.codec import CodecError, decode_from, encode
+from reference.node.requests import Client, Request, Responder
+from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, encode_response
-from reference.protocol.messages.default_principal_data import DefaultPrincipalData
 from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from reference.protocol.primitives import AT_ONCE, NO_EPOCH, NO_NODE, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
@@ -126,9 +125,11 @@ class ControllerChannel:
         elif self.controller.is_active:
             self._decide(carried.request, carried.body, lambda then: self._abandoned(carried, then), now)
         else:
-            host = _address(carried.request.client.host)
+            client = carried.request.client
             envelope = EnvelopeRequest(
-                request_data=carried.frame, request_principal=_anonymous(), client_host_address=host
+                request_data=carried.frame,
+                request_principal=encode_principal(client.principal),
+                client_host_address=encode_host(client.host),
             )
             self.ask(FORWARD_PURPOSE, envelope, lambda answer, then: self._answered(carried, answer, then), now)
 
@@ -158,28 +159,39 @@ class ControllerChannel:
         if not self.controller.is_active:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
         try:
-            header, form, view, position = decode_request(bytes(body.request_data))
-            key, version = header.request_api_key, header.request_api_version
-            if not self.controller.decides(key) or not is_served_on(key, BROKER):
-                raise CodecError(f"API {key} is not the controller's")
-            lowest, highest = versions_of(key)
-            if not lowest <= version <= highest:
-                raise CodecError(f"API {key} version {version} is not served")
-            inner, _ = decode_from(form.request, version, view, position)
+            principal = decode_principal(body.request_principal or b"")
+        except CodecError:
+            return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+        try:
+            host = decode_host(body.client_host_address)
+            client = Client(request.client.connection, host, request.client.listener, principal=principal)
+            forwarded, inner = self._read_forwarded(client, body)
         except CodecError:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
 
         def answer(response: Message | None, then: TimestampMs) -> None:
             assert response is not None
-            parts = encode_response(key, version, header.correlation_id, response)
+            parts = encode_response(forwarded.key, forwarded.version, forwarded.correlation_id, response)
             data = b"".join(bytes(part) for part in parts)[4:]  # type: ignore[arg-type]  # no slices of files
             self._responder.respond(request, EnvelopeResponse(response_data=data))
 
         def abandon(then: TimestampMs) -> None:
             self._responder.respond(request, EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
 
-        self.controller.decide(key, version, inner, answer, abandon, now)
+        self.controller.decide(forwarded.key, forwarded.version, inner, answer, abandon, now)
         return None
+
+    def _read_forwarded(self, client: Client, body: EnvelopeRequest) -> tuple[Request, Message]:
+        """The request in an envelope. Errors: CodecError for what is none, or is not the controller's to answer."""
+        header, form, view, position = decode_request(bytes(body.request_data))
+        key, version = header.request_api_key, header.request_api_version
+        if not self.controller.decides(key) or not is_served_on(key, BROKER):
+            raise CodecError(f"API {key} is not the controller's")
+        lowest, highest = versions_of(key)
+        if not lowest <= version <= highest:
+            raise CodecError(f"API {key} version {version} is not served")
+        inner, _ = decode_from(form.request, version, view, position)
+        return Request(client, key, version, header.correlation_id, header.client_id), inner
 
     # ---- both
 
@@ -194,16 +206,3 @@ class ControllerChannel:
 
     def _refuse(self, request: Request, body: Message, code: ErrorCode) -> None:
         self._responder.respond(request, refusal(request.key, request.version, body, code))
-
-
-def _anonymous() -> bytes:
-    """The principal of a client that has not authenticated (org.apache.kafka.common.security.auth.KafkaPrincipal)."""
-    return b"\x00\x00" + encode(DefaultPrincipalData(type="User", name="ANONYMOUS"), 0)
-
-
-def _address(host: str) -> bytes:
-    """An address in network order, as Java's InetAddress gives it; loopback where the host is a name."""
-    try:
-        return ipaddress.ip_address(host).packed
-    except ValueError:
-        return bytes([127, 0, 0, 1])

@@ -41,6 +41,7 @@ from reference.node.membership import Membership, State
 from reference.node.moves import Moves
 from reference.node.peers import QUORUM_FETCH_PURPOSE, QUORUM_PURPOSE, Brokers, PeerRefusals, Peers
 from reference.node.preferred_replicas import RACK_AWARE
+from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
@@ -245,9 +246,9 @@ class Node:
 
     # ---- inputs
 
-    def connected(self, connection: ConnectionId, host: str, listener: str) -> None:
-        """A client has connected."""
-        self._reception.connected(connection, host, listener)
+    def connected(self, connection: ConnectionId, host: str, listener: str, principal: str = ANONYMOUS) -> None:
+        """A client has connected; `principal` is what the transport says of it."""
+        self._reception.connected(connection, host, listener, principal)
 
     def disconnected(self, connection: ConnectionId) -> None:
         """A client's connection is gone: nothing more is sent to it."""

@@ -49,8 +49,8 @@ class Reception:
         self._clients: dict[ConnectionId, Client] = {}
         self._held: list[tuple[ConnectionId, bytes]] = []
 
-    def connected(self, connection: ConnectionId, host: str, listener: str) -> None:
-        self._clients[connection] = Client(connection, host, listener)
+    def connected(self, connection: ConnectionId, host: str, listener: str, principal: str) -> None:
+        self._clients[connection] = Client(connection, host, listener, principal=principal)
 
     def disconnected(self, connection: ConnectionId) -> None:
         self._clients.pop(connection, None)

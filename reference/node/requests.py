@@ -9,6 +9,7 @@ from itertools import count
 from typing import Generic, Protocol, TypeVar
 
 from reference.node.effects import Close, ConnectionId, Effect, Respond
+from reference.node.principals import ANONYMOUS
 from reference.protocol import codec
 from reference.protocol.frames import encode_response
 from reference.protocol.primitives import TimestampMs, TopicName
@@ -24,6 +25,8 @@ class Client:
     host: str
     listener: str
     software: str = ""
+    principal: str = ANONYMOUS
+    """`TYPE:NAME`. Of a forwarded request, host and principal are those of the client that the broker forwarded it for."""
 
 
 @dataclass(slots=True)

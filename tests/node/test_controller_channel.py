@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from reference.node.apis import DECIDED_HANDLERS
 from reference.node.controller_channel import RETRY_MS, TIMEOUT_MS, ControllerChannel
 from reference.node.effects import Effect, Respond
+from reference.node.principals import decode_host, decode_principal, encode_principal
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Client, Request, Responder
@@ -25,6 +28,7 @@ class Broker:
     """The channel of broker 1; the test is the quorum, the active controller and node 2, which leads the quorum."""
 
     node, leader, epoch = 1, 2, 1
+    decides: Any
 
     def __init__(self) -> None:
         self.is_active = False
@@ -112,3 +116,33 @@ def test_everything_that_can_be_forwarded_can_be_refused_in_every_version() -> N
             answer = refusal(key, version, APIS[key].request(), ErrorCode.REQUEST_TIMED_OUT)
             encode_response(key, version, 1, answer)
     assert any(is_served_on(key, BROKER) for key in DECIDED_HANDLERS)
+
+
+def test_a_forwarded_request_names_its_client() -> None:
+    broker = Broker()
+    alice = Client(1, "192.0.2.7", "PLAINTEXT", principal="User:alice")
+    broker.channel.carry(Request(alice, CREATE_TOPICS, VERSION, 77, "client"), BODY, b"frame", 0)
+    envelope = broker.asked[0][0]
+    assert isinstance(envelope, EnvelopeRequest) and envelope.request_principal is not None
+    assert decode_principal(envelope.request_principal) == "User:alice"
+    assert decode_host(envelope.client_host_address) == "192.0.2.7"
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"request_principal": None}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": b"\x00\x01\x05User"}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"request_principal": b"\x00\x00\x05Us"}, ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE),
+        ({"client_host_address": b"\x7f"}, ErrorCode.INVALID_REQUEST),
+        ({"request_data": b"\x00\x13"}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_an_envelope_without_a_readable_client_or_request_is_refused(changes: dict[str, Any], error: int) -> None:
+    broker = Broker()
+    broker.is_active = True
+    broker.decides = lambda key: True
+    given = {"request_principal": encode_principal("User:a"), "client_host_address": b"\x7f\x00\x00\x01", **changes}
+    request = Request(Client(1, "127.0.0.1", "CONTROLLER"), 58, 0, 1, "node-2")
+    answer = broker.channel.open_envelope(request, EnvelopeRequest(**given), 0)
+    assert answer is not None and answer.error_code == error and broker.decided == []

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from linearizability.quiet import quiet
+from linearizability.quiet import quiet, time_left
 from spec.options import Json
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def check(
     """Check models with TLC: clean ones must hold, each switch must be caught."""
     from dataclasses import replace
 
+    from spec.checker import Verdict
     from spec.results import exit_code, load, save
     from spec.running import run_case
 
@@ -84,13 +86,16 @@ def check(
         raise typer.BadParameter("with several workers a switch's trace need not be the shortest: it is not recorded")
     stored = load()
     results: list[Result] = []
-    for case in chosen:
+    began = time.monotonic()
+    costs = [stored[case.name].seconds if case.name in stored else 1.0 for case in chosen]
+    for number, case in enumerate(chosen):
         kept = stored.get(case.name)
         if resume and kept and kept.digest == case.digest() and kept.as_expected:
             result = replace(kept, stored=True)
         else:
             if not quiet():
-                print(f"{case.name} …", file=sys.stderr, flush=True)
+                left = time_left(sum(costs[:number]) / (sum(costs) or 1), time.monotonic() - began)
+                print(f"{case.name} … ({number + 1} of {len(chosen)}{left})", file=sys.stderr, flush=True)
             result = run_case(case, workers, memory_mb, budget_s, thoroughly=record)
             if record and not result.engine_error:
                 stored = load() | {case.name: result}
@@ -100,6 +105,8 @@ def check(
             print(json.dumps(asdict(result) | {"as_expected": result.as_expected}), flush=True)
         else:
             print(_line(result), flush=True)
+        if result.actual == Verdict.NO_CHECKER:
+            break  # it is missing for every other case, too
     if record:
         from spec.tables import write_tables
 

@@ -283,7 +283,8 @@ class Round:
             clients.check()
             counts = clients.counts()
             say(
-                f"{elapsed:4.0f} s: {counts.get('ok', 0)} acknowledged, {counts.get('info', 0)} unknown, "
+                f"{elapsed:4.0f} of {self.schedule.seconds:.0f} s: "
+                f"{counts.get('ok', 0)} acknowledged, {counts.get('info', 0)} unknown, "
                 f"{counts.get('read', 0)} read, {sum(nemesis.injected.values())} faults, "
                 f"{nemesis.leader_changes} leader changes"
             )

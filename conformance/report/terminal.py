@@ -5,6 +5,7 @@ A run with hundreds of failures stays under 100 lines: what is behind them stand
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import groupby
@@ -17,6 +18,7 @@ from rich.text import Text
 from conformance.plan import BASE_CONFIGS, Group
 from conformance.requirement import AREAS, Entry, Requirement
 from conformance.results import Cause, Judgement, Run, RunVerdict, Verdict, coverage, profile_tallies, root_causes
+from linearizability.quiet import time_left
 
 STYLE = {
     Verdict.PASS: "green",
@@ -43,6 +45,7 @@ class Progress:
         """Is given each judgement as well, as soon as it stands."""
         self.total = total
         self.done = 0
+        self.began = time.monotonic()
         self.status = console.status("") if console.is_terminal else None
         if self.status:
             self.status.start()
@@ -51,13 +54,15 @@ class Progress:
         """The target starts for a group of requirements."""
         special = {key: value for key, value in group.configs.items() if BASE_CONFIGS.get(key) != value}
         said = ", ".join(f"{key}={value}" for key, value in special.items())
-        self._say(f"starting the target ({number} of {groups}){': ' + said if said else ''}")
+        self._say(f"starting the target ({number} of {groups}), {self._done()}{': ' + said if said else ''}")
 
     def judging(self, entry: Entry) -> None:
         """A requirement's test begins."""
-        self._say(
-            f"{self.done}/{self.total}  {entry.requirement.id}  {_first(entry.requirement.sentence, 80)}", often=True
-        )
+        self._say(f"{self._done()}  {entry.requirement.id}  {_first(entry.requirement.sentence, 80)}", often=True)
+
+    def _done(self) -> str:
+        share = self.done / self.total if self.total else 0.0
+        return f"{self.done} of {self.total} judged{time_left(share, time.monotonic() - self.began)}"
 
     def judged(self, judgement: Judgement) -> None:
         """A requirement's verdict stands; what is not a plain pass is said at once."""
@@ -66,7 +71,7 @@ class Progress:
             self.stream(judgement)
         if judgement.verdict in (Verdict.FAIL, Verdict.TOLERATED, Verdict.ENGINE_ERROR):
             head = Text(f"{judgement.requirement.id} ")
-            self.console.print(head + verdict_text(judgement) + Text(_first(judgement.reason, 160)))
+            self.console.print(head + verdict_text(judgement) + Text(_first(judgement.reason, 160)), soft_wrap=True)
 
     def finish(self) -> None:
         """Take the line away."""
@@ -77,7 +82,7 @@ class Progress:
         if self.status:
             self.status.update(escape(text))
         elif not often:
-            self.console.print(escape(text))
+            self.console.print(escape(text), soft_wrap=True)
 
 
 def verdict_text(judgement: Judgement) -> Text:
@@ -119,7 +124,7 @@ def show_verdict(run: Run, console: Console) -> None:
     """A line for each profile, what changed against the baseline, and the verdict."""
     for tally in profile_tallies(run.judgements, run.target.kafka_version):
         console.print(Text(tally.line, style="bold red" if tally.failed else ""))
-    console.print(Text(coverage(run.judgements).line))
+    console.print(Text(coverage(run.judgements).line), soft_wrap=True)
     for word, changes, style in (("worse", run.worse, "bold red"), ("better", run.better, "green")):
         listed = _ids([f"{one.id} ({one.before}, now {one.now})" for one in changes])
         if run.baseline:
@@ -128,7 +133,9 @@ def show_verdict(run: Run, console: Console) -> None:
             )
     who = f"{run.target.spec} as Kafka {run.target.kafka_version}" if run.target.kafka_version else run.target.spec
     reason = _first(run.reason, 200)
-    console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}"))
+    said = Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}")
+    said.rstrip()
+    console.print(said, soft_wrap=True)
 
 
 def _show_causes(run: Run, console: Console) -> None:
@@ -168,12 +175,14 @@ def _ids(ids: list[str]) -> str:
 
 def _areas(run: Run) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("area")
-    for verdict in Verdict:
+    table.add_column("area", no_wrap=True, overflow="ellipsis")
+    seen = {judgement.verdict for judgement in run.judgements}
+    shown = [verdict for verdict in Verdict if verdict in seen]
+    for verdict in shown:
         table.add_column(str(verdict), justify="right")
     for area, judgements in groupby(run.judgements, key=lambda judgement: judgement.requirement.area):
         counts = Counter(judgement.verdict for judgement in judgements)
-        cells = [Text(str(counts[v]), style=STYLE[v]) if counts[v] else Text("·", style="dim") for v in Verdict]
+        cells = [Text(str(counts[v]), style=STYLE[v]) if counts[v] else Text("·", style="dim") for v in shown]
         table.add_row(f"{area}  {AREAS[area]}", *cells)
     return table
 

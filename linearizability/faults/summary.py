@@ -7,6 +7,7 @@ from typing import Any
 
 from linearizability.faults.plan import Plan
 from linearizability.faults.round import RoundResult
+from linearizability.results import suite_version
 
 
 class EnginesDisagree(Exception):
@@ -58,6 +59,7 @@ def sum_up(
         reasons.append("interrupted before the end of the plan; what was recorded until then is valid")
     return {
         "verdict": verdict,
+        "tidegauge": suite_version(),
         "target": plan.target,
         "seed": plan.seed,
         "rounds": len(results),

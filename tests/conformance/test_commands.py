@@ -155,6 +155,13 @@ def test_a_verdict_that_cannot_be_stored_is_shown_and_exits_3(
     assert (code, summary["verdict"], summary["folder"]) == (3, "pass", "")
 
 
+def test_a_summary_that_cannot_be_written_is_said_after_the_verdict(bird: Parrot, tmp_path: Path) -> None:
+    wanted = str(tmp_path / "none" / "summary.md")
+    done = command("run", "API-01", "--target", "addr:127.0.0.1:1", "--results", str(tmp_path), "--summary", wanted)
+    assert done.exit_code == 3
+    assert "pass  " in done.stdout and "the summary could not be written: [Errno 2]" in done.stderr
+
+
 @pytest.mark.parametrize("where", ["a file", "nowhere"])
 def test_a_results_folder_that_cannot_be_made_is_an_error_message(where: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()

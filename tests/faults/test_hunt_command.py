@@ -1,10 +1,14 @@
 """What the command line makes of a hunt's target."""
 
+import sys
+
 import pytest
+import typer
 
 from linearizability import commands
 from linearizability.faults.plan import Plan
 from linearizability.faults.schedule import Schedule
+from linearizability.targets import java
 
 
 @pytest.mark.parametrize(
@@ -46,6 +50,25 @@ def test_a_replay_makes_no_schedule_smaller(monkeypatch, tmp_path):
     monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
     commands.replay(tmp_path, results=tmp_path)
     assert carried_out[0].reduce_minutes == 0
+
+
+@pytest.mark.parametrize("lacking", ["pyspark", "java"])
+def test_where_spark_cannot_run_the_local_engine_judges_alone(lacking, monkeypatch, tmp_path):
+    def no_java():
+        raise java.JavaMissing("Java 17 or newer is needed")
+
+    if lacking == "java":
+        monkeypatch.setattr(java, "java", no_java)
+    else:
+        monkeypatch.setitem(sys.modules, "pyspark", None)
+    carried_out = []
+    monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
+    commands.hunt(target="reference:1", results=tmp_path, backend=commands.Backend.PLAIN)
+    assert carried_out[0].engine == "local"
+    for wanted in (commands.Engine.BOTH, commands.Engine.SPARK):
+        with pytest.raises((ModuleNotFoundError, typer.BadParameter), match=r"pyspark|Java 17"):
+            commands.hunt(target="reference:1", results=tmp_path, backend=commands.Backend.PLAIN, engine=wanted)
+    assert len(carried_out) == 1, "it is refused before a broker is started"
 
 
 def test_the_help_names_every_fault():

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import tidegauge
+from linearizability.results import suite_version
 from linearizability.simulation import fuzzing
 from linearizability.simulation.accumulating import run_of
 from linearizability.simulation.commands import replay_schedule
@@ -26,7 +27,8 @@ def test_fuzz_sums_up_in_its_last_line_and_leaves_a_folder(tmp_path: Path, capsy
     assert said["verdict"] == "valid" and said["schedules"] == 3 and not said["violations"]
     assert said["messages"] > 0 and said["schedules_per_second"] > 0 and said["coverage"]
     folder = Path(said["folder"])
-    assert json.loads((folder / "summary.json").read_text())["schedules"] == 3
+    stored = json.loads((folder / "summary.json").read_text())
+    assert (stored["schedules"], stored["tidegauge"]) == (3, suite_version())
     assert json.loads((folder / "config.json").read_text())["schedules"] == 3
 
 

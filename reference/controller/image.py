@@ -132,6 +132,8 @@ class Endpoint:
     listener: str
     host: str
     port: int
+    protocol: int = 0
+    """Of the listener; 0 is PLAINTEXT (org.apache.kafka.common.security.auth.SecurityProtocol)."""
 
 
 @dataclass(slots=True)

@@ -409,9 +409,10 @@ def _describe_quorum(
     else:
         response.nodes = [
             DescribeQuorumResponse.Node(
-                node_id=voter, listeners=[DescribeQuorumResponse.Listener(name=listener, host=host, port=port)]
+                node_id=voter,
+                listeners=[DescribeQuorumResponse.Listener(name=listener, host=address.host, port=address.port)],
             )
-            for voter, (host, port) in sorted(voters.items())
+            for voter, address in sorted(voters.items())
         ]
     return response
 

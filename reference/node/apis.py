@@ -22,11 +22,13 @@ from reference.node import (
     offsets,
     produce,
     producers,
+    scram_credentials,
     topics,
     transaction_requests,
     write_markers,
 )
 from reference.node.active_controller import ActiveController, Decide
+from reference.node.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE, illegal_state
 from reference.node.context import Context
 from reference.node.controller_channel import ControllerChannel
 from reference.node.fetch import Fetching
@@ -54,6 +56,7 @@ DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTE
 DESCRIBE_PRODUCERS, LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS, ALTER_REPLICA_LOG_DIRS = 61, 74, 75, 34
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS = 24, 25, 26, 27
 DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
+DESCRIBE_USER_SCRAM_CREDENTIALS, ALTER_USER_SCRAM_CREDENTIALS = 50, 51
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, UNREGISTER_BROKER = 43, 45, 46, 64
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ENVELOPE = 52, 53, 54, 55, 58
 ALTER_PARTITION, UPDATE_FEATURES = 56, 57
@@ -72,6 +75,7 @@ DECIDED_HANDLERS: dict[int, Decide] = {
     DESCRIBE_QUORUM: ActiveController.describe_quorum,
     ALTER_PARTITION: ActiveController.alter_partition,
     UPDATE_FEATURES: ActiveController.update_features,
+    ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter_user_scram_credentials,
     BROKER_REGISTRATION: ActiveController.register_broker,
     BROKER_HEARTBEAT: ActiveController.broker_heartbeat,
     UNREGISTER_BROKER: ActiveController.unregister_broker,
@@ -158,6 +162,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
         DESCRIBE_TRANSACTIONS: partial(transaction_requests.describe_transactions, parts.transactions),
         LIST_TRANSACTIONS: partial(transaction_requests.list_transactions, parts.transactions),
         DESCRIBE_TOPIC_PARTITIONS: partial(metadata.describe_topic_partitions, context),
+        DESCRIBE_USER_SCRAM_CREDENTIALS: partial(scram_credentials.describe_user_scram_credentials, image),
     }
 
 
@@ -174,6 +179,9 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
         DESCRIBE_CLUSTER: partial(metadata.describe_cluster, parts.context),
         UPDATE_RAFT_VOTER: lambda request, body, now: quorum.handle_update_raft_voter(body, parts.controller.listener),
         ENVELOPE: parts.channel.open_envelope,
+        DESCRIBE_USER_SCRAM_CREDENTIALS: partial(
+            scram_credentials.describe_user_scram_credentials, parts.context.image
+        ),
     }
 
 
@@ -185,6 +193,8 @@ def apis_of(listener: str, parts: Parts, peers_release: str) -> dict[int, Api]:
     handlers = broker_handlers(parts) if listener is BROKER else controller_handlers(parts)
     found: dict[int, Api] = {}
     handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context.image, found)
+    for key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+        handlers[key] = lambda request, body, now: illegal_state(request.key)
     decided = {key: None for key in DECIDED_HANDLERS if is_served_on(key, listener)}
     for key, handler in sorted({**handlers, **decided}.items()):
         lowest, highest = versions_of(key)

@@ -31,6 +31,13 @@ class Close:
 
 
 @dataclass(slots=True)
+class Authenticated:
+    """The client of a connection has authenticated: its frames may be as large as those of any other."""
+
+    connection: ConnectionId
+
+
+@dataclass(slots=True)
 class Send:
     """Send a request frame (its size first) to another node.
 
@@ -44,6 +51,8 @@ class Send:
     port: int
     purpose: str
     frame: bytes
+    listener: str = ""
+    """The name of the peer's listener."""
 
 
 @dataclass(slots=True)
@@ -54,4 +63,4 @@ class HangUp:
     purpose: str
 
 
-Effect = Respond | Close | Send | HangUp
+Effect = Respond | Close | Authenticated | Send | HangUp

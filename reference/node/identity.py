@@ -35,7 +35,9 @@ def registration(
         cluster_id=identity.cluster_id,
         incarnation_id=identity.incarnation,
         listeners=[
-            BrokerRegistrationRequest.Listener(name=each.listener, host=each.host, port=each.port, security_protocol=0)
+            BrokerRegistrationRequest.Listener(
+                name=each.listener, host=each.host, port=each.port, security_protocol=each.protocol
+            )
             for each in identity.endpoints
         ],
         features=[

@@ -25,6 +25,7 @@ from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
 from reference.node.active_controller import ActiveController
 from reference.node.apis import DECIDED_HANDLERS, apis_of
+from reference.node.authentication import Authenticator
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
@@ -36,6 +37,7 @@ from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation
 from reference.node.known_topics import TopicChanges
+from reference.node.listeners import inter_broker_listener
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.moves import Moves
@@ -108,7 +110,7 @@ class Node:
         self.responder = Responder(self._emit)
         self.purgatories = Purgatories()
         self.peers = Peers(identity.node, self._emit, peers_release_of(properties))
-        brokers = Brokers(self.peers, self.image, properties.get("inter.broker.listener.name", ""))
+        brokers = Brokers(self.peers, self.image, inter_broker_listener(properties))
         self.logs = logs
         self.replicas = self._load_replicas(properties, now, tracer)
         self.partitions = self.replicas.partitions
@@ -139,7 +141,8 @@ class Node:
         self.membership = self._new_membership(identity, now)
         self._directories = DirectoryAssignments(context, self.moves, self.membership, self.channel.ask)
         apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
-        self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit)
+        authenticator = Authenticator(self.configuration, chance)
+        self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit, authenticator)
         self._start(now)
 
     def _load_replicas(self, properties: Mapping[str, str], now: TimestampMs, tracer: Trace | None) -> Replicas:
@@ -282,6 +285,7 @@ class Node:
         self.purgatories.produces.tick(now)
         self.purgatories.fetches.tick(now)
         self.peers.tick(now)
+        self._reception.tick(now)
         self.quorum.tick(now)
         self.controller.tick(now)
         if self.is_broker:
@@ -321,6 +325,7 @@ class Node:
     def _with_reachable(self, deadline: TimestampMs) -> TimestampMs:
         """The earliest of a deadline and those of parts that a quiet request may give work to: read after each request."""
         deadline = earliest(deadline, self.peers.next_deadline())
+        deadline = earliest(deadline, self._reception.next_deadline())
         if self.is_broker and self.is_serving:
             deadline = earliest(deadline, self.transactions.next_deadline())
             deadline = earliest(deadline, self.verification.next_deadline())

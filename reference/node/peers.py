@@ -38,7 +38,7 @@ QUORUM_PURPOSES = frozenset({QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE})
 CONTROLLER_TIMEOUT_MS = 30_000
 """request.timeout.ms' default: how long the active controller may take for an answer."""
 
-NOWHERE: Address = ("127.0.0.1", 1)
+NOWHERE = Address("127.0.0.1", 1)
 """The address of a broker that the metadata do not name: no process listens there, and the request fails."""
 
 
@@ -65,7 +65,7 @@ class Peers:
     def ask(
         self,
         peer: NodeId,
-        address: tuple[str, int],
+        address: Address,
         purpose: str,
         body: Message,
         now: TimestampMs,
@@ -80,8 +80,8 @@ class Peers:
         key = body.KEY
         version = versions_of(key, self._release)[1]
         questions.append(_Question(key, version, correlation_id, now + timeout_ms, answered))
-        host, port = address
-        self._emit(Send(peer, host, port, purpose, encode_request(key, version, correlation_id, self._client_id, body)))
+        frame = encode_request(key, version, correlation_id, self._client_id, body)
+        self._emit(Send(peer, address.host, address.port, purpose, frame, address.listener))
 
     def purposes_to(self, peer: NodeId) -> list[str]:
         """The channels on which a peer owes answers."""
@@ -131,7 +131,7 @@ class Brokers:
     """Asks other brokers, at the addresses that the metadata name."""
 
     def __init__(self, peers: Peers, image: MetadataImage, listener: str) -> None:
-        """`listener` is inter.broker.listener.name; empty for the first of each broker."""
+        """`listener` is the one on which brokers ask each other; empty for the first of each broker."""
         self._peers = peers
         self._image = image
         self._listener = listener.upper()
@@ -145,7 +145,7 @@ class Brokers:
         found = self._image.brokers.get(broker)
         for endpoint in found.endpoints if found is not None else ():
             if self._listener in ("", endpoint.listener):
-                return endpoint.host, endpoint.port
+                return Address(endpoint.host, endpoint.port, endpoint.listener)
         return NOWHERE
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from reference.protocol.primitives import NodeId
 from reference.replication.partition_state import TruncationRule
@@ -27,7 +28,14 @@ def is_broker(properties: Mapping[str, str]) -> bool:
     return "broker" in (role.strip() for role in roles)
 
 
-Address = tuple[str, int]
+class Address(NamedTuple):
+    """Where another node listens, and the name of that listener: it says how the connection is secured."""
+
+    host: str
+    port: int
+    listener: str = ""
+
+
 Voters = Mapping[NodeId, Address]
 
 _VOTER = re.compile(r"(\d+)@(\[[0-9a-fA-F:]+\]|[^:@]+):(\d+)")
@@ -39,11 +47,12 @@ def voters_of(properties: Mapping[str, str], node: NodeId) -> dict[NodeId, Addre
     Errors: ValueError for what is no `ID@HOST:PORT`.
     """
     text = properties.get("controller.quorum.voters", "")
+    listener = properties.get("controller.listener.names", "").partition(",")[0].strip().upper()
     found: dict[NodeId, Address] = {}
     for item in text.split(","):
         if item.strip():
             matched = _VOTER.fullmatch(item.strip())
             if matched is None:
                 raise ValueError(f"'{item}' is no voter: ID@HOST:PORT is needed")
-            found[NodeId(int(matched[1]))] = matched[2].strip("[]"), int(matched[3])
-    return found or {node: ("127.0.0.1", 0)}
+            found[NodeId(int(matched[1]))] = Address(matched[2].strip("[]"), int(matched[3]), listener)
+    return found or {node: Address("127.0.0.1", 0, listener)}

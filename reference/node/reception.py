@@ -6,18 +6,30 @@ from collections.abc import Callable, Container, Iterator, Mapping
 
 from reference.node import metadata
 from reference.node.apis import API_VERSIONS, Api
+from reference.node.authentication import (
+    ADMITTED,
+    SASL_HANDSHAKE,
+    AuthenticationFailed,
+    Authenticator,
+    SaslSession,
+    State,
+    illegal_state,
+)
 from reference.node.configs import alter_loggers
 from reference.node.context import Context
 from reference.node.controller_channel import ControllerChannel
-from reference.node.effects import Close, ConnectionId, Effect
+from reference.node.effects import Authenticated, Close, ConnectionId, Effect, Respond
 from reference.node.loggers import Loggers
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.requests import Client, Request
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import UnknownVersion, decode_request
+from reference.protocol.messages.api_versions import ApiVersionsResponse
 from reference.protocol.messages.header import RequestHeader
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.primitives import Buffer, TimestampMs
 from reference.protocol.schema import Message
 
@@ -36,8 +48,10 @@ class Reception:
         apis: Mapping[str, Mapping[int, Api]],
         controller_listeners: Container[str],
         effects: Callable[[Effect], None],
+        authenticator: Authenticator,
     ) -> None:
         """`apis` are by kind of listener."""
+        self._authenticator = authenticator
         self.serves = False
         """Whether the replicas are what the metadata say, and brokers' requests are not held any more."""
         self._context = context
@@ -50,7 +64,8 @@ class Reception:
         self._held: list[tuple[ConnectionId, bytes]] = []
 
     def connected(self, connection: ConnectionId, host: str, listener: str, principal: str) -> None:
-        self._clients[connection] = Client(connection, host, listener, principal=principal)
+        sasl = self._authenticator.begin(listener)
+        self._clients[connection] = Client(connection, host, listener, principal=principal, sasl=sasl)
 
     def disconnected(self, connection: ConnectionId) -> None:
         self._clients.pop(connection, None)
@@ -61,6 +76,8 @@ class Reception:
         kind = self._kind_of(client)
         if kind is BROKER and not self.serves:
             return self._hold(connection, frame)
+        if client.sasl is not None and self._is_for_authentication(client, client.sasl, frame, now):
+            return None
         asked = self._read(client, self._apis[kind], frame)
         if asked is None:
             return None
@@ -112,6 +129,86 @@ class Reception:
         apis = self._apis[self._kind_of(client)]
         response = metadata.api_versions_response(self._context.image, apis, request, ErrorCode.UNSUPPORTED_VERSION)
         self._context.responder.respond(request, response)
+
+    # ---- authentication
+
+    def tick(self, now: TimestampMs) -> None:
+        """Answer the clients that failed to authenticate."""
+        self._authenticator.tick(now)
+
+    def next_deadline(self) -> TimestampMs | None:
+        return self._authenticator.next_deadline()
+
+    def _is_for_authentication(self, client: Client, sasl: SaslSession, frame: Buffer, now: TimestampMs) -> bool:
+        """Whether the frame belongs to the client's authentication, which has taken it then, or ended the connection."""
+        key = int.from_bytes(frame[:2], "big", signed=True)
+        try:
+            if not sasl.takes(key, now):
+                return False
+        except AuthenticationFailed as over:
+            self._emit(Close(client.connection, str(over)))
+            return True
+        if sasl.state is State.TOKENS and sasl.sends_raw_tokens:
+            self._take_raw_token(client, sasl, frame, now)
+        elif key in ADMITTED[sasl.state] or (sasl.state is State.TOKENS and key in (API_VERSIONS, SASL_HANDSHAKE)):
+            self._authenticate(client, sasl, frame, now)
+        elif sasl.state is State.OTHER_MECHANISM:
+            self._fail(client, AuthenticationFailed("the client changes its mechanism"), None, now)
+        else:
+            self._emit(Close(client.connection, f"API {key} was asked before authentication"))
+        if sasl.state is State.AUTHENTICATED and sasl.principal is not None:
+            client.principal = sasl.principal
+            self._emit(Authenticated(client.connection))
+        return True
+
+    def _authenticate(self, client: Client, sasl: SaslSession, frame: Buffer, now: TimestampMs) -> None:
+        asked = self._read(client, self._apis[self._kind_of(client)], frame)
+        if asked is None:
+            return
+        request, api, body = asked
+        try:
+            if request.key not in ADMITTED[sasl.state]:
+                raise AuthenticationFailed("an exchange is not ended", illegal_state(request.key))
+            if isinstance(body, SaslHandshakeRequest):
+                response = sasl.handshake(body, request.version)
+            elif isinstance(body, SaslAuthenticateRequest):
+                response = sasl.authenticate(body, now)
+            else:
+                response = self._versions(request, sasl, api, body, now)
+        except AuthenticationFailed as failed:
+            self._fail(client, failed, request, now)
+        else:
+            self._context.responder.respond(request, response)
+
+    def _versions(self, request: Request, sasl: SaslSession, api: Api, body: Message, now: TimestampMs) -> Message:
+        """The answer to ApiVersions, which a client gets once."""
+        assert api.handler is not None
+        response = api.handler(request, body, now)
+        assert isinstance(response, ApiVersionsResponse)
+        if response.error_code == ErrorCode.NONE:
+            sasl.versions_answered()
+        return response
+
+    def _take_raw_token(self, client: Client, sasl: SaslSession, frame: Buffer, now: TimestampMs) -> None:
+        """A mechanism's message without a request around it (KIP-43)."""
+        try:
+            answer, _ = sasl.token(frame, now)
+        except AuthenticationFailed as failed:
+            self._fail(client, failed, None, now)
+        else:
+            self._emit(Respond(client.connection, [len(answer).to_bytes(4, "big") + answer]))
+
+    def _fail(self, client: Client, failed: AuthenticationFailed, request: Request | None, now: TimestampMs) -> None:
+        """Answer a client that failed to authenticate, and close its connection, after a while."""
+
+        def answer() -> None:
+            if client.connection not in self._clients:
+                return
+            if request is not None and failed.response is not None:
+                self._context.responder.respond(request, failed.response)
+            self._emit(Close(client.connection, f"authentication failed: {failed}"))
+
+        self._authenticator.delay(answer, now)
 
     def _hold(self, connection: ConnectionId, frame: Buffer) -> None:
         """Hold a request until the metadata is replayed: no earlier response would be right."""

@@ -13,6 +13,10 @@ from reference.protocol.messages.allocate_producer_ids import AllocateProducerId
 from reference.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from reference.protocol.messages.alter_partition import AlterPartitionResponse
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
+from reference.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
 from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from reference.protocol.messages.broker_registration import BrokerRegistrationResponse
@@ -84,6 +88,14 @@ def _elect_leaders(body: ElectLeadersRequest, code: ErrorCode) -> Message:
     )
 
 
+def _alter_scram(body: AlterUserScramCredentialsRequest, code: ErrorCode) -> Message:
+    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    names = dict.fromkeys(each.name for each in (*body.deletions, *body.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=[result(user=name, error_code=code, error_message=None) for name in names]
+    )
+
+
 def _at_the_top(response: type[Message]) -> Callable[[Any, ErrorCode], Message]:
     return lambda body, code: response(error_code=code)
 
@@ -96,6 +108,7 @@ _REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
     43: _elect_leaders,
     44: _incremental_alter_configs,
     45: _at_the_top(AlterPartitionReassignmentsResponse),
+    51: _alter_scram,
     46: _at_the_top(ListPartitionReassignmentsResponse),
     55: _at_the_top(DescribeQuorumResponse),
     56: _at_the_top(AlterPartitionResponse),

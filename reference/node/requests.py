@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
+from reference.node.authentication import SaslSession
 from reference.node.effects import Close, ConnectionId, Effect, Respond
 from reference.node.principals import ANONYMOUS
 from reference.protocol import codec
@@ -27,6 +28,8 @@ class Client:
     software: str = ""
     principal: str = ANONYMOUS
     """`TYPE:NAME`. Of a forwarded request, host and principal are those of the client that the broker forwarded it for."""
+    sasl: SaslSession | None = None
+    """Its authentication, on a listener with SASL."""
 
 
 @dataclass(slots=True)

@@ -17,9 +17,11 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from reference.controller.config_definition import REQUIRED, InvalidConfig
 from reference.controller.config_table import BROKER, TOPIC
+from reference.node.listeners import PLAINTEXT, protocols_of
 from reference.node.preferred_replicas import SELECTORS
 from reference.protocol.primitives import NodeId
 from reference.runtime.security import is_open, refused_line, refused_listener
+from reference.security.java_properties import logical_lines
 
 EXTENSIONS = {
     "tidegauge.metrics.listener": "HOST:PORT of the Prometheus metrics endpoint; none by default",
@@ -149,12 +151,8 @@ class ServerConfiguration(BaseModel):
         for listener in self.advertised_listeners:
             if listener.name not in names:
                 raise ValueError(f"advertised.listeners: {listener.name} is not among the listeners {', '.join(names)}")
-        reached = (
-            names if "controller" in self.process_roles else [*names, *map(str.upper, self.controller_listener_names)]
-        )
-        refused = refused_listener(
-            reached, self.controller_listener_names, self.properties.get("listener.security.protocol.map")
-        )
+        controllers = [*map(str.upper, self.controller_listener_names)]
+        refused = refused_listener(self.properties, names, controllers)
         if refused is not None:
             raise ValueError(f"listeners: {refused}")
         ids = [voter.id for voter in self.voters]
@@ -217,29 +215,17 @@ class ServerConfiguration(BaseModel):
 
 
 def parse_properties(text: str, source: str) -> dict[str, str]:
-    """Java's properties: `name=value` lines, `#` and `!` comments, a backslash at a line's end continues it.
+    """Java's properties.
 
     Errors: ConfigurationError that names the line, also for a name that stands there twice.
     """
     values: dict[str, str] = {}
-    logical, first = "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        if not logical:
-            first = number
-            if not stripped or stripped[0] in "#!":
-                continue
-        logical += stripped
-        if logical.endswith("\\"):
-            logical = logical[:-1]
-            continue
-        name, equals, value = logical.partition("=")
-        if not equals or not name.strip():
-            raise ConfigurationError(f"{source}, line {first}: '{logical}' is not NAME=VALUE")
-        if name.strip() in values:
-            raise ConfigurationError(f"{source}, line {first}: {name.strip()} stands there twice")
-        values[name.strip()] = value.strip()
-        logical = ""
+    for number, name, value in logical_lines(text):
+        if value is None:
+            raise ConfigurationError(f"{source}, line {number}: '{name}' is not NAME=VALUE")
+        if name in values:
+            raise ConfigurationError(f"{source}, line {number}: {name} stands there twice")
+        values[name] = value
     return values
 
 
@@ -302,7 +288,7 @@ def remarks(configuration: ServerConfiguration) -> list[str]:
         f"listener {each.name}://{each.host}:{each.port} is open to everyone who can reach it: there is no encryption, no "
         "authentication and no authorizer"
         for each in configuration.listeners
-        if is_open(each.host)
+        if is_open(each.host) and protocols_of(configuration.properties)[each.name] == PLAINTEXT
     ]
     return found
 

@@ -37,6 +37,9 @@ MAX_SENDMSG_PARTS = 64
 """Buffers handed to one `sendmsg`; the system allows 1,024, short lists are cheaper to cut after a partial send."""
 
 
+TLS_HANDSHAKE = 0x1603
+"""A size that begins so is the first message of TLS, sent to a listener without."""
+
 _SIZE = struct.Struct(">i")
 
 
@@ -83,7 +86,7 @@ class Connection:
 
     __slots__ = (
         "_asking", "_filled", "_gathered", "_gathering", "_loop", "_out", "_pending", "_reading", "_server", "_slice_sent",
-        "_socket", "_writing", "closed", "id", "last_active_ms", "listener", "peer",
+        "_socket", "_writing", "closed", "id", "last_active_ms", "listener", "max_request_bytes", "peer",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, server: Server, sock: socket.socket, id: int, listener: str, peer: str) -> None:
@@ -93,6 +96,7 @@ class Connection:
         self.id = id
         self.listener = listener
         self.peer = peer
+        self.max_request_bytes = server.max_request_bytes
         self.closed = False
         self.last_active_ms = server.monotonic_ms()
         self._pending: memoryview | None = None
@@ -133,7 +137,7 @@ class Connection:
             return self._pause()
         pending = self._pending
         try:
-            received = self._socket.recv_into(self._server.receive_buffer if pending is None else self._room(pending))
+            received = self._receive(self._server.receive_buffer if pending is None else self._room(pending))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -146,6 +150,10 @@ class Connection:
         else:
             self._filled += received
             self._take_pending()
+
+    def _receive(self, buffer: memoryview) -> int:
+        """Bytes that have come, 0 at the end. Errors: BlockingIOError where there are none, OSError."""
+        return self._socket.recv_into(buffer)
 
     def _take_frames(self, data: memoryview) -> None:
         """Handle each whole frame in place; keep the rest."""
@@ -175,9 +183,12 @@ class Connection:
                 self._pause()
 
     def _acceptable(self, size: int) -> bool:
-        if 0 <= size <= self._server.max_request_bytes:
+        if 0 <= size <= self.max_request_bytes:
             return True
-        self.close(f"a request of {size} bytes, where 0 to {self._server.max_request_bytes} are allowed")
+        if size >> 16 == TLS_HANDSHAKE:
+            self.close(f"the client speaks TLS, and the listener {self.listener} does not")
+        else:
+            self.close(f"a request of {size} bytes, where 0 to {self.max_request_bytes} are allowed")
         return False
 
     def _room(self, pending: memoryview) -> memoryview:
@@ -324,8 +335,11 @@ class Connection:
         _release(self._out)
         self._out = []
         self._pending = None
-        self._socket.close()
+        self._close_socket()
         self._server.on_closed(self, reason)
+
+    def _close_socket(self) -> None:
+        self._socket.close()
 
 
 def _in_one_piece(parts: list[OutPart]) -> list[OutPart]:

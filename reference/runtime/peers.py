@@ -1,17 +1,23 @@
 """Connections to other nodes: the runtime's side of `Send` and `HangUp`.
 
-One connection for each peer and purpose, opened by the first frame for it. Frames wait while the connection is being made;
+One connection for each peer and purpose, opened by the first frame for it. Frames wait while the connection is being made
+and this node authenticates;
 when it cannot be made or breaks, the node is informed once, and waiting frames are dropped.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from reference.node.effects import Send
 from reference.protocol.primitives import NodeId
+from reference.runtime.peer_login import RENEWED_AFTER, LoginFailed, PeerLogin
+from reference.runtime.security import mechanism_setting, peer_login
+from reference.runtime.tls import RenewedContext, listener_context
 
 CONNECT_TIMEOUT_S = 10
 """socket.connection.setup.timeout.ms's default."""
@@ -34,23 +40,55 @@ class Listener(Protocol):
 
     def on_unreachable(self, channel: Channel, reason: str) -> None: ...
 
+    def on_refused(self, channel: Channel, reason: str) -> None:
+        """Another node cannot be asked securely; `on_unreachable` follows."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How connections to a listener of other nodes are secured."""
+
+    tls: RenewedContext | None = None
+    login: tuple[str, str, str] | None = field(default=None, repr=False)
+
+    @classmethod
+    def to(cls, listener: str, properties: Mapping[str, str], log: Callable[[str, str], None]) -> _Way:
+        """Errors: WrongSecurity."""
+        tls = listener_context(properties, listener, log, as_client=True)
+        return cls(tls, peer_login(properties, listener, mechanism_setting(properties, listener)))
+
+    def new_login(self) -> PeerLogin | None:
+        """Of a new connection, or a new session on one; None without SASL."""
+        return PeerLogin(*self.login) if self.login is not None else None
+
 
 class PeerConnections:
     """Every connection that this node opened."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, properties: Mapping[str, str], log: Callable[[str, str], None]) -> None:
         self._listener = listener
+        self._properties = properties
+        self._log = log
         self._connections: dict[Channel, _PeerConnection] = {}
+        self._ways: dict[str, _Way] = {}
+        """By the names of other nodes' listeners."""
 
     def send(self, effect: Send) -> None:
         """Hand a frame to the peer's connection, opening it if there is none."""
         channel = effect.peer, effect.purpose
         connection = self._connections.get(channel)
         if connection is None:
-            connection = _PeerConnection(self._listener, channel, self._forget)
+            way = self._way(effect.listener)
+            connection = _PeerConnection(self._listener, channel, self._forget, way.new_login)
             self._connections[channel] = connection
-            connection.open(effect.host, effect.port)
+            connection.open(effect.host, effect.port, way.tls.get() if way.tls is not None else None)
         connection.send(effect.frame)
+
+    def _way(self, listener: str) -> _Way:
+        if listener not in self._ways:
+            self._ways[listener] = _Way.to(listener, self._properties, self._log) if listener else _Way()
+        return self._ways[listener]
 
     def hang_up(self, channel: Channel) -> None:
         """Close a connection without a word to the node."""
@@ -74,33 +112,80 @@ class PeerConnections:
 class _PeerConnection(asyncio.BufferedProtocol):
     """One connection: frames out as they come, answers in."""
 
-    def __init__(self, listener: Listener, channel: Channel, forget: Callable[[_PeerConnection], bool]) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        channel: Channel,
+        forget: Callable[[_PeerConnection], bool],
+        new_login: Callable[[], PeerLogin | None],
+    ) -> None:
         self.channel = channel
         self._listener = listener
         self._forget = forget
         self._transport: asyncio.Transport | None = None
         self._opening: asyncio.Task[None] | None = None
         self._waiting: list[bytes] = []
+        """Frames that are sent when the connection is made, and this node has authenticated."""
+        self._new_login = new_login
+        self._login: PeerLogin | None = None
+        """An authentication that is under way."""
+        self._unanswered = 0
+        self._renewed_at: float | None = None
+        """When to authenticate again, by the event loop's clock."""
         self._received = bytearray(RECEIVE_BYTES)
         self._filled = 0
         """Bytes of `_received` that have come."""
         self._closed = False
 
-    def open(self, host: str, port: int) -> None:
-        self._opening = asyncio.get_running_loop().create_task(self._open(host, port))
+    def open(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        self._opening = asyncio.get_running_loop().create_task(self._open(host, port, tls))
 
-    async def _open(self, host: str, port: int) -> None:
+    async def _open(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await asyncio.get_running_loop().create_connection(lambda: self, host, port)
+                await asyncio.get_running_loop().create_connection(lambda: self, host, port, ssl=tls)
+        except ssl.SSLError as error:
+            self._listener.on_refused(self.channel, f"TLS with {host}:{port}: {error.reason or error}")
+            self._fail(str(error))
         except (OSError, TimeoutError) as error:
             self._fail(f"{host}:{port}: {getattr(error, 'strerror', None) or error or 'no connection in time'}")
 
     def send(self, frame: bytes) -> None:
-        if self._transport is None:
-            self._waiting.append(frame)
-        else:
-            self._transport.write(frame)
+        self._waiting.append(frame)
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """Send what waits; where the session is old, a new one comes first, when nothing is unanswered any more."""
+        if self._transport is None or self._login is not None:
+            return
+        if self._renewed_at is not None and asyncio.get_running_loop().time() >= self._renewed_at:
+            if self._unanswered == 0:
+                self._begin_login()
+            return
+        self._unanswered += len(self._waiting)
+        self._transport.writelines(self._waiting)
+        self._waiting = []
+
+    def _begin_login(self) -> None:
+        self._login = self._new_login()
+        if self._login is not None:
+            assert self._transport is not None
+            self._transport.write(self._login.first())
+
+    def _take_login(self, login: PeerLogin, frame: bytes) -> None:
+        assert self._transport is not None
+        try:
+            following = login.take(frame)
+        except LoginFailed as error:
+            self._listener.on_refused(self.channel, str(error))
+            return self._fail(str(error))
+        if following is not None:
+            self._transport.write(following)
+        if login.is_done:
+            now = asyncio.get_running_loop().time()
+            self._renewed_at = now + RENEWED_AFTER * login.session_ms / 1000 if login.session_ms else None
+            self._login = None
+            self._send_waiting()
 
     def close(self) -> None:
         self._closed = True
@@ -117,8 +202,8 @@ class _PeerConnection(asyncio.BufferedProtocol):
             transport.abort()
             return
         self._transport = transport
-        transport.writelines(self._waiting)
-        self._waiting = []
+        self._begin_login()
+        self._send_waiting()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return memoryview(self._received)[self._filled :]
@@ -135,9 +220,18 @@ class _PeerConnection(asyncio.BufferedProtocol):
                 if self._filled < position + 4 + size:
                     break
                 # A copy, for the reader may hold on to parts of it, and the buffer takes what comes next.
-                self._listener.on_answer(self.channel, bytes(received[position + 4 : position + 4 + size]))
+                self._take(bytes(received[position + 4 : position + 4 + size]))
                 position += 4 + size
         self._keep_from(position, 4 + size)
+
+    def _take(self, frame: bytes) -> None:
+        if self._login is not None:
+            self._take_login(self._login, frame)
+            return
+        self._unanswered -= 1
+        self._listener.on_answer(self.channel, frame)
+        if self._waiting:
+            self._send_waiting()
 
     def _keep_from(self, position: int, wanted: int) -> None:
         """Put the beginning of the next answer first in a buffer with room for more, which grows with what has come."""

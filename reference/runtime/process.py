@@ -64,7 +64,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
                 identity,
                 configuration.properties,
                 log_manager(configuration, directories, say),
-                random.Random(),
+                random.SystemRandom(),  # what it draws, clients must not guess: nonces, ids of members and sessions
                 clock.now(),
                 log=say,
                 tracer=_tracer(configuration.trace_file, open_files),

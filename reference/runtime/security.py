@@ -1,7 +1,6 @@
-"""Security settings that this broker cannot honour, and their refusal.
+"""Security settings of a broker's file: those that are served are checked, and the others refused by name.
 
-It speaks in clear, to everyone. A file that asks for authentication, encryption, an authorizer or a policy is refused by the
-line that asks: to serve it without would be insecure by silence. So is a file that spares log directories.
+To serve a file without a protection that it asks for would be insecure by silence.
 """
 
 from __future__ import annotations
@@ -10,37 +9,57 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
-PLAINTEXT = "PLAINTEXT"
-PROTOCOLS = (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+from reference.node.listeners import (
+    MECHANISMS,
+    PROTOCOLS,
+    inter_broker_listener,
+    login_of,
+    of_listener,
+    protocols_of,
+    sasl_of,
+)
+from reference.runtime.tls import client_context, server_context
+from reference.security.certificate_principals import mapping_rules
+from reference.security.errors import WrongSecurity
+
+SERVED = {
+    "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol",
+    "sasl.server.max.receive.size",
+    "ssl.client.auth", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.key.password",
+    "ssl.principal.mapping.rules", "ssl.protocol",
+    *(
+        f"ssl.{store}.{what}"
+        for store in ("truststore", "keystore")
+        for what in ("type", "location", "password", "certificates", "certificate.chain", "key")
+    ),
+}  # fmt: skip
 
 ASKS_FOR = {
     "authorizer.class.name": "an authorizer, and every client may do everything here",
     "super.users": "an authorizer, and every client may do everything here",
-    "sasl.": "authentication by SASL, and clients are not authenticated here",
-    "ssl.": "TLS, and connections are not encrypted here",
-    "delegation.token.secret.key": "delegation tokens, and clients are not authenticated here",
-    "principal.builder.class": "a principal builder, and clients are not authenticated here",
+    "sasl.": "a kind of authentication that is not served here",
+    "ssl.": "a kind of TLS that is not served here",
+    "delegation.token.secret.key": "delegation tokens, which are not served here",
+    "principal.builder.class": "a principal builder, and principals are built as Kafka's default does here",
     "create.topic.policy.class.name": "a policy for new topics, and policies are not applied here",
     "alter.config.policy.class.name": "a policy for settings, and policies are not applied here",
     "cordoned.log.dirs": "log directories that take no new replicas (KIP-1066), and all directories take them here",
 }
 """Name, or its beginning -> what a line with it asks for. Most of these names change nothing where they have Kafka's default."""
 
-
-OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.))?")
+OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.|connections\.))?")
 """What comes before a setting that is one listener's, or one mechanism's on it."""
 
 
 def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | None]) -> str | None:
-    """The sentence that refuses the first line that asks for protection; None where none does."""
+    """The sentence that refuses the first line that asks for what is not served; None where none does."""
     for name, value in properties.items():
         own = OF_LISTENER.sub("", name)
+        if own == "sasl.jaas.config" and not re.fullmatch(r"listener\.name\.[^.]+\.[^.]+\.sasl\.jaas\.config", name):
+            return f"{name} has no effect on a broker: listener.name.NAME.MECHANISM.{own} has"
         asked = next((what for start, what in ASKS_FOR.items() if _begins(own, start)), None)
-        if asked and value.strip() not in ("", defaults.get(own)):
+        if asked and own not in SERVED and value.strip() not in ("", defaults.get(own)):
             return f"{name} asks for {asked}: it cannot be served"
-    protocol = properties.get("security.inter.broker.protocol", PLAINTEXT).strip().upper()
-    if protocol != PLAINTEXT:
-        return f"security.inter.broker.protocol={protocol}: brokers speak PLAINTEXT alone here"
     return None
 
 
@@ -48,25 +67,79 @@ def _begins(name: str, start: str) -> bool:
     return name.startswith(start) if start.endswith(".") else name == start
 
 
-def refused_listener(names: Iterable[str], controllers: Iterable[str], protocols: str | None) -> str | None:
-    """The sentence that refuses the first listener that does not speak in clear; None where all do.
+def refused_listener(properties: Mapping[str, str], own: Iterable[str], controllers: Iterable[str]) -> str | None:
+    """The sentence that refuses the first listener that cannot be served as the file says; None where all can.
 
-    `protocols` is listener.security.protocol.map. Without it a listener's name is its protocol, and a controllers' listener
-    speaks PLAINTEXT (KIP-103, KIP-590).
+    `own` are the names of this node's listeners, `controllers` those of the controllers', which a broker connects to.
     """
-    known = {name: name for name in PROTOCOLS}
-    if protocols is None:
-        known |= {name.upper(): PLAINTEXT for name in controllers if name.upper() not in PROTOCOLS}
-    else:
-        pairs = (pair.rpartition(":") for pair in protocols.split(",") if pair.strip())
-        known = {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
-    for name in names:
-        protocol = known.get(name)
-        if protocol is None:
+    own, controllers, protocols = [*own], [*controllers], protocols_of(properties)
+    for name in [*own, *controllers]:
+        if name not in protocols:
             return f"listener.security.protocol.map has no protocol for the listener {name}"
-        if protocol != PLAINTEXT:
-            return f"the listener {name} is to speak {protocol}: PLAINTEXT alone can be served"
+        if protocols[name] not in PROTOCOLS:
+            return f"the listener {name} is to speak {protocols[name]}: that is none of {', '.join(PROTOCOLS)}"
+    try:
+        for name in own:
+            check_served(properties, name)
+        _check_inter_broker(properties, [name for name in own if name not in controllers])
+        for name in controllers[:1]:
+            peer_login(properties, name, mechanism_setting(properties, name))
+            check_client(properties, name)
+    except WrongSecurity as error:
+        return str(error)
     return None
+
+
+def check_served(properties: Mapping[str, str], listener: str) -> None:
+    """Errors: WrongSecurity, where this node cannot serve a listener as the file says."""
+    sasl_of(properties, listener)
+    if protocols_of(properties)[listener].endswith("SSL"):
+        own = of_listener(properties, listener)
+        mapping_rules(own.get("ssl.principal.mapping.rules", "DEFAULT"))
+        try:
+            server_context(properties, listener)
+        except WrongSecurity as error:
+            raise WrongSecurity(f"listener {listener}: {error}") from error
+
+
+def check_client(properties: Mapping[str, str], listener: str) -> None:
+    """Errors: WrongSecurity, where this node cannot connect to such a listener of others."""
+    if protocols_of(properties)[listener].endswith("SSL"):
+        client_context(properties, listener)
+
+
+def _check_inter_broker(properties: Mapping[str, str], own: list[str]) -> None:
+    named = inter_broker_listener(properties)
+    if properties.get("inter.broker.listener.name") and properties.get("security.inter.broker.protocol"):
+        raise WrongSecurity("inter.broker.listener.name and security.inter.broker.protocol are both set: one is enough")
+    if named and own and named not in own:
+        raise WrongSecurity(f"the listener between brokers is to be {named}, which is not among {', '.join(own)}")
+    for listener in [named or own[0]] if own else []:
+        peer_login(properties, listener, mechanism_setting(properties, listener))
+        check_client(properties, listener)
+
+
+def mechanism_setting(properties: Mapping[str, str], listener: str) -> str:
+    """The setting that names the mechanism for other nodes' listener of this name."""
+    controllers = {name.strip().upper() for name in properties.get("controller.listener.names", "").split(",")}
+    kind = "controller" if listener in controllers else "inter.broker"
+    return f"sasl.mechanism.{kind}.protocol"
+
+
+def peer_login(properties: Mapping[str, str], listener: str, setting: str) -> tuple[str, str, str] | None:
+    """Mechanism, user and password for other nodes' listener of this name; None without SASL. Errors: WrongSecurity."""
+    if not protocols_of(properties)[listener].startswith("SASL_"):
+        return None
+    mechanism = properties.get(setting, "GSSAPI").strip()
+    if mechanism not in MECHANISMS:
+        raise WrongSecurity(f"{setting}={mechanism} cannot be served; these can: {', '.join(MECHANISMS)}")
+    options = login_of(of_listener(properties, listener), listener, mechanism)
+    if not options.get("username") or "password" not in options:
+        raise WrongSecurity(
+            f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config has no username and password, "
+            "by which other nodes are asked"
+        )
+    return mechanism, options["username"], options["password"]
 
 
 def is_open(host: str) -> bool:

@@ -13,14 +13,16 @@ import traceback
 from collections.abc import Callable
 
 from reference.controller.image import Endpoint
-from reference.node.effects import Close, HangUp, Respond, Send
+from reference.node.effects import Authenticated, Close, HangUp, Respond, Send
+from reference.node.listeners import PROTOCOLS, protocols_of, sasl_of
 from reference.node.node import Node
-from reference.protocol.primitives import AT_ONCE
+from reference.protocol.primitives import AT_ONCE, NodeId
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
 from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
+from reference.runtime.tls_connection import ListenerTls
 from reference.storage.errors import LogError
 
 RECEIVE_BUFFER_BYTES = 1 << 20
@@ -78,13 +80,15 @@ def bind_listeners(configuration: ServerConfiguration) -> list[BoundListener]:
 def advertised_endpoints(configuration: ServerConfiguration, bound: list[BoundListener]) -> tuple[Endpoint, ...]:
     """The addresses that clients receive: those of the file, a port of 0 replaced by the one that was bound."""
     ports = {each.name: each.port for each in bound}
+    protocols = protocols_of(configuration.properties)
     found: list[Endpoint] = []
     for listener in configuration.listeners:
         if configuration.is_controller_listener(listener.name):
             continue
         advertised = configuration.advertised(listener)
         host = advertised.host or socket.gethostname()
-        found.append(Endpoint(listener.name, host, advertised.port or ports[listener.name]))
+        protocol = PROTOCOLS[protocols[listener.name]]
+        found.append(Endpoint(listener.name, host, advertised.port or ports[listener.name], protocol))
     return tuple(found)
 
 
@@ -104,6 +108,7 @@ class Server:
         clock: Clock,
         max_connections: int | None = None,
     ) -> None:
+        """Errors: WrongSecurity, where keys and certificates cannot be read."""
         self.node = node
         self.metrics = metrics
         self._now = clock.now
@@ -118,7 +123,17 @@ class Server:
         self._listeners = listeners
         self._log = log
         self._connections: dict[int, Connection] = {}
-        self._peers = PeerConnections(self)
+        properties = node.configuration.static
+        self._tls = {each.name: ListenerTls.of(properties, each.name, log) for each in listeners}
+        sasl = {each.name: sasl_of(properties, each.name) for each in listeners}
+        self._max_first_bytes = {
+            name: settings.max_receive_bytes if settings is not None else self.max_request_bytes
+            for name, settings in sasl.items()
+        }
+        """Of the requests of a client that has not authenticated, by listener."""
+        self._peers = PeerConnections(self, properties, log)
+        self._refusals: dict[NodeId, str] = {}
+        """The last reason for which each other node could not be asked."""
         self._next_id = 1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -203,9 +218,19 @@ class Server:
         assert self._loop is not None
         prepare_socket(sock, self._send_buffer_bytes)
         id, self._next_id = self._next_id, self._next_id + 1
-        self.node.connected(id, host, listener)
-        self._connections[id] = Connection(self._loop, self, sock, id, listener, host)
+        tls = self._tls[listener]
+        if tls is None:
+            self.node.connected(id, host, listener)
+            connection = Connection(self._loop, self, sock, id, listener, host)
+        else:
+            connection = tls.connect(self._loop, self, sock, id, host)
+        connection.max_request_bytes = self._max_first_bytes[listener]
+        self._connections[id] = connection
         self.metrics.connections_accepted += 1
+
+    def on_open(self, connection: Connection, principal: str) -> None:
+        """A connection with TLS has ended its handshake."""
+        self.node.connected(connection.id, connection.peer, connection.listener, principal)
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
         """A whole request has come."""
@@ -234,6 +259,12 @@ class Server:
     def on_unreachable(self, channel: Channel, reason: str) -> None:
         """Another node cannot be reached, or went away with our questions."""
         self._let_node(lambda: self.node.unreachable(*channel, self._now()))
+
+    def on_refused(self, channel: Channel, reason: str) -> None:
+        """Another node cannot be asked securely: worth a line when the reason is new."""
+        if self._refusals.get(channel[0]) != reason:
+            self._refusals[channel[0]] = reason
+            self._log("error", f"node {channel[0]} cannot be asked: {reason}")
 
     def _let_node(self, act: Callable[[], None]) -> None:
         """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
@@ -270,7 +301,11 @@ class Server:
                         self._peers.send(effect)
                     elif isinstance(effect, HangUp):
                         self._peers.hang_up((effect.peer, effect.purpose))
-                    elif (connection := self._connections.get(effect.connection)) is not None:
+                    elif (connection := self._connections.get(effect.connection)) is None:
+                        continue
+                    elif isinstance(effect, Authenticated):
+                        connection.max_request_bytes = self.max_request_bytes
+                    else:
                         connection.close(effect.reason)
         finally:
             self._carrying_out = False

@@ -7,6 +7,7 @@ import pytest
 from reference.node.apis import ALTER_PARTITION_REASSIGNMENTS, LIST_OFFSETS, UPDATE_FEATURES, apis_of
 from reference.node.effects import Effect, HangUp, Send
 from reference.node.peers import Peers
+from reference.node.properties import Address
 from reference.node.release import BROKER, versions_of
 from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
@@ -27,7 +28,7 @@ class Asker:
     def ask(self, name: str, peer: int = 2, purpose: str = "quorum", now: int = 0, timeout_ms: int = 100) -> Send:
         self.peers.ask(
             peer,
-            ("127.0.0.1", 9093),
+            Address("127.0.0.1", 9093),
             purpose,
             VoteRequest(cluster_id=name),
             now,
@@ -51,7 +52,7 @@ def answer_to(sent: Send, error_code: int = 0) -> bytes:
 def test_a_question_has_the_newest_version_of_the_peers_release(release: str, version: int) -> None:
     effects: list[Effect] = []
     Peers(1, effects.append, release).ask(
-        2, ("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, lambda answer, then: None
+        2, Address("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, lambda answer, then: None
     )
     (sent,) = effects
     assert isinstance(sent, Send)
@@ -121,7 +122,7 @@ def test_a_caller_that_learns_of_a_failure_may_ask_again_at_once() -> None:
     def again(answer: Message | None, now: int) -> None:
         asker.ask("again", now=now)
 
-    asker.peers.ask(2, ("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, again)
+    asker.peers.ask(2, Address("127.0.0.1", 9093), "quorum", VoteRequest(), 0, 100, again)
     asker.peers.unreachable(2, "quorum", now=50)
     assert "quorum" in asker.peers.purposes_to(2)
     assert asker.peers.next_deadline() == 150

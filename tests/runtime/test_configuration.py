@@ -105,6 +105,13 @@ def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
 
 
 MAP = "listener.security.protocol.map"
+JAAS = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+SASL: dict[str, str | None] = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "sasl.enabled.mechanisms": "PLAIN",
+    JAAS: 'x.PlainLoginModule required user_a="b";',
+}
+"""A listener with SASL beside the others."""
 
 
 @pytest.mark.parametrize(
@@ -112,26 +119,35 @@ MAP = "listener.security.protocol.map"
     [
         ({"authorizer.class.name": "A"}, "authorizer.class.name asks for an authorizer, and every client may do everything here"),
         ({"super.users": "User:a"}, "super.users asks for an authorizer"),
-        ({"sasl.enabled.mechanisms": "PLAIN"}, "sasl.enabled.mechanisms asks for authentication by SASL"),
-        ({"listener.name.a.plain.sasl.jaas.config": "x"}, "listener.name.a.plain.sasl.jaas.config asks for authentication"),
-        ({"ssl.keystore.location": "x"}, "ssl.keystore.location asks for TLS"),
-        ({"listener.name.a.ssl.client.auth": "required"}, "listener.name.a.ssl.client.auth asks for TLS"),
+        ({"sasl.server.callback.handler.class": "C"}, "sasl.server.callback.handler.class asks for a kind of authentication that is not"),
+        ({"listener.name.a.gssapi.sasl.kerberos.service.name": "kafka"}, "listener.name.a.gssapi.sasl.kerberos.service.name asks for a kind"),
+        ({"sasl.jaas.config": "x"}, "sasl.jaas.config has no effect on a broker: listener.name.NAME.MECHANISM.sasl.jaas.config has"),
+        ({"listener.name.a.sasl.jaas.config": "x"}, "listener.name.a.sasl.jaas.config has no effect on a broker"),
+        ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites asks for a kind of TLS that is not served here"),
+        ({"listener.name.a.ssl.engine.factory.class": "x"}, "listener.name.a.ssl.engine.factory.class asks for a kind of TLS"),
+        ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key asks for delegation tokens"),
         ({"create.topic.policy.class.name": "P"}, "create.topic.policy.class.name asks for a policy"),
         ({"alter.config.policy.class.name": "P"}, "alter.config.policy.class.name asks for a policy"),
         ({"cordoned.log.dirs": "*"}, "cordoned.log.dirs asks for log directories that take no new replicas"),
-        ({"security.inter.broker.protocol": "SSL"}, "security.inter.broker.protocol=SSL"),
-        ({"listeners": "SSL://:1,CONTROLLER://:2"}, "listeners: the listener SSL is to speak SSL"),
-        ({"listeners": "SASL_SSL://:1,CONTROLLER://:2"}, "listeners: the listener SASL_SSL is to speak SASL_SSL"),
-        ({MAP: "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT"}, "listeners: the listener CONTROLLER is to speak SASL_PLAINTEXT"),
+        ({"security.inter.broker.protocol": "SSL"}, "listeners: the listener between brokers is to be SSL, which is not among PLAINTEXT"),
+        ({"listeners": "SSL://:1,CONTROLLER://:2"}, "listeners: listener SSL: ssl.keystore.location is missing"),
+        ({**SASL, "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ""}, "listeners: the listener SASL_PLAINTEXT has no mechanism"),
+        ({"listeners": "SASL_PLAINTEXT://:1,CONTROLLER://:2"}, "listeners: listener SASL_PLAINTEXT: sasl.enabled.mechanisms=GSSAPI cannot be served"),
+        ({**SASL, JAAS: None}, f"listeners: listener SASL_PLAINTEXT: {JAAS} is missing"),
+        ({**SASL, JAAS: "x.Mine required;"}, f"listeners: {JAAS}: x.Mine cannot be served; PlainLoginModule can"),
+        ({**SASL, JAAS: "x.PlainLoginModule"}, f"listeners: {JAAS}: sasl.jaas.config is not: LOGIN-MODULE required"),
+        ({**SASL, "inter.broker.listener.name": "SASL_PLAINTEXT"}, "listeners: sasl.mechanism.inter.broker.protocol=GSSAPI cannot be served"),
+        ({**SASL, "inter.broker.listener.name": "SASL_PLAINTEXT", "sasl.mechanism.inter.broker.protocol": "PLAIN"},
+         f"listeners: {JAAS} has no username and password"),
+        ({MAP: "PLAINTEXT:PLAINTEXT,CONTROLLER:TLS"}, "listeners: the listener CONTROLLER is to speak TLS: that is none of PLAINTEXT, SSL"),
         ({"listeners": "OUT://:1,CONTROLLER://:2"}, f"listeners: {MAP} has no protocol for the listener OUT"),
         ({MAP: "PLAINTEXT:PLAINTEXT"}, f"listeners: {MAP} has no protocol for the listener CONTROLLER"),
-        ({"process.roles": "broker", "node.id": "2", "listeners": "PLAINTEXT://:1", "controller.listener.names": "SSL"},
-         "listeners: the listener SSL is to speak SSL"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_protected_is_refused(change: dict[str, str], sentence: str) -> None:
+def test_what_cannot_be_protected_is_refused(change: dict[str, str | None], sentence: str) -> None:
+    properties = {name: value for name, value in {**GOOD, **change}.items() if value is not None}
     with pytest.raises(ConfigurationError) as error:
-        check_configuration({**GOOD, **change}, "f")
+        check_configuration(properties, "f")
     assert str(error.value).startswith(f"f: {sentence}") and "\n" not in str(error.value)
 
 

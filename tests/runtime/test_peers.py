@@ -24,6 +24,9 @@ class Ear:
     def on_unreachable(self, channel: Channel, reason: str) -> None:
         self.received.put_nowait((channel, reason))
 
+    def on_refused(self, channel: Channel, reason: str) -> None:
+        raise AssertionError(reason)
+
     async def next(self) -> tuple[Channel, bytes | str]:
         return await asyncio.wait_for(self.received.get(), WITHIN_S)
 
@@ -54,7 +57,7 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 def test_frames_go_out_in_order_and_answers_come_back_whole() -> None:
     async def story() -> None:
         ear = Ear()
-        peers = PeerConnections(ear)
+        peers = PeerConnections(ear, {}, lambda level, text: None)
         server, port = await listening(echo)
         large = bytes(range(256)) * 4096
         for data in (b"one", large, b"three"):
@@ -72,7 +75,7 @@ def test_an_unreachable_peer_is_reported_once_and_the_next_frame_tries_again() -
             unused.bind(("127.0.0.1", 0))
             port = unused.getsockname()[1]
             ear = Ear()
-            peers = PeerConnections(ear)
+            peers = PeerConnections(ear, {}, lambda level, text: None)
             peers.send(send(port, b"one"))
             peers.send(send(port, b"two"))
             channel, reason = await ear.next()
@@ -96,7 +99,7 @@ def test_a_peer_that_hangs_up_or_sends_nonsense_is_reported_as_unreachable() -> 
 
     async def story(serve: Serve) -> None:
         ear = Ear()
-        peers = PeerConnections(ear)
+        peers = PeerConnections(ear, {}, lambda level, text: None)
         server, port = await listening(serve)
         peers.send(send(port, b"one"))
         channel, reason = await ear.next()
@@ -112,7 +115,7 @@ def test_a_peer_that_hangs_up_or_sends_nonsense_is_reported_as_unreachable() -> 
 def test_hanging_up_is_silent_and_each_purpose_has_a_connection() -> None:
     async def story() -> None:
         ear = Ear()
-        peers = PeerConnections(ear)
+        peers = PeerConnections(ear, {}, lambda level, text: None)
         server, port = await listening(echo)
         peers.send(send(port, b"one", purpose="fetch"))
         assert await ear.next() == ((2, "fetch"), b"one")

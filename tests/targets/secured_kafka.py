@@ -1,4 +1,4 @@
-"""An Apache Kafka with a listener of each security protocol, its certificates and its users; made for tests."""
+"""Brokers with a listener of each security protocol, their certificates and users; made for tests."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509 import load_pem_x509_certificate
 
+from linearizability.targets.cluster import Cluster
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.ports import free_ports
+from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 
@@ -34,17 +36,19 @@ SALT = b"salt of alice"
 ITERATIONS = 4096
 
 
-class SecuredKafka(KafkaCluster):
+class Secured(Cluster):
     """One broker: PLAINTEXT for its own needs, and the listeners above; `client(LISTENER)` is a client's properties."""
 
-    def __init__(self, folder: Path, secrets: Path, *, version: str = "4.3.1", session_ms: int = 0) -> None:
-        super().__init__(f"kafka:{version}", version=version, nodes=1, folder=folder)
+    listeners: tuple[str, ...] = LISTENERS
+
+    def secure(self, secrets: Path, session_ms: int = 0) -> None:
+        """Make certificates and keys in a folder."""
         self.secrets, self.session_ms = secrets, session_ms
-        self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
+        self.ports = dict(zip(self.listeners, free_ports(len(self.listeners)), strict=True))
         self.authority = trustme.CA()
         self.authority.cert_pem.write_to_path(str(secrets / "ca.pem"))
         self._store("broker", self.authority.issue_cert("localhost"))
-        self._store("client", self.authority.issue_cert("client.example"))
+        self._store("client", self.authority.issue_cert("client.example", organization_name="Ö, Ltd"))
         trustme.CA().cert_pem.write_to_path(str(secrets / "stranger.pem"))
         token = [{"alg": "none"}, {"sub": USER, "iat": time.time() - 60, "exp": time.time() + 3600}]
         text = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in token)
@@ -61,11 +65,6 @@ class SecuredKafka(KafkaCluster):
         hidden = BestAvailableEncryption(STORE_PASSWORD.encode())
         store = pkcs12.serialize_key_and_certificates(name.encode(), key, certificate, authority, hidden)
         (self.secrets / f"{name}.p12").write_bytes(store)
-
-    def prepare(self):
-        plain = KafkaCluster(self.spec, version=self.version, nodes=1, folder=self.secrets / "plain")
-        plain.prepare()  # writes the release's start archive where this machine has none, which takes no listeners
-        super().prepare()
 
     def properties(self, member):
         given = super().properties(member)
@@ -98,8 +97,14 @@ class SecuredKafka(KafkaCluster):
             "listener.name.mutual.ssl.truststore.type": "PEM",
             "listener.name.mutual.ssl.truststore.location": str(self.secrets / "ca.pem"),
             "sasl.enabled.mechanisms": ",".join(logins),
-            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
-            "listener.name.oauth.oauthbearer.sasl.jaas.config": bearer,
+            **(
+                {
+                    "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+                    "listener.name.oauth.oauthbearer.sasl.jaas.config": bearer,
+                }
+                if "OAUTH" in self.listeners
+                else {}
+            ),
             **({"connections.max.reauth.ms": str(self.session_ms)} if self.session_ms else {}),
             **per_listener,
         }
@@ -134,3 +139,26 @@ class SecuredKafka(KafkaCluster):
                 "sasl.jaas.config": f'a.LoginModule required username="{USER}" password="{quoted}";',
             }
         return given | {name.replace("_", "."): value for name, value in changes.items()}
+
+
+class SecuredKafka(Secured, KafkaCluster):
+    """Apache Kafka."""
+
+    def __init__(self, folder: Path, secrets: Path, *, version: str = "4.3.1", session_ms: int = 0) -> None:
+        super().__init__(f"kafka:{version}", version=version, nodes=1, folder=folder)
+        self.secure(secrets, session_ms)
+
+    def prepare(self):
+        plain = KafkaCluster(self.spec, version=self.version, nodes=1, folder=self.secrets / "plain")
+        plain.prepare()  # writes the release's start archive where this machine has none, which takes no listeners
+        super().prepare()
+
+
+class SecuredReference(Secured, ReferenceCluster):
+    """The reference, which knows no OAUTHBEARER."""
+
+    listeners = LISTENERS[:-1]
+
+    def __init__(self, folder: Path, secrets: Path, *, session_ms: int = 0) -> None:
+        super().__init__("reference:1", nodes=1, folder=folder)
+        self.secure(secrets, session_ms)

@@ -16,6 +16,9 @@ from typing import Self
 from linearizability.targets.security.errors import SecurityError
 from linearizability.targets.security.mechanisms import MECHANISMS, Mechanism, TokenEndpoint
 from linearizability.targets.security.tls import tls_context
+from reference.security.errors import WrongSecurity
+from reference.security.jaas import read_login
+from reference.security.java_properties import logical_lines
 
 PROTOCOLS = {
     "PLAINTEXT": (False, False),
@@ -46,11 +49,6 @@ SERVED = {
 }
 WITHOUT_EFFECT = re.compile(r"sasl\.login\.(refresh|retry|connect|read)\..*|sasl\.kerberos\..*|ssl\.secure\.random\..*")
 """Properties of Java's clients that change neither what is encrypted nor who is authenticated here."""
-LOGIN = re.compile(
-    r"\s*(?P<module>[\w.$]+)\s+(?:required|requisite|sufficient|optional)\s*(?P<options>.*?);\s*", re.DOTALL
-)
-ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
-OPTION = re.compile(r'\s*([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,43 +115,17 @@ def _login(properties: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     text = properties.get("sasl.jaas.config", "")
     if not text and mechanism == "OAUTHBEARER":
         return mechanism, {}
-    if not (found := LOGIN.fullmatch(text)):
-        raise SecurityError('sasl.jaas.config is not: LOGIN-MODULE required NAME="VALUE" ...;')
-    options, at = dict[str, str](), 0
-    given = found["options"].rstrip()
-    while at < len(given):
-        if not (option := OPTION.match(given, at)):
-            raise SecurityError(f'sasl.jaas.config: option {len(options) + 1} is not NAME="VALUE"')
-        name, quoted, bare = option.groups()
-        options[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else bare
-        at = option.end()
-    return mechanism, options
+    try:
+        return mechanism, read_login(text)[1]
+    except WrongSecurity as error:
+        raise SecurityError(str(error)) from error
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Java's properties: `name=value` or `name: value`, `#` and `!` comments, a backslash at a line's end continues it.
-
-    Errors: SecurityError, which names the line.
-    """
+    """Java's properties. Errors: SecurityError, which names the line."""
     values: dict[str, str] = {}
-    logical, first = "", 0
-    for number, line in enumerate(text.splitlines(), start=1):
-        stripped = line.strip()
-        first = first if logical else number
-        if not logical and (not stripped or stripped[0] in "#!"):
-            continue
-        logical += stripped
-        if logical.endswith("\\"):
-            logical = logical[:-1]
-            continue
-        name, separator, value = logical.partition(min("=", ":", key=lambda sign: (logical + sign).index(sign)))
-        if not separator or not name.strip():
-            raise SecurityError(f"line {first} is not NAME=VALUE")
-        values[name.strip()] = ESCAPE.sub(_unescaped, value.strip())
-        logical = ""
+    for number, name, value in logical_lines(text):
+        if value is None:
+            raise SecurityError(f"line {number} is not NAME=VALUE")
+        values[name] = value
     return values
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    code, character = escape.groups()
-    return chr(int(code, 16)) if code else {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}.get(character, character)

@@ -1,22 +1,13 @@
-"""TLS by Kafka's `ssl.*` properties: trusted certificates, the client's own certificate, protocol versions."""
+"""TLS of a client, by Kafka's `ssl.*` properties."""
 
 from __future__ import annotations
 
-import contextlib
-import re
 import ssl
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from linearizability.targets.security.errors import SecurityError
-
-if TYPE_CHECKING:  # only PKCS12 needs it, and it is larger than all else that judging a broker needs
-    from cryptography.hazmat.primitives.serialization import pkcs12
-
-VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([^-]*?)\s*-----END \1-----")
+from reference.security.errors import WrongSecurity
+from reference.security.tls_stores import identify, limit_versions, trust
 
 
 def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
@@ -26,110 +17,10 @@ def tls_context(properties: Mapping[str, str]) -> ssl.SSLContext:
     if identified not in ("https", ""):
         raise SecurityError(f"ssl.endpoint.identification.algorithm={identified} is neither https nor empty")
     context.check_hostname = identified == "https"
-    _limit_versions(context, properties)
-    if suites := properties.get("ssl.cipher.suites"):
-        raise SecurityError(f"ssl.cipher.suites={suites} cannot be served: leave it to the library")
-    _trust(context, properties)
-    _identify(context, properties)
+    try:
+        limit_versions(context, properties)
+        trust(context, properties)
+        identify(context, properties)
+    except WrongSecurity as error:
+        raise SecurityError(str(error)) from error
     return context
-
-
-def _limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    text = properties.get("ssl.enabled.protocols") or "TLSv1.2,TLSv1.3"
-    names = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in names if name not in VERSIONS]:
-        raise SecurityError(f"ssl.enabled.protocols: {unknown[0]} cannot be served; these can: {', '.join(VERSIONS)}")
-    allowed = sorted(VERSIONS[name] for name in names)
-    context.minimum_version, context.maximum_version = allowed[0], allowed[-1]
-
-
-def _trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """The truststore's certificates; without one those that this machine trusts."""
-    kind = _store_type(properties, "truststore")
-    location = properties.get("ssl.truststore.location")
-    try:
-        if pem := properties.get("ssl.truststore.certificates"):
-            context.load_verify_locations(cadata=_lines(pem))
-        elif not location:
-            context.load_default_certs()
-        elif kind == "PEM":
-            context.load_verify_locations(cafile=location)
-        else:
-            from cryptography.hazmat.primitives.serialization import Encoding
-
-            store = _pkcs12(properties, "truststore", location)
-            trusted = [one.certificate for one in store.additional_certs]
-            context.load_verify_locations(cadata="".join(one.public_bytes(Encoding.PEM).decode() for one in trusted))
-    except (OSError, ValueError) as error:
-        raise SecurityError(f"ssl.truststore.location={location}: {error}") from error
-
-
-def _identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """Our certificate and its key, where the keystore has them."""
-    location = properties.get("ssl.keystore.location")
-    chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
-    password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
-    try:
-        if chain and key:
-            _load(context, f"{_lines(key)}\n{_lines(chain)}\n".encode(), password)
-        elif location and _store_type(properties, "keystore") == "PEM":
-            context.load_cert_chain(location, password=_given(password))
-        elif location:
-            from cryptography.hazmat.primitives.serialization import (
-                BestAvailableEncryption,
-                Encoding,
-                NoEncryption,
-                PrivateFormat,
-            )
-
-            store = _pkcs12(properties, "keystore", location)
-            if store.key is None or store.cert is None:
-                raise SecurityError(f"ssl.keystore.location={location} has no key with a certificate")
-            secret = password.encode() if password else b""
-            hidden = BestAvailableEncryption(secret) if secret else NoEncryption()
-            own = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden)
-            certificates = [store.cert, *store.additional_certs]
-            _load(context, own + b"".join(one.certificate.public_bytes(Encoding.PEM) for one in certificates), password)
-    except (OSError, ValueError) as error:
-        raise SecurityError(f"ssl.keystore.location={location}: {error}") from error
-
-
-def _load(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
-    """Python reads keys from files alone: a file of the owner's, which is gone at once."""
-    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
-        file.write(pem)
-        file.flush()
-        context.load_cert_chain(file.name, password=_given(password))
-
-
-def _given(password: str | None) -> str:
-    """An empty password, so that OpenSSL fails instead of asking on the terminal."""
-    return password or ""
-
-
-def _store_type(properties: Mapping[str, str], store: str) -> str:
-    location = Path(properties.get(f"ssl.{store}.location", ""))
-    named = properties.get(f"ssl.{store}.type", "").upper()
-    if not named and location.suffix.lower() in (".p12", ".pfx", ".pem", ".crt"):
-        named = "PEM" if location.suffix.lower() in (".pem", ".crt") else "PKCS12"
-    if named not in ("PEM", "PKCS12", "") or (not named and location.name):
-        raise SecurityError(
-            f"ssl.{store}.type={named or 'JKS'} cannot be served: PEM and PKCS12 can; "
-            "keytool -importkeystore -deststoretype pkcs12 converts a store"
-        )
-    return named or "PEM"
-
-
-def _pkcs12(properties: Mapping[str, str], store: str, location: str) -> pkcs12.PKCS12KeyAndCertificates:
-    from cryptography.hazmat.primitives.serialization import pkcs12
-
-    password = properties.get(f"ssl.{store}.password")
-    with contextlib.suppress(ValueError):
-        return pkcs12.load_pkcs12(Path(location).read_bytes(), password.encode() if password else None)
-    raise SecurityError(f"ssl.{store}.location={location} is no PKCS12 store, or ssl.{store}.password is wrong")
-
-
-def _lines(pem: str) -> str:
-    """PEM with the line ends that OpenSSL wants: in a properties file it may stand in one line."""
-    blocks = PEM_BLOCK.findall(pem)
-    return "\n".join(f"-----BEGIN {name}-----\n{''.join(body.split())}\n-----END {name}-----" for name, body in blocks)

@@ -1,0 +1,216 @@
+"""Authentication by SASL: what a connection of a SASL listener may ask before it has authenticated, and again (KIP-368).
+
+    FIRST -- ApiVersions --> VERSIONS_KNOWN -- SaslHandshake --> TOKENS -- SaslAuthenticate --> AUTHENTICATED
+      |                                                             ^                               |
+      +------------------------ SaslHandshake ----------------------+<-- SaslHandshake again -------+
+
+A handshake of version 0 is followed by the mechanism's messages alone, each behind its size (KIP-43), one of version 1 by
+SaslAuthenticate (KIP-152). What fails is answered late, so that guesses take time (KIP-306), and closes the connection.
+Source: org.apache.kafka.common.security.authenticator.SaslServerAuthenticator.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from reference.controller.configs import Configuration
+from reference.node.listeners import SaslSettings, sasl_of
+from reference.node.principals import user as user_principal
+from reference.node.sasl_mechanisms import Mechanism, Refused, new_mechanism
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsResponse
+from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+from reference.protocol.primitives import Buffer, Chance, TimestampMs
+from reference.protocol.schema import Message
+
+API_VERSIONS = 18
+SASL_HANDSHAKE, SASL_AUTHENTICATE = SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY
+
+LEAST_REAUTHENTICATION_INTERVAL_MS = 1000
+"""KafkaChannel.MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS."""
+
+NONCE_BITS = 160
+
+
+class State(Enum):
+    """Where the authentication of a connection has come to."""
+
+    FIRST = auto()
+    VERSIONS_KNOWN = auto()
+    TOKENS = auto()
+    OTHER_MECHANISM = auto()
+    """The client wants to authenticate again by another mechanism than before: its next request fails."""
+    AUTHENTICATED = auto()
+    FAILED = auto()
+
+
+ADMITTED: dict[State, frozenset[int]] = {
+    State.FIRST: frozenset({API_VERSIONS, SASL_HANDSHAKE}),
+    State.VERSIONS_KNOWN: frozenset({SASL_HANDSHAKE}),
+    State.TOKENS: frozenset({SASL_AUTHENTICATE}),
+    State.OTHER_MECHANISM: frozenset(),
+    State.FAILED: frozenset(),
+}
+"""The APIs that may be asked in each state; when authenticated, all."""
+
+
+class AuthenticationFailed(Exception):
+    """The connection is to be closed, after `response` where there is one."""
+
+    def __init__(self, reason: str, response: Message | None = None) -> None:
+        super().__init__(reason)
+        self.response = response
+
+
+@dataclass(slots=True)
+class SaslSession:
+    """The authentication of one connection."""
+
+    settings: SaslSettings
+    new_mechanism: Callable[[str, SaslSettings], Mechanism]
+    state: State = State.FIRST
+    principal: str | None = None
+    """Who has authenticated; while the client does it again, who it was."""
+    expires_at: TimestampMs | None = None
+    sends_raw_tokens: bool = False
+    """Whether the client's messages come without a request around them: its handshake was of version 0."""
+    _name: str = ""
+    _mechanism: Mechanism | None = field(default=None, repr=False)
+    _began_again: TimestampMs | None = None
+
+    def takes(self, key: int, now: TimestampMs) -> bool:
+        """Whether the next request belongs to the authentication. Errors: AuthenticationFailed, when the session is over."""
+        if self.state is not State.AUTHENTICATED:
+            return True
+        if self.expires_at is None:
+            return False
+        if key == SASL_HANDSHAKE and self._may_begin_again(now):
+            self._began_again = now
+            self.state, self.sends_raw_tokens = State.VERSIONS_KNOWN, False
+            return True
+        if now >= self.expires_at:
+            raise AuthenticationFailed(
+                f"the session of {self.principal} is over, and the client goes on without authentication"
+            )
+        return False
+
+    def _may_begin_again(self, now: TimestampMs) -> bool:
+        return self._began_again is None or now - self._began_again >= LEAST_REAUTHENTICATION_INTERVAL_MS
+
+    def versions_answered(self) -> None:
+        """The client knows the versions, and asks for them no more."""
+        self.state = State.VERSIONS_KNOWN
+
+    def handshake(self, body: SaslHandshakeRequest, version: int) -> SaslHandshakeResponse:
+        """The client chooses a mechanism. Errors: AuthenticationFailed for one that is not enabled."""
+        mechanisms = [*self.settings.mechanisms]
+        if body.mechanism not in mechanisms:
+            self.state = State.FAILED
+            raise AuthenticationFailed(
+                f"the mechanism {body.mechanism!r} is not enabled",
+                SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=mechanisms),
+            )
+        if self.principal is not None and body.mechanism != self._name:
+            self.state = State.OTHER_MECHANISM
+        else:
+            self._name = body.mechanism
+            self._mechanism = self.new_mechanism(body.mechanism, self.settings)
+            self.state, self.sends_raw_tokens = State.TOKENS, version == 0
+        return SaslHandshakeResponse(mechanisms=mechanisms)
+
+    def authenticate(self, body: SaslAuthenticateRequest, now: TimestampMs) -> SaslAuthenticateResponse:
+        """A message of the mechanism. Errors: AuthenticationFailed."""
+        answer, lifetime_ms = self.token(body.auth_bytes, now)
+        return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms, error_message=None)
+
+    def token(self, message: Buffer, now: TimestampMs) -> tuple[bytes, int]:
+        """The answer to a message of the mechanism, and how long the session lasts; 0 for without end, or not yet.
+
+        Errors: AuthenticationFailed.
+        """
+        assert self._mechanism is not None
+        try:
+            answer = self._mechanism.answer(bytes(message))
+            user = self._mechanism.user
+            if user is None:
+                return answer, 0
+            self._check_unchanged(user_principal(user))
+        except Refused as refused:
+            self.state = State.FAILED
+            again = "re-authentication" if self.principal is not None else "authentication"
+            said = (
+                refused.said
+                or f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
+            )
+            raise AuthenticationFailed(
+                str(refused),
+                SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=said),
+            ) from None
+        self.principal, self.state, self._mechanism = user_principal(user), State.AUTHENTICATED, None
+        lifetime_ms = self.settings.max_session_ms[self._name]
+        self.expires_at = now + lifetime_ms if lifetime_ms > 0 else None
+        return answer, max(0, lifetime_ms)
+
+    def _check_unchanged(self, principal: str) -> None:
+        if self.principal not in (None, principal):
+            changed = "Cannot change principals during re-authentication from {}: {}".format(
+                *(each.replace(":", ".", 1) for each in (self.principal, principal) if each)
+            )
+            raise Refused(changed, changed)
+
+
+def illegal_state(key: int) -> Message:
+    """The answer to ApiVersions or SaslHandshake in the midst of an exchange, and to SaslAuthenticate after or without one."""
+    if key == API_VERSIONS:
+        return ApiVersionsResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    if key == SASL_HANDSHAKE:
+        return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )
+
+
+class Authenticator:
+    """Begins sessions, and keeps the answers to those that have failed until their time has come."""
+
+    def __init__(self, configuration: Configuration, chance: Chance) -> None:
+        self._image = configuration.image
+        self._configuration = configuration
+        self._chance = chance
+        self._failure_delay_ms = configuration.integer("connection.failed.authentication.delay.ms")
+        self._settings: dict[str, SaslSettings | None] = {}
+        """By listener."""
+        self._delayed: deque[tuple[TimestampMs, Callable[[], None]]] = deque()
+
+    def begin(self, listener: str) -> SaslSession | None:
+        """The session of a new connection; None on a listener without SASL."""
+        if listener not in self._settings:
+            self._settings[listener] = sasl_of(self._configuration.static, listener)
+        settings = self._settings[listener]
+        return None if settings is None else SaslSession(settings, self._new_mechanism)
+
+    def _new_mechanism(self, name: str, settings: SaslSettings) -> Mechanism:
+        nonce = f"{self._chance.getrandbits(NONCE_BITS):x}"
+        return new_mechanism(name, settings, self._credential, nonce)
+
+    def _credential(self, user: str, mechanism: int) -> UserScramCredentialRecord | None:
+        found = self._image.carried.get((UserScramCredentialRecord, (user, mechanism)))
+        return found if isinstance(found, UserScramCredentialRecord) else None
+
+    def delay(self, answer: Callable[[], None], now: TimestampMs) -> None:
+        """Answer a client that has failed after connection.failed.authentication.delay.ms."""
+        self._delayed.append((now + self._failure_delay_ms, answer))
+        self.tick(now)
+
+    def tick(self, now: TimestampMs) -> None:
+        while self._delayed and self._delayed[0][0] <= now:
+            self._delayed.popleft()[1]()
+
+    def next_deadline(self) -> TimestampMs | None:
+        return self._delayed[0][0] if self._delayed else None

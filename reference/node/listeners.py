@@ -1,0 +1,112 @@
+"""What each listener speaks: its protocol (KIP-103), and for SASL its mechanisms and logins.
+
+A setting of one listener stands behind `listener.name.<name>.`, one of a mechanism on it behind
+`listener.name.<name>.<mechanism>.`, and goes before the general one (org.apache.kafka.common.network.ListenerName).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from reference.security.errors import WrongSecurity
+from reference.security.jaas import read_login
+
+PLAINTEXT = "PLAINTEXT"
+PROTOCOLS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Protocol -> its number in registrations (org.apache.kafka.common.security.auth.SecurityProtocol)."""
+
+PLAIN = "PLAIN"
+SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
+"""Mechanism -> its number in credentials."""
+
+MECHANISMS = (PLAIN, *SCRAM)
+USER_OPTION = "user_"
+LOGIN_MODULES = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM, "ScramLoginModule")}
+"""Mechanism -> the class of Kafka that its login names; another class would check users in its own way."""
+
+DEFAULT_MAX_RECEIVE_BYTES = 524_288
+
+
+def protocols_of(properties: Mapping[str, str]) -> dict[str, str]:
+    """Listener -> protocol, as listener.security.protocol.map says.
+
+    Without it a listener's name is its protocol, and a controllers' listener of another name speaks PLAINTEXT (KIP-590).
+    """
+    text = properties.get("listener.security.protocol.map")
+    if text is None:
+        controllers = properties.get("controller.listener.names", "").split(",")
+        named = {name.strip().upper() for name in controllers if name.strip()}
+        return {**dict.fromkeys(named, PLAINTEXT), **{name: name for name in PROTOCOLS}}
+    pairs = (pair.rpartition(":") for pair in text.split(",") if pair.strip())
+    return {name.strip().upper(): protocol.strip().upper() for name, _, protocol in pairs}
+
+
+def inter_broker_listener(properties: Mapping[str, str]) -> str:
+    """The listener on which brokers ask each other; empty for the first of each broker."""
+    named = properties.get("inter.broker.listener.name") or properties.get("security.inter.broker.protocol") or ""
+    return named.strip().upper()
+
+
+def of_listener(properties: Mapping[str, str], listener: str) -> dict[str, str]:
+    """The properties as they are on a listener: without the prefix of its own ones."""
+    prefix = f"listener.name.{listener.lower()}."
+    own = {name[len(prefix) :]: value for name, value in properties.items() if name.startswith(prefix)}
+    return {**properties, **own}
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """SASL on one listener."""
+
+    mechanisms: tuple[str, ...]
+    logins: Mapping[str, Mapping[str, str]] = field(repr=False)
+    """Mechanism -> the options of its login: of PLAIN the users, of all what this node presents to others."""
+    max_session_ms: Mapping[str, int]
+    """Mechanism -> connections.max.reauth.ms; 0 for a session without end (KIP-368)."""
+    max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES
+    """sasl.server.max.receive.size: the largest frame before authentication."""
+
+    def password_of(self, user: str) -> str | None:
+        """A user's password for PLAIN; None for one that is not known."""
+        return self.logins[PLAIN].get(f"{USER_OPTION}{user}")
+
+
+def sasl_of(properties: Mapping[str, str], listener: str) -> SaslSettings | None:
+    """SASL of a listener; None where it is not asked for. Errors: WrongSecurity, which names what cannot be served."""
+    if not protocols_of(properties).get(listener, "").startswith("SASL_"):
+        return None
+    own = of_listener(properties, listener)
+    names = [name.strip() for name in own.get("sasl.enabled.mechanisms", "GSSAPI").split(",") if name.strip()]
+    if not names:
+        raise WrongSecurity(f"the listener {listener} has no mechanism in sasl.enabled.mechanisms")
+    for name in names:
+        if name not in MECHANISMS:
+            raise WrongSecurity(
+                f"listener {listener}: sasl.enabled.mechanisms={name} cannot be served; these can: {', '.join(MECHANISMS)}"
+            )
+    logins = {name: login_of(own, listener, name) for name in names}
+    session = {name: int(of_mechanism(own, name, "connections.max.reauth.ms") or "0") for name in names}
+    return SaslSettings(
+        tuple(names), logins, session, int(own.get("sasl.server.max.receive.size") or DEFAULT_MAX_RECEIVE_BYTES)
+    )
+
+
+def of_mechanism(own: Mapping[str, str], mechanism: str, name: str) -> str | None:
+    """A mechanism's setting on a listener, or the general one."""
+    return own.get(f"{mechanism.lower()}.{name}", own.get(name))
+
+
+def login_of(own: Mapping[str, str], listener: str, mechanism: str) -> dict[str, str]:
+    """The options of a mechanism's login. Errors: WrongSecurity."""
+    name = f"{mechanism.lower()}.sasl.jaas.config"
+    full = f"listener.name.{listener.lower()}.{name}"
+    if name not in own:
+        raise WrongSecurity(f"listener {listener}: {full} is missing")
+    try:
+        module, options = read_login(own[name])
+    except WrongSecurity as error:
+        raise WrongSecurity(f"{full}: {error}") from error
+    if module.rpartition(".")[2] != LOGIN_MODULES[mechanism]:
+        raise WrongSecurity(f"{full}: {module} cannot be served; {LOGIN_MODULES[mechanism]} can")
+    return options

@@ -1,0 +1,159 @@
+"""SASL's mechanisms from the server's side: each takes a client's message and gives the answer to it.
+
+SCRAM is written out here, and not taken from the library that asks other nodes (scramp): it refuses salts below 12 bytes,
+which credentials of Kafka may have, and prepares user names (RFC 4013), which Kafka does not.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from reference.node.listeners import PLAIN, SCRAM, SaslSettings
+from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+
+HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+MIN_ITERATIONS = 4096
+
+Credentials = Callable[[str, int], UserScramCredentialRecord | None]
+"""Takes a user and a mechanism's number; gives the credential, None where there is none."""
+
+
+class Refused(Exception):
+    """The client has not authenticated. `said` is what the client learns; None where that would say too much of users."""
+
+    def __init__(self, reason: str, said: str | None = None) -> None:
+        super().__init__(reason)
+        self.said = said
+
+
+class Mechanism(Protocol):
+    """One exchange."""
+
+    user: str | None
+    """Who has authenticated; None before the end."""
+
+    def answer(self, message: bytes) -> bytes:
+        """Errors: Refused."""
+        ...
+
+
+class Plain:
+    """PLAIN (RFC 4616), as org.apache.kafka.common.security.plain.internals.PlainSaslServer reads it."""
+
+    def __init__(self, settings: SaslSettings) -> None:
+        self._settings = settings
+        self.user: str | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        acts_as, user, password, *_ = (*message.decode(errors="replace").split("\0"), "", "")
+        if not user or not password:
+            raise Refused("no user name or no password is given")
+        known = self._settings.password_of(user)
+        if known is None or not hmac.compare_digest(known.encode(), password.encode()):
+            wrong = "Authentication failed: Invalid username or password"
+            raise Refused(wrong, wrong)
+        _check_acts_as(acts_as, user)
+        self.user = user
+        return b""
+
+
+def _check_acts_as(acts_as: str, user: str) -> None:
+    if acts_as not in ("", user):
+        other = "Authentication failed: Client requested an authorization id that is different from username"
+        raise Refused(other, other)
+
+
+_NAME = r"(?:[^=,\x00]|=2C|=3D)+"
+_FIRST = re.compile(
+    rf"(?P<header>n,(?:a=(?P<acts_as>{_NAME}))?,)(?P<bare>n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\x00]+)*)"
+)
+_FINAL = re.compile(
+    r"(?P<unproved>c=(?P<header>[A-Za-z0-9/+]+=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\x00]+)*),p=(?P<proof>[A-Za-z0-9/+]+=*)"
+)
+
+
+@dataclass(slots=True)
+class _Begun:
+    """What the first two messages say, and the credential that the last one is judged by."""
+
+    header: str
+    messages: str
+    nonce: str
+    user: str
+    credential: UserScramCredentialRecord
+
+
+class Scram:
+    """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677) without channel binding."""
+
+    def __init__(self, name: str, credentials: Credentials, nonce: str) -> None:
+        self._hash, self._number = HASHES[name], SCRAM[name]
+        self._credentials = credentials
+        self._nonce = nonce
+        self._begun: _Begun | None = None
+        self.user: str | None = None
+
+    def answer(self, message: bytes) -> bytes:
+        try:
+            text = message.decode()
+        except UnicodeDecodeError:
+            raise Refused("a message of SCRAM is no text") from None
+        return (self._first(text) if self._begun is None else self._final(self._begun, text)).encode()
+
+    def _first(self, text: str) -> str:
+        found = _FIRST.fullmatch(text)
+        if found is None:
+            raise Refused("the first message of SCRAM cannot be read")
+        user = _unescaped(found["user"])
+        credential = self._credentials(user, self._number)
+        if credential is None:
+            raise Refused(f"the user {user!r} has no such credential")
+        _check_acts_as(_unescaped(found["acts_as"] or ""), user)
+        if credential.iterations < MIN_ITERATIONS:
+            raise Refused(f"the credential has {credential.iterations} iterations, less than {MIN_ITERATIONS}")
+        nonce = found["nonce"] + self._nonce
+        answer = f"r={nonce},s={base64.b64encode(credential.salt).decode()},i={credential.iterations}"
+        self._begun = _Begun(found["header"], f"{found['bare']},{answer}", nonce, user, credential)
+        return answer
+
+    def _final(self, begun: _Begun, text: str) -> str:
+        found = _FINAL.fullmatch(text)
+        if found is None or self.user is not None:
+            raise Refused("the last message of SCRAM cannot be read")
+        if found["nonce"] != begun.nonce or _bytes(found["header"]) != begun.header.encode():
+            raise Refused("the last message of SCRAM belongs to another exchange")
+        messages = f"{begun.messages},{found['unproved']}".encode()
+        signature = self._mac(begun.credential.stored_key, messages)
+        proof = _bytes(found["proof"])
+        key = bytes(one ^ other for one, other in zip(proof, signature, strict=False))
+        stored = hashlib.new(self._hash, key).digest()
+        if len(proof) != len(signature) or not hmac.compare_digest(stored, bytes(begun.credential.stored_key)):
+            raise Refused("the password is wrong")
+        self.user = begun.user
+        return f"v={base64.b64encode(self._mac(begun.credential.server_key, messages)).decode()}"
+
+    def _mac(self, key: bytes | bytearray | memoryview, data: bytes) -> bytes:
+        return hmac.digest(bytes(key), data, self._hash)
+
+
+def _unescaped(name: str) -> str:
+    return name.replace("=2C", ",").replace("=3D", "=")
+
+
+def _bytes(text: str) -> bytes:
+    """Errors: Refused."""
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise Refused("a message of SCRAM is not in base64") from None
+
+
+def new_mechanism(name: str, settings: SaslSettings, credentials: Credentials, nonce: str) -> Mechanism:
+    """A new exchange; `nonce` is the server's part, which is to be hard to guess."""
+    return Plain(settings) if name == PLAIN else Scram(name, credentials, nonce)

@@ -1,0 +1,128 @@
+"""SCRAM credentials of users: DescribeUserScramCredentials and AlterUserScramCredentials (KIP-554).
+
+Source: org.apache.kafka.image.ScramImage, org.apache.kafka.controller.ScramControlManager.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from reference.controller.image import MetadataImage
+from reference.node.listeners import SCRAM
+from reference.node.requests import Request
+from reference.node.sasl_mechanisms import HASHES, MIN_ITERATIONS
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    AlterUserScramCredentialsResponse,
+)
+from reference.protocol.messages.describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    DescribeUserScramCredentialsResponse,
+)
+from reference.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
+from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from reference.node.active_controller import ActiveController
+
+MAX_ITERATIONS = 16_384
+Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
+Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
+Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+NAMES = {number: name for name, number in SCRAM.items()}
+
+
+def _credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
+    for record in image.carried.values():
+        if isinstance(record, UserScramCredentialRecord):
+            yield record
+
+
+def describe_user_scram_credentials(
+    image: MetadataImage, request: Request, body: DescribeUserScramCredentialsRequest, now: TimestampMs
+) -> DescribeUserScramCredentialsResponse:
+    """The mechanisms and iterations of each user's credentials; of all users where none is named."""
+    found: dict[str, list[DescribeUserScramCredentialsResponse.CredentialInfo]] = {}
+    for record in _credentials(image):
+        info = DescribeUserScramCredentialsResponse.CredentialInfo(
+            mechanism=record.mechanism, iterations=record.iterations
+        )
+        found.setdefault(record.name, []).append(info)
+    named = [each.name for each in body.users or ()]
+    results = [_described(name, named.count(name), found) for name in dict.fromkeys(named or found)]
+    return DescribeUserScramCredentialsResponse(error_message=None, results=results)
+
+
+def _described(
+    name: str, times: int, found: dict[str, list[DescribeUserScramCredentialsResponse.CredentialInfo]]
+) -> Described:
+    if times > 1:
+        twice = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+        return Described(user=name, error_code=ErrorCode.DUPLICATE_RESOURCE, error_message=twice)
+    if name not in found:
+        missing = f"Attempt to describe a user credential that does not exist: {name}"
+        return Described(user=name, error_code=ErrorCode.RESOURCE_NOT_FOUND, error_message=missing)
+    infos = sorted(found[name], key=lambda each: each.mechanism)
+    return Described(user=name, error_message=None, credential_infos=infos)
+
+
+def alter_user_scram_credentials(
+    controller: ActiveController, version: int, body: AlterUserScramCredentialsRequest, now: TimestampMs
+) -> AlterUserScramCredentialsResponse:
+    """Set and delete credentials: of a password only what verifies it is kept, and a user is altered once in a request."""
+    changes = [*body.deletions, *body.upsertions]
+    names = [each.name for each in changes]
+    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    results, records = list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult](), list[Message]()
+    for name in dict.fromkeys(names):
+        try:
+            if names.count(name) > 1:
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
+                )
+            records.append(_record(controller.image, changes[names.index(name)]))
+            results.append(result(user=name, error_message=None))
+        except KafkaError as error:
+            results.append(result(user=name, error_code=error.code, error_message=error.message))
+    controller.append(records, now)
+    return AlterUserScramCredentialsResponse(results=results)
+
+
+def _record(image: MetadataImage, change: Deletion | Upsertion) -> Message:
+    """Errors: KafkaError."""
+    if not change.name:
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+    if change.mechanism not in NAMES:
+        raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
+    if isinstance(change, Deletion):
+        if (UserScramCredentialRecord, (change.name, change.mechanism)) not in image.carried:
+            raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, "Attempt to delete a user credential that does not exist")
+        return RemoveUserScramCredentialRecord(name=change.name, mechanism=change.mechanism)
+    if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
+        few = "few" if change.iterations < MIN_ITERATIONS else "many"
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few} iterations")
+    return credential(
+        change.name, change.mechanism, bytes(change.salt), change.iterations, bytes(change.salted_password)
+    )
+
+
+def credential(
+    name: str, mechanism: int, salt: bytes, iterations: int, salted_password: bytes
+) -> UserScramCredentialRecord:
+    """What verifies a password, and proves the server's knowledge of it (RFC 5802, section 3)."""
+    hash_name = HASHES[NAMES[mechanism]]
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=hashlib.new(hash_name, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", hash_name),
+        iterations=iterations,
+    )

@@ -1,0 +1,136 @@
+"""TLS by Kafka's `ssl.*` properties: trusted certificates, one's own certificate, protocol versions."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import ssl
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reference.security.errors import WrongSecurity
+
+if TYPE_CHECKING:  # only PKCS12 needs it, and it is larger than all else that judging a broker needs
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([^-]*?)\s*-----END \1-----")
+
+
+def stores_of(properties: Mapping[str, str]) -> list[Path]:
+    """The files that hold keys and certificates."""
+    given = (properties.get(f"ssl.{store}.location") for store in ("keystore", "truststore"))
+    return [Path(location) for location in given if location]
+
+
+def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    """Those of ssl.enabled.protocols; ciphers are the library's choice. Errors: WrongSecurity."""
+    if suites := properties.get("ssl.cipher.suites"):
+        raise WrongSecurity(f"ssl.cipher.suites={suites} cannot be served: leave it to the library")
+    text = properties.get("ssl.enabled.protocols") or "TLSv1.2,TLSv1.3"
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in VERSIONS]:
+        raise WrongSecurity(f"ssl.enabled.protocols: {unknown[0]} cannot be served; these can: {', '.join(VERSIONS)}")
+    allowed = sorted(VERSIONS[name] for name in names)
+    context.minimum_version, context.maximum_version = allowed[0], allowed[-1]
+
+
+def trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+    """The truststore's certificates; without one those that this machine trusts. Errors: WrongSecurity."""
+    kind = _store_type(properties, "truststore")
+    location = properties.get("ssl.truststore.location")
+    try:
+        if pem := properties.get("ssl.truststore.certificates"):
+            context.load_verify_locations(cadata=_lines(pem))
+        elif not location:
+            context.load_default_certs()
+        elif kind == "PEM":
+            context.load_verify_locations(cafile=location)
+        else:
+            from cryptography.hazmat.primitives.serialization import Encoding
+
+            store = _pkcs12(properties, "truststore", location)
+            trusted = [one.certificate for one in store.additional_certs]
+            context.load_verify_locations(cadata="".join(one.public_bytes(Encoding.PEM).decode() for one in trusted))
+    except WrongSecurity:
+        raise
+    except (OSError, ValueError) as error:
+        raise WrongSecurity(f"ssl.truststore.location={location}: {error}") from error
+
+
+def identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> bool:
+    """Present the keystore's certificate; whether there is one. Errors: WrongSecurity."""
+    location = properties.get("ssl.keystore.location")
+    chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
+    password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
+    try:
+        if chain and key:
+            _load(context, f"{_lines(key)}\n{_lines(chain)}\n".encode(), password)
+        elif location and _store_type(properties, "keystore") == "PEM":
+            context.load_cert_chain(location, password=_given(password))
+        elif location:
+            from cryptography.hazmat.primitives.serialization import (
+                BestAvailableEncryption,
+                Encoding,
+                NoEncryption,
+                PrivateFormat,
+            )
+
+            store = _pkcs12(properties, "keystore", location)
+            if store.key is None or store.cert is None:
+                raise WrongSecurity(f"ssl.keystore.location={location} has no key with a certificate")
+            secret = password.encode() if password else b""
+            hidden = BestAvailableEncryption(secret) if secret else NoEncryption()
+            own = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden)
+            certificates = [store.cert, *store.additional_certs]
+            _load(context, own + b"".join(one.certificate.public_bytes(Encoding.PEM) for one in certificates), password)
+        else:
+            return False
+    except WrongSecurity:
+        raise
+    except (OSError, ValueError) as error:
+        raise WrongSecurity(f"ssl.keystore.location={location}: {error}") from error
+    return True
+
+
+def _load(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
+    """Python reads keys from files alone: a file of the owner's, which is gone at once."""
+    with tempfile.NamedTemporaryFile(suffix=".pem") as file:
+        file.write(pem)
+        file.flush()
+        context.load_cert_chain(file.name, password=_given(password))
+
+
+def _given(password: str | None) -> str:
+    """An empty password, so that OpenSSL fails instead of asking on the terminal."""
+    return password or ""
+
+
+def _store_type(properties: Mapping[str, str], store: str) -> str:
+    location = Path(properties.get(f"ssl.{store}.location", ""))
+    named = properties.get(f"ssl.{store}.type", "").upper()
+    if not named and location.suffix.lower() in (".p12", ".pfx", ".pem", ".crt"):
+        named = "PEM" if location.suffix.lower() in (".pem", ".crt") else "PKCS12"
+    if named not in ("PEM", "PKCS12", "") or (not named and location.name):
+        raise WrongSecurity(
+            f"ssl.{store}.type={named or 'JKS'} cannot be served: PEM and PKCS12 can; "
+            "keytool -importkeystore -deststoretype pkcs12 converts a store"
+        )
+    return named or "PEM"
+
+
+def _pkcs12(properties: Mapping[str, str], store: str, location: str) -> pkcs12.PKCS12KeyAndCertificates:
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    password = properties.get(f"ssl.{store}.password")
+    with contextlib.suppress(ValueError):
+        return pkcs12.load_pkcs12(Path(location).read_bytes(), password.encode() if password else None)
+    raise WrongSecurity(f"ssl.{store}.location={location} is no PKCS12 store, or ssl.{store}.password is wrong")
+
+
+def _lines(pem: str) -> str:
+    """PEM with the line ends that OpenSSL wants: in a properties file it may stand in one line."""
+    blocks = PEM_BLOCK.findall(pem)
+    return "\n".join(f"-----BEGIN {name}-----\n{''.join(body.split())}\n-----END {name}-----" for name, body in blocks)

@@ -1,0 +1,160 @@
+"""Listeners with TLS and SASL, as processes: a cluster that speaks so among its nodes, certificates that change, bad clients."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from linearizability.targets.cluster import Member
+from linearizability.targets.reference import ReferenceCluster
+from linearizability.targets.security import ClientSecurity, Tunnels
+from linearizability.targets.wire import Wire, WireClosed, listed_brokers
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from tests.targets.secured_kafka import LOGIN, PASSWORD, STORE_PASSWORD, USER, SecuredReference
+
+pytestmark = pytest.mark.process
+WITHIN_S = 30
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredReference]:
+    with SecuredReference(tmp_path_factory.mktemp("broker"), tmp_path_factory.mktemp("secrets")) as opened:
+        yield opened
+
+
+def log_of(cluster: ReferenceCluster, number: int = 0) -> str:
+    return (cluster.members[number].folder / "node.log").read_text()
+
+
+def wait_for_line(cluster: ReferenceCluster, sentence: str) -> None:
+    end = time.monotonic() + WITHIN_S
+    while sentence not in log_of(cluster):
+        assert time.monotonic() < end, f"{sentence!r} was not logged:\n{log_of(cluster)}"
+        time.sleep(0.05)
+
+
+def tls_to(broker: SecuredReference, listener: str) -> ssl.SSLSocket:
+    context = ssl.create_default_context(cafile=str(broker.secrets / "ca.pem"))
+    return context.wrap_socket(
+        socket.create_connection(("127.0.0.1", broker.ports[listener]), WITHIN_S), server_hostname="localhost"
+    )
+
+
+def test_large_requests_and_answers_pass_through_tls(broker: SecuredReference) -> None:
+    with Tunnels(ClientSecurity.of(broker.client("SSL"))) as tunnels:
+        wire = Wire.connect(*tunnels.to("localhost", broker.ports["SSL"]))
+        names = [MetadataRequest.MetadataRequestTopic(name=f"{'n' * 240}-{number}") for number in range(5000)]
+        answer = wire.call(MetadataRequest(topics=names, allow_auto_topic_creation=False))
+        assert len(answer.topics) == 5000
+        assert not wire.call(CreateTopicsRequest(topics=[], timeout_ms=1000)).topics
+        wire.close()
+
+
+def test_a_client_of_another_protocol_is_named_in_the_log(broker: SecuredReference) -> None:
+    with socket.create_connection(("127.0.0.1", broker.ports["SSL"]), WITHIN_S) as plain:
+        plain.sendall(b"\0\0\0\x0a\0\x12\0\0\0\0\0\1\0\0")
+        assert plain.recv(100)[:2] == b"\x15\x03"  # an alert of TLS
+        assert plain.recv(100) == b""
+    wait_for_line(broker, "the TLS handshake failed: the client does not speak TLS")
+    with socket.create_connection(("127.0.0.1", broker.members[0].node.port), WITHIN_S) as raw, pytest.raises(OSError):
+        ssl.create_default_context().wrap_socket(raw, server_hostname="localhost")
+    wait_for_line(broker, "the client speaks TLS, and the listener PLAINTEXT does not")
+    with pytest.raises(OSError), tls_to(broker, "MUTUAL") as connection:
+        connection.sendall(b"\0\0\0\0")
+        assert connection.recv(1) != b""
+        raise AssertionError("served without a certificate")
+    wait_for_line(broker, "the client has shown no certificate, and ssl.client.auth=required")
+
+
+def test_a_failed_authentication_is_one_line_without_the_password(broker: SecuredReference) -> None:
+    security = ClientSecurity.of(broker.client("SASL_SSL", "PLAIN", password="not hers"))
+    with Tunnels(security) as tunnels, pytest.raises(Exception, match="SASL_AUTHENTICATION_FAILED"):
+        tunnels.check("localhost", broker.ports["SASL_SSL"])
+    wait_for_line(broker, "authentication failed: Authentication failed: Invalid username or password")
+    assert "not hers" not in log_of(broker) and PASSWORD not in log_of(broker)
+
+
+def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
+    with SecuredReference(tmp_path, tmp_path) as broker:
+        with tls_to(broker, "SSL") as connection:
+            first = connection.getpeercert(binary_form=True)
+        broker._store("broker", broker.authority.issue_cert("localhost"))
+        with tls_to(broker, "SSL") as connection:
+            second = connection.getpeercert(binary_form=True)
+        assert first != second
+        (tmp_path / "broker.pem").write_text("nothing")
+        with tls_to(broker, "SSL") as connection:
+            assert connection.getpeercert(binary_form=True) == second
+        wait_for_line(broker, "certificates have changed and cannot be used, the former ones stay")
+
+
+class InnerSecurity(SecuredReference):
+    """Three nodes that speak SASL_SSL among themselves, each mechanism of its own; clients come in PLAINTEXT."""
+
+    def __init__(self, folder: Path, secrets: Path) -> None:
+        ReferenceCluster.__init__(self, "reference:3", nodes=3, folder=folder)
+        self.secure(secrets, 2_000)
+        self._store("broker", self.authority.issue_cert("127.0.0.1", "localhost"))
+
+    def properties(self, member: Member) -> dict[str, str]:
+        given = ReferenceCluster.properties(self, member)
+        logins = {
+            "controller.plain": f'{LOGIN}.plain.PlainLoginModule required username="n" password="p" user_n="p";',
+            "inner.plain": f'{LOGIN}.plain.PlainLoginModule required username="n" password="p" user_n="p";',
+        }
+        own_port = self.inner_ports[member.node.id]
+        return given | {
+            "listeners": f"{given['listeners']},INNER://127.0.0.1:{own_port}",
+            "advertised.listeners": f"{given['advertised.listeners']},INNER://127.0.0.1:{own_port}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL,INNER:SASL_SSL",
+            "inter.broker.listener.name": "INNER",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "connections.max.reauth.ms": str(self.session_ms),
+            "ssl.keystore.location": str(self.secrets / "broker.p12"),
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.password": STORE_PASSWORD,
+            "ssl.truststore.location": str(self.secrets / "ca.pem"),
+            "ssl.truststore.type": "PEM",
+            **{f"listener.name.{name}.sasl.jaas.config": text for name, text in logins.items()},
+        }
+
+    @property
+    def inner_ports(self) -> dict[int, int]:
+        return dict(enumerate(self.ports.values(), start=self.members[0].node.id))
+
+    def open(self) -> None:
+        ReferenceCluster.open(self)
+
+
+def test_nodes_speak_sasl_over_tls_among_themselves_and_authenticate_again(tmp_path: Path) -> None:
+    with InnerSecurity(tmp_path, tmp_path) as cluster:
+        node = cluster.nodes[0]
+        assert len(listed_brokers(node.host, node.port)) == 3
+        topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=3, replication_factor=3)
+        with Wire.connect(node.host, node.port) as wire:
+            assert wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000)).topics[0].error_code == 0
+            time.sleep(2 * cluster.session_ms / 1000)  # sessions end meanwhile, and are renewed
+            wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+            (found,) = wire.call(wanted).topics
+        assert all(len(partition.isr_nodes) == 3 for partition in found.partitions)
+        for number in range(3):
+            log = log_of(cluster, number)
+            assert "authentication failed" not in log and "is over, and the client goes on" not in log
+            assert "Traceback" not in log and "cannot be asked" not in log
+
+
+def test_only_authentication_is_answered_before_it(broker: SecuredReference) -> None:
+    with Wire.connect("127.0.0.1", broker.ports["SASL_PLAINTEXT"]) as wire:
+        assert 17 in wire.versions()
+        with pytest.raises(WireClosed):
+            wire.call(MetadataRequest(topics=[]))
+    wait_for_line(broker, "API 3 was asked before authentication")
+    assert USER not in log_of(broker)

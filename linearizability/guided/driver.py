@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from linearizability.guided.scripts import Step
-from linearizability.simulation.client import SimulatedClient
+from linearizability.simulation.cluster import Cluster, RunningClient
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.schedule import Producer
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 CHECK_EVERY_MS = 2
 """How often the driver checks whether the step was taken."""
@@ -48,7 +45,7 @@ class Driver(ABC, Generic[S]):
         """The step that may be taken now; None while it is prepared."""
         self._until_us = 0
         self._is_ending = False
-        self._last_producer: SimulatedClient | None = None
+        self._last_producer: RunningClient | None = None
         self._producer_until_us = 0
 
     @property
@@ -181,5 +178,5 @@ class Driver(ABC, Generic[S]):
         for number in self._nodes:
             self._cluster.machine(number).start()
         self._on_end()
-        self._last_producer = self._cluster.add_client(LAST_PRODUCER)
+        self._last_producer = self._cluster.start_planned(LAST_PRODUCER)
         self._producer_until_us = self._world.now_us + LAST_PRODUCER_MS * MICROSECONDS_A_MS

@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from linearizability.guided.coordinators import CoordinatorDriver
 from linearizability.guided.scripted_member import ScriptedMember
 from linearizability.guided.scripts import GroupScript, GroupStep
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.schedule import GROUPS_TOPIC, Member
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 WITHIN_MS = {"LoseMember": 2_500}
 """How long a step may take; group.consumer.session.timeout.ms is 1,000 in these schedules."""
@@ -194,7 +192,7 @@ class GroupDriver(CoordinatorDriver[GroupStep]):
         if len(acts) > 1:
             self._world.after(BETWEEN_LAST_ACTS_MS * MICROSECONDS_A_MS, self._do_for_all, acts[1:])
         else:
-            self._cluster.add_client(Member(protocol="consumer", group=self._script.group, faults_percent=0))
+            self._cluster.start_planned(Member(protocol="consumer", group=self._script.group, faults_percent=0))
 
 
 ACTS: dict[str, Callable[[GroupDriver, GroupStep], None]] = {

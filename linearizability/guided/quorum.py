@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.guided.quorum_holds import FETCHES, QuorumHolds
 from linearizability.guided.scripts import NodeStep, QuorumScript
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.schedule import METADATA_TOPIC
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.controller.quorum_roles import Role
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 RESPONSE_TIMEOUT_MS = 4_000
 """Longer than any election or fetch timeout of these clusters."""

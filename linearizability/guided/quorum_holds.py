@@ -7,16 +7,14 @@ A response that carries a newer epoch is a step of its own (LearnEpoch).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.guided.driver import Driver
 from linearizability.guided.scripts import NodeStep
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.traffic import Message
 from reference.controller.quorum import Quorum
 from reference.protocol.errors import ErrorCode
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 FETCHES = frozenset({"AnswerFetch", "ApplyFetch"})
 GRANTS = frozenset({"GrantPreVote", "GrantVote"})

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.guided.replication_holds import BEGINS, ReplicationHolds
 from linearizability.guided.replication_progress import NOT_YET, Decision
 from linearizability.guided.scripted_producer import ScriptedProducer
 from linearizability.guided.scripts import NodeStep, ReplicationScript
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.schedule import Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 REORDER_MS = 40
 """How long an operator's reordering of the replicas takes."""

@@ -7,17 +7,15 @@ passes, a little late: an idle follower's fetch, which keeps it in the ISR, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.guided.replication_progress import NOT_YET, Progress
 from linearizability.guided.scripts import ReplicationScript
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import NodeId
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 IDLE_MS = 20
 """How long a message without effect waits."""

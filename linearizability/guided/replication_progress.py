@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from linearizability.guided.driver import Driver
 from linearizability.guided.scripts import NodeStep, ReplicationScript
+from linearizability.simulation.cluster import Cluster
 from reference.protocol.primitives import NodeId
 from reference.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 FENCING = frozenset({"RegisterBroker", "FenceBroker", "ControlledShutdown"})
 NOT_YET = -1

@@ -18,7 +18,8 @@ from linearizability.guided.scripted_transactor import ScriptedTransactor
 from linearizability.guided.scripts import GroupScript, QuorumScript, ReplicationScript, Script, TransactionScript
 from linearizability.guided.transactions import TransactionDriver
 from linearizability.simulation import schedule
-from linearizability.simulation.cluster import Cluster, DrivenSchedule
+from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.run import DrivenSchedule
 from linearizability.simulation.schedule import Producer, Schedule, Topic
 
 

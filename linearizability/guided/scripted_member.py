@@ -5,7 +5,7 @@ applies a response that has come or drops it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from linearizability.client.errors import error_name, error_of
 from linearizability.client.group_member import JOINING, LEAVING, assigned_partitions, owned_partitions
@@ -13,6 +13,7 @@ from linearizability.client.requests import GROUP, commit_request
 from linearizability.guided.scripts import GroupScript
 from linearizability.history.operations import commit
 from linearizability.simulation.client import Key, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.grouping import FIND_COORDINATOR, OFFSET_COMMIT
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
@@ -25,9 +26,6 @@ from reference.protocol.messages.consumer_group_heartbeat import (
 )
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 VERSIONS = {FIND_COORDINATOR: 4, CONSUMER_GROUP_HEARTBEAT: 1, OFFSET_COMMIT: 9}
 REBALANCE_TIMEOUT_MS = 30_000

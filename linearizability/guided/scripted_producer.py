@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import error_name
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import produce_request, produced
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
 from linearizability.simulation.producing import ACKS, PRODUCE_TIMEOUT_MS, VALUE_HEAD
@@ -21,9 +22,6 @@ from reference.protocol.messages.produce import ProduceResponse
 from reference.protocol.primitives import FIRST_OFFSET, NO_PRODUCER_ID, ProducerEpoch
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 PRODUCE_VERSION = 9
 RESPONSE_TIMEOUT_MS = 3_000
@@ -140,7 +138,7 @@ class ScriptedProducer(SimulatedClient):
             return
         if code == ErrorCode.NONE:
             end = answer.base_offset + 1
-            self.cluster.on_acknowledged((self._topic, 0), end, self.name, sent.acks)
+            self.cluster.promises.on_acknowledged((self._topic, 0), end, self.name, sent.acks)
             sent.is_settled = True
             self.recorder.ok(sent.operation, self._mops(sent.number, sent.acks, answer.base_offset))
         else:

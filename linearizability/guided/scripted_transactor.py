@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import TRANSACTION_RETRIABLE, error_name, error_of
 from linearizability.client.producer_session import NO_PRODUCER, Identity, ProducerSession
@@ -17,6 +17,7 @@ from linearizability.client.requests import TRANSACTION, produced
 from linearizability.guided.scripts import TransactionScript
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
@@ -37,9 +38,6 @@ from reference.protocol.primitives import FIRST_OFFSET, ProducerEpoch, ProducerI
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 TRANSACTION_TIMEOUT_MS = 3_000
 """More than a driven transaction takes, less than the schedule waits for open transactions at the end."""
@@ -313,7 +311,7 @@ class ScriptedTransactor(SimulatedClient):
     def _begun(self, body: InitProducerIdResponse) -> None:
         if body.error_code == ErrorCode.NONE:
             self._session.identity = body.producer_id, body.producer_epoch
-            self.cluster.claim_producer_id(*self._session.identity, self.name)
+            self.cluster.promises.claim_producer_id(*self._session.identity, self.name)
         if self._is_retiring:
             if self._commit is not None:
                 self.recorder.info(self._commit, "no answer")

@@ -8,16 +8,14 @@ client sends a request when the driver says so. So a write may arrive after its 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from linearizability.guided.coordinators import CoordinatorDriver
 from linearizability.guided.scripted_transactor import TRANSACTION_TIMEOUT_MS, ScriptedTransactor
 from linearizability.guided.scripts import TransactionScript, TransactionStep
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.schedule import TRANSACTIONS_TOPIC
 from linearizability.simulation.traffic import Message
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 WITHIN_MS = {"TimeOut": TRANSACTION_TIMEOUT_MS + 1_000, "TakeOver": 4_000}
 """How long a step may take: coordinators look for timeouts every 500 ms, a broker's session expires after 600 ms."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import STALE
 from linearizability.client.requests import new_topic
 from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.schedule import Administrator, Topic
@@ -14,9 +15,6 @@ from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 CREATE_TOPICS_VERSION = 7
 CREATE_TIMEOUT_MS = 1_000

@@ -7,16 +7,13 @@ established. When it cannot be established or breaks, the node is informed once,
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
 from linearizability.simulation.frame_text import request_text
-from linearizability.simulation.network import Connection, Network, fingerprint
+from linearizability.simulation.network import Addresses, Connection, Network, fingerprint
 from linearizability.simulation.world import MICROSECONDS_A_MS, World
 from reference.node.effects import Send
-
-if TYPE_CHECKING:
-    from linearizability.simulation.machine import Machine
-    from linearizability.simulation.process import Process
 
 CONNECT_TIMEOUT_MS = 10_000
 """socket.connection.setup.timeout.ms's default."""
@@ -25,18 +22,24 @@ ChannelName = tuple[int, str]
 """The peer, and the purpose of the connection."""
 
 
-class Addresses(Protocol):
-    """Which machine listens at an address."""
+class Opener(Protocol):
+    """What channels need of the process that opens them."""
 
-    def find(self, host: str, port: int) -> tuple[Machine, str] | None:
-        """The machine at an address and the listener's name; None for an unknown address."""
+    name: str
+    number: int
+
+    def when_awake(self, action: Callable[..., None], *arguments: Any) -> None:
+        """Call `action` now, or once the process goes on."""
         ...
+
+    def on_answer(self, channel: ChannelName, frame: bytes, question: str) -> None: ...
+    def on_unreachable(self, channel: ChannelName) -> None: ...
 
 
 class PeerChannels:
     """Every connection that one process opened."""
 
-    def __init__(self, process: Process, world: World, network: Network, addresses: Addresses) -> None:
+    def __init__(self, process: Opener, world: World, network: Network, addresses: Addresses) -> None:
         self.process = process
         self.world = world
         self.network = network

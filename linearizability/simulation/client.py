@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID
 
 from linearizability.client.errors import STALE, error_name
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
@@ -20,9 +21,6 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, CREATE_TOPICS, INIT_PRODUCER_ID = 0, 1, 2, 3, 19, 22
 METADATA_VERSION = 12

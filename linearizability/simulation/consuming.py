@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from linearizability.client.errors import STALE
 from linearizability.client.requests import FetchFrom, Partition, fetch_request, list_offsets_request
 from linearizability.history.operations import drain, list_offsets, poll
 from linearizability.simulation.batches import batches_in, header_of, records_in
 from linearizability.simulation.client import FETCH, LIST_OFFSETS, Key, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
@@ -22,9 +23,6 @@ from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.protocol.primitives import Buffer
 from reference.protocol.records.control import ControlType, control_type
 from reference.protocol.records.errors import RecordsError
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 LATEST, EARLIEST = -1, -2
 ISOLATION_LEVELS = {"read_uncommitted": 0, "read_committed": 1}
@@ -299,7 +297,7 @@ class SimulatedConsumer(SimulatedClient):
                 if each.error_code != ErrorCode.NONE and self._sources.pop(key, None) is not None:
                     stale = True  # A follower may lag; the leader knows.
                 elif each.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self.cluster.on_out_of_range(key, self.name)
+                    self.cluster.promises.on_out_of_range(key, self.name)
                     self.places[key].position = -1
                 elif each.error_code in STALE:
                     stale = True
@@ -329,7 +327,7 @@ class SimulatedConsumer(SimulatedClient):
     def _diverged(self, key: Key, end_offset: int) -> None:
         """The log was cut below what we read: go back to where the broker's and ours part (KIP-320, KIP-595)."""
         self.world.counts["divergences reported"] += 1
-        self.cluster.on_truncation_reported(key, self.name)
+        self.cluster.promises.on_truncation_reported(key, self.name)
         place = self.places[key]
         place.position = min(place.position, end_offset)
         place.last_epoch = -1
@@ -366,7 +364,7 @@ class SimulatedConsumer(SimulatedClient):
                     place.last_epoch = header.leader_epoch
                     assert record.value is not None
                     yield [record.offset, int.from_bytes(record.value[:VALUE_HEAD], "big"), header.leader_epoch]
-            self.cluster.on_consumed(key, place.position, self.name)
+            self.cluster.promises.on_consumed(key, place.position, self.name)
         except RecordsError as error:
             raise Violation("unreadable-records", f"{name_of(key)} at {place.position}: {error}") from error
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import (
     JOIN_AGAIN,
@@ -29,6 +29,7 @@ from linearizability.client.producer_session import NO_PRODUCER, ProducerSession
 from linearizability.client.requests import TRANSACTION, produced
 from linearizability.history.operations import commit, send
 from linearizability.simulation.client import PRODUCE, Key
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import (
     FIND_COORDINATOR,
@@ -41,12 +42,11 @@ from linearizability.simulation.grouping import (
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.producing import PRODUCE_TIMEOUT_MS, records_with
-from linearizability.simulation.schedule import Copier
+from linearizability.simulation.schedule import TRANSACTION_TIMEOUT_MS, Copier
 from linearizability.simulation.transacting import (
     ADD_PARTITIONS_TO_TXN,
     END_TXN,
     INIT_PRODUCER_ID,
-    TIMEOUT_MS,
 )
 from linearizability.simulation.transacting import VERSIONS as TRANSACTIONAL_VERSIONS
 from reference.protocol.errors import ErrorCode
@@ -58,9 +58,6 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 ADD_OFFSETS_TO_TXN, TXN_OFFSET_COMMIT = 25, 28
 OFFSETS_VERSIONS = {1: 4, 2: 5}
@@ -109,7 +106,7 @@ class SimulatedCopier(SimulatedMember):
         self.id = plan.id or f"copier-{number}"
         self._decider = -1
         """The node that coordinates our transactions."""
-        self._session = ProducerSession(self.id, timeout_ms=TIMEOUT_MS)
+        self._session = ProducerSession(self.id, timeout_ms=TRANSACTION_TIMEOUT_MS)
         self._taken: dict[Key, int] = {}
         """How many records of each input partition were read and are not copied yet."""
         self._copy: Copy | None = None
@@ -251,7 +248,7 @@ class SimulatedCopier(SimulatedMember):
 
     def _session_begun(self, body: InitProducerIdResponse) -> None:
         if self._went_well("InitProducerId", body.error_code):
-            self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
+            self.cluster.promises.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
             self._session.become(body.producer_id, body.producer_epoch)
 
     def _forget_producer(self) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.group_member import decode_assignment
 from linearizability.simulation.client import Key, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
@@ -21,9 +22,6 @@ from reference.protocol.messages.consumer_group_describe import (
 from reference.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from reference.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
-
 DESCRIBE_GROUPS, LIST_GROUPS, CONSUMER_GROUP_DESCRIBE = 15, 16, 69
 VERSIONS = {DESCRIBE_GROUPS: 5, LIST_GROUPS: 5, CONSUMER_GROUP_DESCRIBE: 1}
 STABLE = "Stable"
@@ -32,7 +30,10 @@ Shares = dict[str, list[Key]]
 
 
 class SimulatedDescriber(SimulatedClient):
-    """Asks until all answers are what the members know; `difference` says what the last one lacks."""
+    """Asks until all answers are what the members know; `difference` says what the last one lacks.
+
+    A member that dies in the meantime is not expected: the group goes on without it.
+    """
 
     def __init__(
         self, cluster: Cluster, number: int, recorder: HistoryRecorder, members: Sequence[SimulatedMember]
@@ -120,7 +121,7 @@ class SimulatedDescriber(SimulatedClient):
         self._compare(group, described.error_code, described.group_state if is_one else "Reconciling", shares)
 
     def _compare(self, group: str, code: int, state: str, shares: Shares) -> None:
-        known = {member.member_id: sorted(member.places) for member in self._groups[group]}
+        known = {member.member_id: sorted(member.places) for member in self._groups[group] if not member.finished}
         holds = code == ErrorCode.NONE and state == STABLE and shares == known
         self._require(
             holds, f"{group} is described as {state}, error {code}, with {shares}, and its members know {known}"

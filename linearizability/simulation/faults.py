@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.gates import Gate, Gates
 from linearizability.simulation.network import Uneven, Way
 from linearizability.simulation.schedule import (
@@ -17,9 +18,6 @@ from linearizability.simulation.schedule import (
     Fault,
 )
 from linearizability.simulation.world import MICROSECONDS_A_MS
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 
 def _crash(cluster: Cluster, fault: Fault) -> None:

@@ -13,7 +13,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
@@ -277,7 +278,8 @@ def _run(plan: Plan, began: float) -> Iterator[list[Small]]:
     if plan.engine == "spark":
         from linearizability.simulation.on_spark import run_on_spark
 
-        yield from run_on_spark(plan, tasks)
+        shared = replace(plan, folder=Path())  # what tasks need of it is the same on every machine
+        yield from run_on_spark(partial(run_in_worker, plan=shared), tasks, plan.master, plan.spark)
         return
     if plan.jobs == 1:
         yield from _run_here(plan, tasks)

@@ -10,7 +10,7 @@ of two that the coordinator does not take for it any more ends.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from linearizability.client.errors import GROUP_RETRIABLE, JOIN_AGAIN, NO_COORDINATOR, STALE, error_name, error_of
 from linearizability.client.group_member import (
@@ -22,6 +22,7 @@ from linearizability.client.group_member import (
 from linearizability.client.requests import GROUP, Committed, Partition, commit_request, fetch_offsets_request
 from linearizability.history.operations import commit, committed
 from linearizability.simulation.client import Key
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.consuming import Place, SimulatedConsumer, name_of
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
@@ -36,9 +37,6 @@ from reference.protocol.messages.leave_group import LeaveGroupResponse
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.offset_fetch import OffsetFetchResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR, JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = 8, 9, 10, 11, 12, 13, 14
 VERSIONS = {
@@ -384,7 +382,7 @@ class SimulatedMember(SimulatedConsumer):
             self._die()
             return
         if fault == "replacement":
-            replacement = self.cluster.add_client(self.member)
+            replacement = self.cluster.start_planned(self.member)
             assert isinstance(replacement, SimulatedMember)
             self._replacement = replacement
         self._processed = self._positions()
@@ -430,7 +428,7 @@ class SimulatedMember(SimulatedConsumer):
             self._committed = dict(self._processed)
             # An answer that names no partition could have refused nothing.
             if codes and self._replacement is not None and 0 < self._replacement.joined_us < self._asked_us:
-                self.cluster.on_replaced_member_received(self.name, self._replacement.name)
+                self.cluster.promises.on_replaced_member_received(self.name, self._replacement.name)
         elif codes <= NOTHING_WAS_WRITTEN:
             self.recorder.fail(operation, error_name(code))
         else:

@@ -17,8 +17,8 @@ from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import INVALID, Judgement
 from linearizability.rules import RULES
 from linearizability.rules.rule import Weight
-from linearizability.simulation.cluster import FinishedRun, execute
 from linearizability.simulation.history_recorder import ClientHistory
+from linearizability.simulation.run import FinishedRun, execute
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.world import Trace
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, cast
 
-from linearizability.simulation.channels import Addresses
 from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
 from linearizability.simulation.coordinator_agreement import COORDINATED, COORDINATED_SAMPLED, require_replayed
 from linearizability.simulation.invariants import Watch
 from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
-from linearizability.simulation.network import Connection, Network
+from linearizability.simulation.network import Addresses, Connection, Network
 from linearizability.simulation.process import Process, where
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.survival import Survival

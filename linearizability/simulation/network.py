@@ -13,14 +13,11 @@ import zlib
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.traffic import Message, Reader
 from linearizability.simulation.world import World
-
-if TYPE_CHECKING:
-    from linearizability.simulation.machine import Machine
 
 LEAST_LATENCY_US = 100
 MOST_LATENCY_US = 2_000
@@ -63,6 +60,33 @@ class ClientSide(Protocol):
     def on_connected(self, connection: Connection) -> None: ...
     def on_bytes(self, connection: Connection, data: bytes) -> None: ...
     def on_closed(self, connection: Connection, reason: str) -> None: ...
+
+
+class MachineSide(Protocol):
+    """What a connection needs of the machine that it leads to."""
+
+    name: str
+    number: int
+
+    def accept(self, connection: Connection) -> bool:
+        """Whether a process accepts the connection."""
+        ...
+
+    def on_bytes(self, connection: Connection, data: bytes) -> None: ...
+
+    def on_stranger(self, connection: Connection) -> bool:
+        """Whether bytes of a connection that the process does not know are answered by a reset now."""
+        ...
+
+    def on_closed_by_client(self, connection: Connection) -> None: ...
+
+
+class Addresses(Protocol):
+    """Which machine listens at an address."""
+
+    def find(self, host: str, port: int) -> tuple[MachineSide, str] | None:
+        """The machine at an address and the listener's name; None for an unknown address."""
+        ...
 
 
 class Stream:
@@ -145,7 +169,7 @@ class Connection:
     """One connection between a client and a machine. Each end knows for itself whether it is still open."""
 
     def __init__(
-        self, world: World, network: Network, id: int, client: ClientSide, machine: Machine, listener: str
+        self, world: World, network: Network, id: int, client: ClientSide, machine: MachineSide, listener: str
     ) -> None:
         self.id = id
         self.client = client
@@ -341,7 +365,7 @@ class Network:
             return CALM_LATENCY_US + self.extra_latency_us
         return LEAST_LATENCY_US + int(chance.random() * LATENCY_SPREAD_US) + self.extra_latency_us
 
-    def connect(self, client: ClientSide, machine: Machine, listener: str = "PLAINTEXT") -> Connection:
+    def connect(self, client: ClientSide, machine: MachineSide, listener: str = "PLAINTEXT") -> Connection:
         """Begin to open a connection: the client's `on_connected` is called, or `on_closed` when no process listens."""
         connection = Connection(self._world, self, self._next_id, client, machine, listener)
         self._next_id += 1

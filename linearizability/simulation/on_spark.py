@@ -6,33 +6,25 @@ rounds of some tasks for each core, so that progress, a time limit and `--until-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from linearizability.pipeline.spark_session import failure_of, session
-
-if TYPE_CHECKING:
-    from linearizability.simulation.fuzzing import Plan, Small
 
 FIRST_ROUND = 2
 """Tasks for each core in the first round; later rounds have twice as many as the one before, up to `LARGEST_ROUND`."""
 LARGEST_ROUND = 16
 
+Result = TypeVar("Result")
 
-def run_on_spark(plan: Plan, tasks: Iterator[range]) -> Iterator[list[Small]]:
-    """The results of all tasks in the order of their seeds. Errors: SparkFailure."""
-    context = session(plan.master, plan.spark).sparkContext
-    shared = replace(plan, folder=Path())  # what tasks need of it is the same on every machine
+
+def run_on_spark(
+    work: Callable[[range], list[Result]], tasks: Iterator[range], master: str, settings: Mapping[str, str]
+) -> Iterator[list[Result]]:
+    """The results of all tasks in the order of their seeds; workers import the module of `work`. Errors: SparkFailure."""
+    context = session(master, settings).sparkContext
     size = FIRST_ROUND * context.defaultParallelism
-
-    def work(seeds: range) -> list[Small]:
-        from linearizability.simulation.fuzzing import run_in_worker
-
-        return run_in_worker(seeds, shared)
-
     while some := list(islice(tasks, size)):
         try:
             done = context.parallelize(some, len(some)).map(work).collect()

@@ -14,10 +14,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import error_of
 from linearizability.simulation.client import SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.schedule import Fault
@@ -28,9 +29,6 @@ from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TopicName
 from reference.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_PARTITION_REASSIGNMENTS = 43, 44, 45
 VERSIONS = {ELECT_LEADERS: 2, INCREMENTAL_ALTER_CONFIGS: 1, ALTER_PARTITION_REASSIGNMENTS: 0}

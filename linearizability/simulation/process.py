@@ -10,18 +10,17 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from linearizability.simulation.channels import Addresses, ChannelName, PeerChannels
+from linearizability.simulation.channels import ChannelName, PeerChannels
 from linearizability.simulation.frame_text import response_text
-from linearizability.simulation.network import Connection, Network, fingerprint
+from linearizability.simulation.network import Addresses, Connection, Network, fingerprint
 from linearizability.simulation.reception import Reception
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.node.effects import Close, Effect, HangUp, Respond, Send
 from reference.node.node import Node
-
-if TYPE_CHECKING:
-    from linearizability.simulation.machine import Machine
+from reference.protocol.primitives import TimestampMs
+from reference.storage.disk import SimulatedDisk
 
 MAX_IDLE_TICKS = 1_000
 """Ticks in a row after which the node's next deadline was already over; more, and it spins."""
@@ -31,11 +30,37 @@ LOST_IN_DEATH = 0.5
 """How many of a dying process's connections lose what it had just sent."""
 
 
+class Host(Protocol):
+    """What a process needs of the machine that it runs on."""
+
+    name: str
+    number: int
+
+    @property
+    def disk(self) -> SimulatedDisk: ...
+
+    @property
+    def disk_refuses(self) -> bool:
+        """Whether the disk is full, read-only or does not flush, so that a node may fail."""
+        ...
+
+    def look_at_clock(self) -> TimestampMs:
+        """Begin a step, and return its time."""
+        ...
+
+    def look_at(self, node: Node) -> None:
+        """Check what must hold after every step. Errors: Violation."""
+        ...
+
+    def fail(self, process: Process) -> None: ...
+    def shut_down(self, process: Process) -> None: ...
+
+
 class Process:
     """A node that runs."""
 
     def __init__(
-        self, machine: Machine, node: Node, world: World, network: Network, addresses: Addresses, chance: Random
+        self, machine: Host, node: Node, world: World, network: Network, addresses: Addresses, chance: Random
     ) -> None:
         self.name = machine.name
         self.number = machine.number

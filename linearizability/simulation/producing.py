@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import STALE, error_name
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import produce_request
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.outbox import Outbox, customer_of
@@ -28,9 +29,6 @@ from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch,
 from reference.protocol.records.batch import build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 ACKS = {"0": 0, "1": 1, "all": -1}
 CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -198,7 +196,7 @@ class SimulatedProducer(SimulatedClient):
         if body.error_code != ErrorCode.NONE:
             self.hang_up("no producer id")
             return
-        self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
+        self.cluster.promises.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
         self._producer_id = body.producer_id
         self._session_history = self.cluster.history_so_far()
         self._sequences = dict.fromkeys(self._partitions, 0)
@@ -337,7 +335,7 @@ class SimulatedProducer(SimulatedClient):
         self.acknowledged += len(batch.values)
         known = base_offset >= 0
         if known:
-            self.cluster.on_acknowledged(batch.key, base_offset + len(batch.values), self.name, self.plan.acks)
+            self.cluster.promises.on_acknowledged(batch.key, base_offset + len(batch.values), self.name, self.plan.acks)
         self.recorder.ok(batch.operation, self._mops(batch, base_offset if known else None))
         self._maybe_finish()
 
@@ -363,7 +361,7 @@ class SimulatedProducer(SimulatedClient):
             # took the one behind ours, which another node refused or never answered, before it was given ours.
             self.world.counts["first batches overtaken"] += 1
         else:
-            self.cluster.on_sequence_lost(refused.name, self.name, code, restarted, power_lost, deposed)
+            self.cluster.promises.on_sequence_lost(refused.name, self.name, code, restarted, power_lost, deposed)
         for key, batches in self._pending.items():
             kept: list[Batch] = []
             for batch in batches:

@@ -9,10 +9,10 @@ does not know the member, or its epoch, makes it give up everything and begin ag
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from linearizability.client.group_member import JOINING, LEAVING, assigned_partitions, owned_partitions
 from linearizability.simulation.client import Key
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.consuming import Place
 from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, Position, SimulatedMember
 from linearizability.simulation.history_recorder import HistoryRecorder
@@ -23,9 +23,6 @@ from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 CONSUMER_GROUP_HEARTBEAT = 68
 

@@ -24,9 +24,9 @@ from crc32c import crc32c as crc32c_of_bytes
 
 from linearizability.history.contract import Contract
 from linearizability.mutants.registry import planted
-from linearizability.simulation.cluster import FinishedRun, execute
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.history_recorder import ClientHistory
+from linearizability.simulation.run import FinishedRun, execute
 
 MODULES = ("pydantic", "crc32c", "cramjam")
 """What the other interpreter needs to have installed."""

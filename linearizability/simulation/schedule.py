@@ -67,6 +67,7 @@ METADATA_TOPIC = "__cluster_metadata"
 """As the topic of a fault that waits for a step: the step is the metadata quorum's."""
 
 GROUPS_TOPIC, TRANSACTIONS_TOPIC = "__consumer_offsets", "__transaction_state"
+TRANSACTION_TIMEOUT_MS = 2_000
 """Whose only partitions are led by the coordinator of all groups, and of all transactions."""
 
 CLIENTS = -1

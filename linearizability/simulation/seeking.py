@@ -8,12 +8,13 @@ committed before it was asked.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from linearizability.client.errors import STALE
 from linearizability.client.requests import delete_records_request, list_offsets_request
 from linearizability.simulation.batches import batches_in, records_in
 from linearizability.simulation.client import LIST_OFFSETS, Key, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.machine import EPOCH_MS
@@ -23,9 +24,6 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsResponse
 from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.replication.partition import Partition
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 DELETE_RECORDS, DELETE_RECORDS_VERSION = 21, 2
 LIST_OFFSETS_VERSION = 7

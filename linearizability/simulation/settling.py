@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from linearizability.simulation.client import Key
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import SimulatedMember
-
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
 
 
 def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from linearizability.client.errors import (
     NO_COORDINATOR,
@@ -24,10 +24,11 @@ from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import TRANSACTION, produced
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import PRODUCE, Key, SimulatedClient
+from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.producing import PRODUCE_TIMEOUT_MS, records_with
-from linearizability.simulation.schedule import Transactor
+from linearizability.simulation.schedule import TRANSACTION_TIMEOUT_MS, Transactor
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -36,11 +37,7 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceResponse
 
-if TYPE_CHECKING:
-    from linearizability.simulation.cluster import Cluster
-
 FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 10, 22, 24, 26
-TIMEOUT_MS = 2_000
 """transaction.timeout.ms of the simulated producers."""
 VERSIONS: dict[int, dict[int, int]] = {
     1: {PRODUCE: 9, ADD_PARTITIONS_TO_TXN: 3, END_TXN: 3},
@@ -73,7 +70,7 @@ class SimulatedTransactor(SimulatedClient):
         self.plan = plan
         self.id = plan.id or f"transactor-{number}"
         self._coordinator = -1
-        self._session = ProducerSession(self.id, timeout_ms=TIMEOUT_MS)
+        self._session = ProducerSession(self.id, timeout_ms=TRANSACTION_TIMEOUT_MS)
         self._open: Open | None = None
         self._begun = 0
         self._values = 0
@@ -205,7 +202,7 @@ class SimulatedTransactor(SimulatedClient):
 
     def _initialized(self, body: InitProducerIdResponse, _: Any) -> None:
         if self._judge("InitProducerId", body.error_code):
-            self.cluster.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
+            self.cluster.promises.claim_producer_id(body.producer_id, body.producer_epoch, self.name)
             self._session.become(body.producer_id, body.producer_epoch)
             self._step = self._begin
 
@@ -300,7 +297,7 @@ class SimulatedTransactor(SimulatedClient):
         assert opened is not None
         is_fenced = body.error_code == ErrorCode.PRODUCER_FENCED
         if is_fenced and opened.end_was_repeated and not self.plan.id:
-            self.cluster.on_repeated_end_fenced(self.name, self.world.now_us - opened.begun_us)
+            self.cluster.promises.on_repeated_end_fenced(self.name, self.world.now_us - opened.begun_us)
         if not self._judge("EndTxn", body.error_code):
             return
         self._open = None

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from linearizability.pipeline.engine import check
-from linearizability.simulation.cluster import execute
 from linearizability.simulation.judging import judge, run_schedule
+from linearizability.simulation.run import execute
 from linearizability.simulation.schedule import (
     ONE_NODE_FAULTS,
     Administrator,

@@ -10,10 +10,10 @@ import pytest
 from crc32c import crc32c
 
 import tidegauge
-from linearizability.simulation.cluster import execute
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import Plan, Small, Summary, fuzz
 from linearizability.simulation.remote_interpreter import InterpreterError, RemoteInterpreter, Task, check, tune
+from linearizability.simulation.run import execute
 from reference.protocol.records import batch, validate
 
 TASK = Task(5, 3, None, 1, "records", by_history=False, with_rows=False)

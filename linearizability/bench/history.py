@@ -15,8 +15,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,6 +29,12 @@ RECORDS_A_PARTITION = 500_000
 """Records of one partition; each is sent once and polled once, so a partition holds twice as many facts."""
 LEAST_RECORDS = 5_000
 """Of a partition: what is planted needs so much room."""
+PLANTED_IN_SMALL = {"lost-write": 1}
+"""What each SMALL_A_PLANT-th of the partitions is given that have less room: a record in their midst is not read."""
+SMALL_A_PLANT = 100
+RECORDS_OF_SMALL = 10
+LARGE_SHARE = 0.9
+"""Of the facts of the shape `skewed` that are in one partition; the others hold as much each as `even` ones."""
 RUN = "bench"
 
 
@@ -68,7 +75,7 @@ def partition_facts(number: int, records: int):  # type: ignore[no-untyped-def]
         "offset": index.astype(np.int64),
         "value": appends["value"].copy(),
     }
-    kept = _plant(polled, records)
+    kept = _plant(polled, records) if records >= LEAST_RECORDS else _plant_small(number, records)
     tables = [appends, {name: column[kept] for name, column in polled.items()}]
     length = [len(table["kind"]) for table in tables]
     columns = [np.concatenate([table[name] for table in tables]) for name in COLUMNS]
@@ -99,34 +106,76 @@ def _plant(polled: dict[str, Any], records: int):  # type: ignore[no-untyped-def
     return kept
 
 
-def expected(partitions: int) -> dict[str, int]:
-    return {rule: count * partitions for rule, count in PLANTED.items()}
+def _plant_small(number: int, records: int):  # type: ignore[no-untyped-def]
+    import numpy as np
+
+    kept = np.ones(records, bool)
+    kept[records // 2] = number % SMALL_A_PLANT != 0
+    return kept
+
+
+def expected(sizes: Sequence[int]) -> dict[str, int]:
+    """What is planted in partitions of so many records."""
+    total = dict.fromkeys(PLANTED, 0)
+    for number, records in enumerate(sizes):
+        small = PLANTED_IN_SMALL if number % SMALL_A_PLANT == 0 else {}
+        for rule, count in (PLANTED if records >= LEAST_RECORDS else small).items():
+            total[rule] += count
+    return total
+
+
+class Shape(StrEnum):
+    """How facts lie in partitions."""
+
+    EVEN = "even"
+    SMALL = "small"
+    SKEWED = "skewed"
+
+
+def sizes_of(facts: int, shape: Shape = Shape.EVEN, partitions: int = 0) -> list[int]:
+    """The records of each partition; by default as many partitions as keep each small."""
+    records = facts // 2
+    if shape is Shape.SMALL:
+        return [RECORDS_OF_SMALL] * max(1, records // RECORDS_OF_SMALL)
+    if shape is Shape.SKEWED:
+        large = round(records * LARGE_SHARE)
+        return [large, *sizes_of(2 * (records - large))]
+    partitions = partitions or max(2, round(records / RECORDS_A_PARTITION))
+    return [max(LEAST_RECORDS, records // partitions)] * partitions
 
 
 # -- measuring -----------------------------------------------------------------------------------------------------------
 
 
-def write_store(store: Path, facts: int, partitions: int = 0) -> int:
-    """A store of about so many facts; returns the number of its partitions, by default as many as keep each small."""
+def write_store(store: Path, sizes: Sequence[int]) -> None:
+    """A store of partitions of so many records; small ones share files."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     from linearizability.history.derivation import Tally
     from linearizability.history.store import StoredRun, run_folder, write_runs
 
-    partitions = partitions or max(2, round(facts / 2 / RECORDS_A_PARTITION))
-    records = max(LEAST_RECORDS, facts // 2 // partitions)
     folder = run_folder(store, 0)
     folder.mkdir(parents=True)
     written: dict[str, int] = {}
-    for number in range(partitions):
-        table = partition_facts(number, records)
-        file = folder / f"part-{number:04d}.parquet"
+
+    def write(tables: list[Any]) -> None:
+        table = pa.concat_tables(tables).unify_dictionaries()
+        file = folder / f"part-{len(written):04d}.parquet"
         pq.write_table(table, file, compression="zstd", row_group_size=2 * RECORDS_A_PARTITION)
         written[file.name] = table.num_rows
+        tables.clear()
+
+    tables: list[Any] = []
+    for number, records in enumerate(sizes):
+        tables.append(partition_facts(number, records))
+        if records >= LEAST_RECORDS or len(tables) >= LEAST_RECORDS:
+            write(tables)
+    if tables:
+        write(tables)
     total = sum(written.values())
     tally = Tally(invocations=1, acknowledged=total // 2, observed=total // 2)
     write_runs(store, [StoredRun(RUN, tally=tally, facts=total, parts=written)])
-    return partitions
 
 
 def counts(findings: Iterable[Any]) -> dict[str, int]:
@@ -136,9 +185,9 @@ def counts(findings: Iterable[Any]) -> dict[str, int]:
     return found
 
 
-def checked(findings: Iterable[Any], partitions: int) -> None:
+def checked(findings: Iterable[Any], sizes: Sequence[int]) -> None:
     found = counts(findings)
-    for rule, count in expected(partitions).items():
+    for rule, count in expected(sizes).items():
         if found.get(rule, 0) != count:
             raise RuntimeError(f"{rule}: {found.get(rule, 0)} found where {count} were planted")
 
@@ -149,7 +198,7 @@ def rule_sets() -> dict[str, list[str]]:
     return {"five": list(FIVE), "partition": [rule.id for rule in PARTITION_RULES], "all": list(RULES)}
 
 
-def measure_local(store: Path, partitions: int, names: Iterable[str]) -> Iterator[dict[str, Any]]:
+def measure_local(store: Path, sizes: Sequence[int], names: Iterable[str]) -> Iterator[dict[str, Any]]:
     """Facts in memory, rules in this process; reading is measured by itself."""
     from linearizability.history.contract import Contract
     from linearizability.history.store import read_store
@@ -161,14 +210,17 @@ def measure_local(store: Path, partitions: int, names: Iterable[str]) -> Iterato
     read = time.perf_counter() - begun
     for name in names:
         rules = [RULES[rule] for rule in rule_sets()[name]]
-        wall, cpu, findings = timed(
-            lambda rules=rules: judge_run(history.facts, RUN, context_of(Contract(), []), rules)
-        )
-        checked(findings, partitions)
-        yield row("local", name, history.facts.num_rows, wall, cpu) | {"read_s": round(read, 3)}
+        watch = MemoryWatch()
+        with watch:
+            wall, cpu, findings = timed(
+                lambda rules=rules: judge_run(history.facts, RUN, context_of(Contract(), []), rules)
+            )
+        checked(findings, sizes)
+        measured = {"read_s": round(read, 3), "peak_mb": watch.peak_mb}
+        yield row("local", name, history.facts.num_rows, wall, cpu) | measured
 
 
-def measure_spark(store: Path, partitions: int, names: Iterable[str], master: str) -> Iterator[dict[str, Any]]:
+def measure_spark(store: Path, sizes: Sequence[int], names: Iterable[str], master: str) -> Iterator[dict[str, Any]]:
     """One job over the store, from its Parquet files to the findings; the session is warm."""
     from linearizability.history.store import read_runs
     from linearizability.pipeline.local import context_of
@@ -186,7 +238,7 @@ def measure_spark(store: Path, partitions: int, names: Iterable[str], master: st
                 lambda name=name: judge_store(spark, store, contexts, rule_sets()[name]).get(RUN, [])
             )
             cpu = family_cpu(os.getpid()) - before
-        checked(findings, partitions)
+        checked(findings, sizes)
         yield row(f"spark {master}", name, run.facts, wall, cpu) | {"peak_mb": watch.peak_mb}
 
 
@@ -323,6 +375,10 @@ def history(
     partitions: Annotated[
         int, typer.Option(help="Partitions of each history; 0: one for each million facts. One makes it a hot one.")
     ] = 0,
+    shape: Annotated[
+        Shape,
+        typer.Option(help="small: 20 facts a partition; skewed: one partition has nine tenths of the facts."),
+    ] = Shape.EVEN,
     local_up_to: Annotated[int, typer.Option(help="The local engine is measured up to so many facts.")] = 10_000_000,
     master: Annotated[
         str, typer.Option(help="The Spark master; `standalone` starts one with two workers.")
@@ -349,19 +405,21 @@ def history(
     place: Any = standalone() if master == "standalone" else nullcontext(master)
     with place as address, tempfile.TemporaryDirectory(prefix="tidegauge-bench-", dir=folder) as temporary:
         warm = Path(temporary) / "warm"
-        few = write_store(warm, 20_000)
+        few = sizes_of(20_000)
+        write_store(warm, few)
         if spark:
             list(measure_spark(warm, few, ["all"], address))
         list(measure_local(warm, few, ["all"]))
         for number in sorted(facts or [1_000_000]):
             store = Path(temporary) / str(number)
-            written = write_store(store, number, partitions)
+            written = sizes_of(number, shape, partitions)
+            write_store(store, written)
             if number <= local_up_to:
                 for item in measure_local(store, written, names):
-                    report(item)
+                    report(item | {"partitions": len(written)})
             if spark:
                 for item in measure_spark(store, written, names, address):
-                    report(item)
+                    report(item | {"partitions": len(written)})
             shutil.rmtree(store)
     draw(rows, folder / "history.svg")
     summary = {"folder": str(folder), "cores": os.cpu_count(), "load": os.getloadavg()[2], "rows": rows}

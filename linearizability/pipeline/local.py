@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,17 @@ from linearizability.history.contract import Contract
 from linearizability.history.excuses import excuses_of
 from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.marks import healing
-from linearizability.rules.partition import Partition, is_in
+from linearizability.pipeline.plain import SMALL, Screen, applies
+from linearizability.rules.partition import Columns, Partition, is_in
 from linearizability.rules.rule import Context, Found, Rule, RunRule
+from linearizability.rules.transactions import emit_dependencies
 
 AnyRule = Rule | RunRule
+Group = tuple[int, npt.NDArray[np.intp] | None]
+TOGETHER = 8
+"""Fewer small partitions than this are judged one by one."""
+FACTS_A_BATCH = 500_000
+"""Of small partitions that are looked at together."""
 SPREAD = int(Flag.MANY_PARTITIONS | Flag.TRANSACTIONAL)
 """Of an append within a transaction over several partitions."""
 
@@ -28,11 +35,37 @@ def judge_run(facts: pa.Table, run: str, context: Context, rules: Iterable[AnyRu
     context = replace(context, proven=proven_operations(facts))
     findings: list[Found] = []
     emitted: dict[str, list[npt.NDArray[Any]]] = {}
-    for partition in partitions(facts, run):
-        findings.extend(judge_partition(partition, context, alone))
-        for name, rows in emissions(partition, context, joined):
-            emitted.setdefault(name, []).append(rows)
+    for batch in batches(facts, run):
+        found, rows = judge_batch(batch, context, alone, joined)
+        findings += found
+        for name, each in rows:
+            emitted.setdefault(name, []).append(each)
     return [*findings, *judge_emitted({name: np.concatenate(rows) for name, rows in emitted.items()}, context, joined)]
+
+
+def judge_batch(
+    batch: Batch, context: Context, alone: tuple[Rule, ...], joined: tuple[RunRule, ...]
+) -> tuple[list[Found], list[tuple[str, npt.NDArray[Any]]]]:
+    """All that the rules find in some partitions, in their order, and what these emit for the rules over their run."""
+    findings: list[Found] = []
+    emitted: list[tuple[str, npt.NDArray[Any]]] = []
+    is_plain, asked = np.zeros(len(batch.names), bool), {}
+    if len(batch.names) >= TOGETHER and applies(joined):
+        screen = Screen(batch.part, batch.columns, context)
+        is_plain, asked = screen.plain, {rule: screen.asks(rule) for rule in alone}
+        if any(rule.emit is emit_dependencies for rule in joined):
+            emitted.append((emit_dependencies.__name__, screen.dependencies()))
+    of_plain = [(rule, mask) for rule, mask in asked.items() if mask.any()]
+    to_judge = ~is_plain | np.any([mask for _, mask in of_plain], axis=0) if of_plain else ~is_plain
+    for number in np.flatnonzero(to_judge).tolist():
+        partition = batch.partition(number)
+        if is_plain[number]:
+            chosen = tuple(rule for rule, mask in of_plain if mask[number])
+            findings.extend(judge_partition(partition, context, chosen))
+        else:
+            findings.extend(judge_partition(partition, context, alone))
+            emitted.extend(emissions(partition, context, joined))
+    return findings, emitted
 
 
 def split(rules: Iterable[AnyRule]) -> tuple[tuple[Rule, ...], tuple[RunRule, ...]]:
@@ -71,7 +104,27 @@ def judge_emitted(
             yield from rule.check(rows[order], context)
 
 
-def partitions(facts: pa.Table, run: str) -> Iterator[Partition]:
+@dataclass(frozen=True)
+class Batch:
+    """Some partitions of a run: small ones together, a large one alone. The rows of each lie side by side."""
+
+    run: str
+    names: list[tuple[str, int]]
+    bounds: npt.NDArray[np.intp]
+    """Where the rows of each begin, and the end."""
+    columns: Columns
+
+    @property
+    def part(self) -> npt.NDArray[np.int64]:
+        """The number of each row's partition."""
+        return np.repeat(np.arange(len(self.names)), np.diff(self.bounds))
+
+    def partition(self, number: int) -> Partition:
+        rows = slice(self.bounds[number], self.bounds[number + 1])
+        return Partition(self.run, *self.names[number], {name: column[rows] for name, column in self.columns.items()})
+
+
+def batches(facts: pa.Table, run: str) -> Iterator[Batch]:
     """The partitions of a table of facts, in the order of topic and partition number."""
     if not facts.num_rows:
         return
@@ -81,11 +134,46 @@ def partitions(facts: pa.Table, run: str) -> Iterator[Partition]:
     topic = rank[codes]
     number = facts.column("partition").to_numpy().astype(np.int64) + 1
     sorted_names, width = sorted(names), int(number.max()) + 1
-    codes = topic * width + number
     columns = {name: facts.column(name).to_numpy() for name in COLUMNS}
-    for code, index in groups_of(codes):
-        chosen = columns if index is None else {key: column[index] for key, column in columns.items()}
-        yield Partition(run, sorted_names[code // width], code % width - 1, chosen)
+    for groups in _together(groups_of(topic * width + number)):
+        rows = [np.arange(len(codes)) if index is None else index for _, index in groups]
+        bounds = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
+        whole = groups[0][1] is None
+        chosen = columns if whole else _sorted(np.concatenate(rows), bounds, columns)
+        yield Batch(run, [(sorted_names[code // width], code % width - 1) for code, _ in groups], bounds, chosen)
+
+
+def _together(groups: Iterable[Group]) -> Iterator[list[Group]]:
+    """Neighbouring small groups of rows, up to FACTS_A_BATCH, and each large group alone."""
+    small: list[Group] = []
+    facts = 0
+    for group in groups:
+        size = SMALL + 1 if group[1] is None else len(group[1])
+        if small and (size > SMALL or facts + size > FACTS_A_BATCH):
+            yield small
+            small, facts = [], 0
+        if size > SMALL:
+            yield [group]
+        else:
+            small.append(group)
+            facts += size
+    if small:
+        yield small
+
+
+def _sorted(rows: npt.NDArray[np.intp], bounds: npt.NDArray[np.intp], columns: Columns) -> Columns:
+    """These rows of the columns; those of small partitions in order, for all of these at once."""
+    if len(bounds) > 2:
+        part = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+        keys = [columns[name][rows] for name in ("position", "operation", "process")]
+        rows = rows[np.lexsort((*keys, part))]
+    return {name: column[rows] for name, column in columns.items()}
+
+
+def partitions(facts: pa.Table, run: str) -> Iterator[Partition]:
+    """Each partition by itself."""
+    for batch in batches(facts, run):
+        yield from map(batch.partition, range(len(batch.names)))
 
 
 def coded(column: pa.ChunkedArray) -> tuple[list[str], npt.NDArray[np.int64]]:

@@ -139,6 +139,8 @@ def cycles(precedence: str, kind: int, rule: str, rows: Array, context: Context)
             if kind == WR:
                 yield from _found(rule, [(int(nodes[0, 0]), NOT_LOOKED_FOR)], NOT_LOOKED_FOR)
             return
+        if _follow_time(edges, nodes):
+            return
         wider = add_precedence(graph, nodes[:, 0], nodes[:, 1], nodes[:, 3], by_process=precedence == "process")
         known = {operation for component in plain for operation in component}
         components = [component for component in strongly_connected(wider) if not known & set(component)]
@@ -151,6 +153,18 @@ def cycles(precedence: str, kind: int, rule: str, rows: Array, context: Context)
         cycle = shortest_cycle(graph, component)
         text = f"a cycle of {len(cycle)} operations: each comes before the next in some partition's log or in time"
         yield from _found(rule, [(operation, text) for operation in cycle[:1]], "", tuple(cycle))
+
+
+def _follow_time(edges: Array, nodes: Array) -> bool:
+    """Whether each edge leads to an operation that began later: then none closes a cycle, also with the order of the clock,
+    where an operation has ended before the next one begins."""
+    order = np.argsort(nodes[:, 0], kind="stable")
+    operations, first = np.unique(nodes[order, 0], return_index=True)
+    if not is_in(edges[:, :2].ravel(), operations).all():
+        return False
+    began = np.minimum.reduceat(nodes[order, 1], first)
+    before, after = (began[np.searchsorted(operations, edges[:, side])] for side in (0, 1))
+    return bool((before < after).all())
 
 
 def _found(

@@ -18,6 +18,8 @@ EPOCH_UNKNOWN = f"{UNPROVEN}the leader epoch; a new leader or a restarted node m
 
 def regression(rule: str, kind: Kind, partition: Partition, context: Context) -> Iterator[Found]:
     states = partition.rows(kind)
+    if not len(states):
+        return
     highest = _highest_before(states)
     wrong = np.flatnonzero((highest >= 0) & (states.offset < states.offset[highest]))
 
@@ -51,6 +53,8 @@ def _highest_before(states: Rows) -> Array:
 
 def above(partition: Partition, context: Context) -> Iterator[Found]:
     stable, watermark = partition.rows(Kind.LAST_STABLE_OFFSET), partition.rows(Kind.HIGH_WATERMARK)
+    if not len(stable):
+        return
     key = np.rec.fromarrays([stable.operation, stable.node])
     other = np.rec.fromarrays([watermark.operation, watermark.node])
     _, mine, theirs = np.intersect1d(key, other, return_indices=True)

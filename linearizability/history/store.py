@@ -192,7 +192,9 @@ def read_store(store: Path) -> Iterator[History]:
     for number, run in enumerate(read_runs(store)):
         files, defects = sound_parts(store, number, run)
         run.defects += defects
-        yield run.history(unify(batch for file in files for batch in read_part(file).to_batches()))
+        facts = unify(batch for file in files for batch in read_part(file).to_batches())
+        pa.default_memory_pool().release_unused()
+        yield run.history(facts)
 
 
 def read_part(file: Path) -> pa.Table:

@@ -15,7 +15,7 @@ from linearizability.history.excuses import excuses_of
 from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
-from linearizability.rules.partition import Columns, Partition, is_in
+from linearizability.rules.partition import Columns, Partition, is_in, order_of
 from linearizability.rules.rule import Context, Found, Rule, RunRule
 from linearizability.rules.transactions import emit_dependencies
 
@@ -128,19 +128,27 @@ def batches(facts: pa.Table, run: str) -> Iterator[Batch]:
     """The partitions of a table of facts, in the order of topic and partition number."""
     if not facts.num_rows:
         return
-    names, codes = coded(facts.column("topic"))
-    rank = np.empty(len(names), np.int64)
-    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
-    topic = rank[codes]
-    number = facts.column("partition").to_numpy().astype(np.int64) + 1
-    sorted_names, width = sorted(names), int(number.max()) + 1
+    names, width, codes = _codes_of_partitions(facts)
     columns = {name: facts.column(name).to_numpy() for name in COLUMNS}
-    for groups in _together(groups_of(topic * width + number)):
-        rows = [np.arange(len(codes)) if index is None else index for _, index in groups]
+    for groups in _together(groups_of(codes)):
+        rows = [np.arange(facts.num_rows) if index is None else index for _, index in groups]
         bounds = np.concatenate([[0], np.cumsum([len(each) for each in rows])])
         whole = groups[0][1] is None
         chosen = columns if whole else _sorted(np.concatenate(rows), bounds, columns)
-        yield Batch(run, [(sorted_names[code // width], code % width - 1) for code, _ in groups], bounds, chosen)
+        yield Batch(run, [(names[code // width], code % width - 1) for code, _ in groups], bounds, chosen)
+
+
+def _codes_of_partitions(facts: pa.Table) -> tuple[list[str], int, npt.NDArray[np.int64]]:
+    """The topics, a width, and for each row its topic's place among them times the width plus its partition's number plus 1."""
+    names, codes = coded(facts.column("topic"))
+    rank = np.empty(len(names), np.int64)
+    rank[sorted(range(len(names)), key=names.__getitem__)] = np.arange(len(names))
+    number = facts.column("partition").to_numpy().astype(np.int64) + 1
+    width = int(number.max()) + 1
+    codes = rank[codes]
+    codes *= width
+    codes += number
+    return sorted(names), width, codes
 
 
 def _together(groups: Iterable[Group]) -> Iterator[list[Group]]:
@@ -162,11 +170,14 @@ def _together(groups: Iterable[Group]) -> Iterator[list[Group]]:
 
 
 def _sorted(rows: npt.NDArray[np.intp], bounds: npt.NDArray[np.intp], columns: Columns) -> Columns:
-    """These rows of the columns; those of small partitions in order, for all of these at once."""
+    """These rows of the columns in order: a large partition's as it wants them, small ones' by partition, process, operation
+    and position. They are copied once."""
+    keys = {name: columns[name][rows] for name in ("kind", "process", "operation", "position")}
     if len(bounds) > 2:
         part = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-        keys = [columns[name][rows] for name in ("position", "operation", "process")]
-        rows = rows[np.lexsort((*keys, part))]
+        rows = rows[np.lexsort((keys["position"], keys["operation"], keys["process"], part))]
+    elif (order := order_of(keys)) is not None:
+        rows = rows[order]
     return {name: column[rows] for name, column in columns.items()}
 
 
@@ -194,8 +205,10 @@ def groups_of(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
     if len(present) == 1:
         yield int(present[0]), None
         return
-    small = np.searchsorted(present, codes)
-    order = np.argsort(small.astype(np.uint16) if len(present) < 65_536 else small, kind="stable")
+    few = len(present) < 65_536
+    small = np.searchsorted(present, codes).astype(np.uint16 if few else np.int64, copy=False)
+    del codes
+    order = np.argsort(small, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(small))])
     for i, code in enumerate(present):
         yield int(code), order[bounds[i] : bounds[i + 1]]

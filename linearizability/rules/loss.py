@@ -107,10 +107,12 @@ def _passed_at(partition: Partition, after: int = -NEVER - 1) -> Array:
 
 
 def passer(partition: Partition, loss: Loss, index: int) -> int:
-    """The observation that passed a record first: of several of one time the one farthest up."""
+    """The observation that passed a record first: of several of one time the one farthest up; -1 where a final read had ended
+    before that did not return the record."""
     observations = partition.observations
     beyond = (partition.observation_slot >= partition.append_slot[index]) & (partition.observation_slot >= 0)
-    return _first(partition, np.flatnonzero(beyond & (observations.completed == loss.absent_at[index])))[0]
+    first = _first(partition, np.flatnonzero(beyond & (observations.completed == loss.absent_at[index])))
+    return int(first[0]) if len(first) else -1
 
 
 def _first(partition: Partition, rows: Array) -> Array:

@@ -92,7 +92,7 @@ class _Lazy(Mapping[str, npt.NDArray[Any]]):
 
 
 class Partition:
-    """One partition of one run, or the part of it that is `owned`. Rows are in the order (process, operation, position)."""
+    """One partition of one run, or the part of it that is `owned`. Rows are in the order (kind, process, operation, position)."""
 
     def __init__(self, run: str, topic: str, partition: int, columns: Columns, owned: Owned | None = None) -> None:
         self.run, self.topic, self.partition = run, topic, partition
@@ -105,17 +105,16 @@ class Partition:
         return join_key(self.topic, self.partition)
 
     @cached_property
-    def _by_kind(self) -> dict[int, npt.NDArray[np.intp]]:
-        kinds = self._columns["kind"]
-        return {int(kind): np.flatnonzero(kinds == kind) for kind in np.flatnonzero(np.bincount(kinds))}
+    def _by_kind(self) -> Array:
+        """Where the rows of each kind begin, and the end."""
+        return np.searchsorted(self._columns["kind"], np.arange(len(Kind) + 1))
 
     def rows(self, kind: Kind) -> Rows:
-        index = self._by_kind.get(int(kind))
-        return Rows(self._columns, slice(0, 0) if index is None else index)
+        return Rows(self._columns, slice(self._by_kind[kind], self._by_kind[kind + 1]))
 
     def places_of(self, kind: Kind, rows: Array) -> npt.NDArray[np.intp]:
         """Rows of one kind as rows of the partition."""
-        return self._by_kind[int(kind)][rows] if len(rows) else np.empty(0, np.intp)
+        return self._by_kind[kind] + rows if len(rows) else np.empty(0, np.intp)
 
     @property
     def columns(self) -> Columns:
@@ -334,21 +333,30 @@ class Partition:
 
 
 def in_order(columns: Columns) -> Columns:
-    """The columns sorted by process, operation and position, untouched where they are so already.
+    """The columns sorted by kind, process, operation and position, untouched where they are so already."""
+    order = order_of(columns)
+    return columns if order is None else {name: column[order] for name, column in columns.items()}
+
+
+def order_of(columns: Columns) -> npt.NDArray[np.intp] | None:
+    """The rows by kind, process, operation and position; None where they are so already.
 
     Operations of one file are numbered through, also where it serves several processes: by their numbers alone the
-    processes would be mixed.
+    processes would be mixed. Within a kind rows mostly are in order, and a sort by kind alone is cheap.
     """
-    process, operation, position = columns["process"], columns["operation"], columns["position"]
-    if len(operation) < 2:
-        return columns
+    kind, process, operation, position = (columns[name] for name in ("kind", "process", "operation", "position"))
+    if len(kind) < 2:
+        return None
+    order = None if (kind[1:] >= kind[:-1]).all() else np.argsort(kind, kind="stable")
+    if order is not None:
+        kind, process, operation, position = (each[order] for each in (kind, process, operation, position))
     later = operation[1:] > operation[:-1]
     in_place = later | ((operation[1:] == operation[:-1]) & (position[1:] >= position[:-1]))
     in_place &= process[1:] == process[:-1]
-    if (in_place | (process[1:] > process[:-1])).all():
-        return columns
-    order = np.lexsort((position, operation, process))
-    return {name: column[order] for name, column in columns.items()}
+    if (in_place | (process[1:] > process[:-1]) | (kind[1:] > kind[:-1])).all():
+        return order
+    sorted_rows = np.lexsort((position, operation, process, kind))
+    return sorted_rows if order is None else order[sorted_rows]
 
 
 def repeated(values: Array) -> Array:

@@ -69,3 +69,12 @@ def test_an_offset_that_a_completion_of_unknown_outcome_names_is_evidence() -> N
     assert not judge_history(history(NAMED.replace("t-0:4@2", "t-0:4@3"))).anomalies.get("inconsistent-offsets")
     lower = judge_history(history(NAMED, {"acks": "1", "idempotence": False}))
     assert lower.permitted["inconsistent-offsets"]
+
+
+def test_a_final_read_that_ends_before_a_read_passes_is_the_witness() -> None:
+    """It shows first that the record is missing, so the later read beyond it proves nothing new."""
+    text = "0 send t-0:1@0\n0 send t-0:2@1\n2 drain t-0 start=0 end=2 position=2\n1 poll t-0:2@1"
+    judgement = judge_history(history(text))
+    assert judgement.anomalies == {"lost-write": 2}
+    drained = {anomaly.operations[1] for anomaly in judgement.witnesses()}
+    assert len(drained) == 1 and all("the final read" in anomaly.text for anomaly in judgement.witnesses())

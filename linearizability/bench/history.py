@@ -222,20 +222,21 @@ def measure_local(store: Path, sizes: Sequence[int], names: Iterable[str]) -> It
 
 def measure_spark(store: Path, sizes: Sequence[int], names: Iterable[str], master: str) -> Iterator[dict[str, Any]]:
     """One job over the store, from its Parquet files to the findings; the session is warm."""
-    from linearizability.history.store import read_runs
+    from linearizability.history.store import read_runs, sound_parts
     from linearizability.pipeline.local import context_of
-    from linearizability.pipeline.spark import judge_store
+    from linearizability.pipeline.spark import judge_files
     from linearizability.pipeline.spark_session import session
 
     spark = session(master)
     (run,) = read_runs(store)
+    files, _ = sound_parts(store, 0, run)
     contexts = {RUN: context_of(run.contract, run.marks)}
     for name in names:
         watch = MemoryWatch()
         with watch:
             before = family_cpu(os.getpid())
             wall, _, findings = timed(
-                lambda name=name: judge_store(spark, store, contexts, rule_sets()[name]).get(RUN, [])
+                lambda name=name: judge_files(spark, files, contexts, rule_sets()[name]).get(RUN, [])
             )
             cpu = family_cpu(os.getpid()) - before
         checked(findings, sizes)

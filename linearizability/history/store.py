@@ -145,13 +145,18 @@ def sound_parts(store: Path, number: int, run: StoredRun) -> tuple[list[Path], l
             if written not in (None, footer.metadata.num_rows):
                 raise ValueError(f"holds {footer.metadata.num_rows} facts, of {written}")
         except (pa.ArrowException, OSError, ValueError) as error:
-            defects.append(Defect(MISSING, f"the run's facts are missing: {error}", str(file)))
+            defects.append(missing(str(error), file))
             continue
         sound.append(file)
         rows += footer.metadata.num_rows
     if not defects and rows != run.facts:
         defects.append(Defect(MISSING, f"holds {rows} facts, of {run.facts}", str(folder)))
     return sound, defects
+
+
+def missing(why: str, file: Path) -> Defect:
+    """That a file of a run's facts is gone, or is not what was written."""
+    return Defect(MISSING, f"the run's facts are missing: {why}", str(file))
 
 
 def write_runs(store: Path, runs: Iterable[StoredRun]) -> None:
@@ -188,11 +193,18 @@ def read_runs(store: Path) -> list[StoredRun]:
 
 
 def read_store(store: Path) -> Iterator[History]:
-    """The runs of a store as histories in memory."""
+    """The runs of a store as histories in memory. A damaged file costs its run the facts in it, and no other run."""
     for number, run in enumerate(read_runs(store)):
         files, defects = sound_parts(store, number, run)
         run.defects += defects
-        facts = unify(batch for file in files for batch in read_part(file).to_batches())
+        batches: list[pa.RecordBatch] = []
+        for file in files:
+            try:
+                batches += read_part(file).to_batches()
+            except HistoryError as error:
+                run.defects.append(missing(error.defect.text, file))
+        facts = unify(batches)
+        del batches
         pa.default_memory_pool().release_unused()
         yield run.history(facts)
 

@@ -6,7 +6,7 @@ The JVM only moves bytes; nothing is turned into rows and back, which would cost
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from linearizability.history.facts import COLUMNS, KEY_COLUMNS
-from linearizability.history.store import read_runs, sound_parts
 from linearizability.pipeline.local import coded, groups_of
 
 
@@ -57,10 +56,10 @@ BLOCK_DDL = "run string, topic string, partition int, block binary"
 _PLAIN_KEYS = pa.schema([("run", pa.string()), ("topic", pa.string()), ("partition", pa.int32())])
 
 
-def row_groups(store: Path) -> list[RowGroup]:
-    """All row groups of a store, by their files' footers alone."""
+def row_groups(files: Iterable[Path]) -> list[RowGroup]:
+    """All row groups of files of facts, by their footers alone."""
     groups = []
-    for file in fact_files(store):
+    for file in files:
         footer = pq.ParquetFile(file).metadata
         places = [footer.schema.names.index(name) for name in KEY_COLUMNS]
         for number in range(footer.num_row_groups):
@@ -70,11 +69,6 @@ def row_groups(store: Path) -> list[RowGroup]:
             key = Key(*(each.min for each in known)) if one else None
             groups.append(RowGroup(str(file), number, group.num_rows, key))
     return groups
-
-
-def fact_files(store: Path) -> list[Path]:
-    """A store's sound files, by paths that mean the same in a worker with another working directory."""
-    return [file for number, run in enumerate(read_runs(store)) for file in sound_parts(store, number, run)[0]]
 
 
 def by_partition(facts: pa.Table) -> Iterator[tuple[str, str, int, pa.Table]]:

@@ -144,11 +144,12 @@ def _large_foreign(path: Path, form: str, given: Contract) -> Unread | None:
 
 
 def _check_unread(runs: list[Unread], master: str, over_time: bool) -> Iterator[Judgement]:
-    from linearizability.pipeline.spark import check_store, store_of
+    from linearizability.pipeline.spark import check_store, in_jobs, store_of
 
-    with tempfile.TemporaryDirectory(prefix="tidegauge-store-") as folder:
-        store_of(runs, Path(folder), master)
-        yield from check_store(Path(folder), master, over_time=over_time)
+    for some in in_jobs(runs):
+        with tempfile.TemporaryDirectory(prefix="tidegauge-store-") as folder:
+            store_of(some, Path(folder), master)
+            yield from check_store(Path(folder), master, over_time=over_time)
 
 
 def _check_others(sources: Sources, engine: str, master: str, given: Contract) -> Iterator[Judgement]:

@@ -13,9 +13,9 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from linearizability.history.store import (
     StoredRun,
     Unread,
     Written,
+    missing,
     read_part,
     read_runs,
     run_folder,
@@ -45,7 +46,6 @@ from linearizability.pipeline.blocks import (
     block,
     by_partition,
     columns_of,
-    fact_files,
     row_groups,
     unpacked,
 )
@@ -73,10 +73,12 @@ FOUND_DDL = (
     "run string, topic string, partition int, rule string, permitted string, count long, offset long, value long, "
     "operations array<long>, text string"
 )
-RUNS_A_JOB = 1_000
-"""Small histories that are judged together."""
+RUNS_A_JOB = 200
+"""Runs that are judged together, so that the results of many come one after the other."""
+RUNS_OF_THE_FIRST_JOB = 20
 
 Contexts = Mapping[str, Context]
+Item = TypeVar("Item")
 
 
 def check_histories(
@@ -84,14 +86,17 @@ def check_histories(
 ) -> Iterator[Judgement]:
     """A judgement for each history, all of a batch in one job, in their order."""
     names = tuple(RULES if rules is None else rules)
-    batch: list[History | HistoryError] = []
-    for history in histories:
-        batch.append(history)
-        if len(batch) >= RUNS_A_JOB:
-            yield from _check_batch(batch, master, names)
-            batch = []
-    if batch:
+    for batch in in_jobs(histories):
         yield from _check_batch(batch, master, names)
+
+
+def in_jobs(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """What is judged together: few at first, so that the first results come soon."""
+    remaining = iter(items)
+    size = RUNS_OF_THE_FIRST_JOB
+    while batch := list(islice(remaining, size)):
+        yield batch
+        size = RUNS_A_JOB
 
 
 def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[str, ...]) -> Iterator[Judgement]:
@@ -106,7 +111,8 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
                 str(number): context_of(history.contract, history.marks, history.tally.ends_at)
                 for number, history in enumerate(known)
             }
-            findings = judge_store(spark, Path(folder), contexts, rules)
+            files = [file for number in range(len(known)) for file in run_folder(Path(folder), number).iterdir()]
+            findings = judge_files(spark, files, contexts, rules)
     for history in batch:
         if isinstance(history, HistoryError):
             yield unreadable(history)
@@ -118,33 +124,61 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
 def check_store(
     store: Path, master: str = "", rules: Iterable[str] | None = None, *, over_time: bool = False
 ) -> Iterator[Judgement]:
-    """A judgement for each run of a store, with its series if asked. Its facts never come to the driver, unless the job fails
-    and a file is why.
+    """A judgement for each run of a store, with its series if asked. Its facts never come to the driver."""
+    for runs in in_jobs(enumerate(read_runs(store))):
+        yield from _check_runs(store, runs, master, tuple(RULES if rules is None else rules), over_time)
 
-    Errors: HistoryError for a file whose bytes are not those that were written.
-    """
-    runs = read_runs(store)
-    contexts = {str(number): context_of(run.contract, run.marks, run.tally.ends_at) for number, run in enumerate(runs)}
-    try:
-        findings = judge_store(session(master), store, contexts, RULES if rules is None else rules)
-    except Exception:
-        for file in fact_files(store):
-            read_part(file)
-        raise
-    drawn = _series(store, master, runs) if over_time else {}
-    for number, run in enumerate(runs):
-        files, defects = sound_parts(store, number, run)
+
+def _check_runs(
+    store: Path, runs: Sequence[tuple[int, StoredRun]], master: str, rules: Sequence[str], over_time: bool
+) -> Iterator[Judgement]:
+    """Some runs of a store. A file whose bytes are not those that were written is left out, and its run is not valid."""
+    spark = session(master)
+    contexts = {str(number): context_of(run.contract, run.marks, run.tally.ends_at) for number, run in runs}
+    files: dict[int, list[Path]] = {}
+    for number, run in runs:
+        files[number], defects = sound_parts(store, number, run)
         run.defects += defects
+    try:
+        findings = judge_files(spark, _all(files), contexts, rules)
+    except Exception:
+        damaged = damaged_files(spark, _all(files))
+        if not damaged:
+            raise
+        for number, run in runs:
+            run.defects += [missing(damaged[file], file) for file in files[number] if file in damaged]
+            files[number] = [file for file in files[number] if file not in damaged]
+        findings = judge_files(spark, _all(files), contexts, rules)
+    drawn = _series(spark, _all(files), runs) if over_time else {}
+    for number, run in runs:
         judgement = conclude(run.history(), findings.get(str(number), []), "spark")
-        judgement.facts = sum(pq.read_metadata(file).num_rows for file in files)
+        judgement.facts = sum(pq.read_metadata(file).num_rows for file in files[number])
         judgement.series = drawn.get(str(number))
         yield judgement
 
 
-def _series(store: Path, master: str, runs: Sequence[StoredRun]) -> dict[str, Series]:
-    from linearizability.pipeline.spark_series import series_of_store
+def _all(files: Mapping[int, list[Path]]) -> list[Path]:
+    return [file for number in files for file in files[number]]
 
-    return series_of_store(session(master), store, {str(number): run.marks for number, run in enumerate(runs)})
+
+def damaged_files(spark: SparkSession, files: Sequence[Path]) -> dict[Path, str]:
+    """The files that cannot be read, and why. Workers read all of them, so this is for after a job has failed."""
+
+    def look(file: Path) -> list[tuple[Path, str]]:
+        try:
+            read_part(file)
+        except HistoryError as error:
+            return [(file, error.defect.text)]
+        return []
+
+    tasks = min(len(files), MAX_READ_TASKS)
+    return dict(spark.sparkContext.parallelize(files, tasks).flatMap(look).collect()) if tasks else {}
+
+
+def _series(spark: SparkSession, files: Sequence[Path], runs: Iterable[tuple[int, StoredRun]]) -> dict[str, Series]:
+    from linearizability.pipeline.spark_series import series_of_files
+
+    return series_of_files(spark, files, {str(number): run.marks for number, run in runs})
 
 
 def store_of(unread: Sequence[Unread], store: Path, master: str = "") -> list[StoredRun]:
@@ -171,10 +205,9 @@ def store_of(unread: Sequence[Unread], store: Path, master: str = "") -> list[St
     return runs
 
 
-def read_facts(spark: SparkSession, store: Path) -> DataFrame:
-    """The facts of a store as rows, for queries by Spark."""
-    files = [str(file) for file in fact_files(store)]
-    return spark.read.parquet(*files) if files else spark.createDataFrame(decoded(empty_facts()))
+def read_facts(spark: SparkSession, files: Sequence[Path]) -> DataFrame:
+    """Facts as rows, for queries by Spark."""
+    return spark.read.parquet(*map(str, files)) if files else spark.createDataFrame(decoded(empty_facts()))
 
 
 def decoded(facts: pa.Table) -> pa.Table:
@@ -189,9 +222,9 @@ MAX_READ_TASKS = 256
 """Tasks that read; with more row groups each task reads several, one after the other."""
 
 
-def blocks(spark: SparkSession, store: Path, left_out: Collection[Key] = ()) -> DataFrame:
-    """The store's facts in blocks. Workers read the files themselves, so all must see the folder."""
-    groups = [group for group in row_groups(store) if group.key not in left_out]
+def blocks(spark: SparkSession, files: Iterable[Path], left_out: Collection[Key] = ()) -> DataFrame:
+    """Facts in blocks. Workers read the files themselves, so all must see the folder."""
+    groups = [group for group in row_groups(files) if group.key not in left_out]
     tasks = min(max(1, len(groups)), MAX_READ_TASKS)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -204,15 +237,17 @@ def blocks(spark: SparkSession, store: Path, left_out: Collection[Key] = ()) -> 
     return spark.range(0, tasks, 1, tasks).mapInArrow(read, BLOCK_DDL)
 
 
-def judge_store(spark: SparkSession, store: Path, contexts: Contexts, rules: Iterable[str]) -> dict[str, list[Found]]:
+def judge_files(
+    spark: SparkSession, files: Sequence[Path], contexts: Contexts, rules: Iterable[str]
+) -> dict[str, list[Found]]:
     """All that the rules find, run by run: one shuffle, and one more join only where transactions were left in doubt.
 
     What partitions emit for the rules over a run travels as rows of the same table, under names that are no rule's.
     """
     alone, joined = split(RULES[name] for name in rules)
-    proven = proven_operations(read_facts(spark, store))
+    proven = proven_operations(read_facts(spark, files))
     contexts = {run: replace(context, proven=proven.get(run, context.proven)) for run, context in contexts.items()}
-    in_parts = judge_hot(spark, store, contexts, alone)
+    in_parts = judge_hot(spark, files, contexts, alone)
     uncut = tuple(rule for rule in alone if rule.cut is None)
     nothing_left = () if uncut or joined else tuple(in_parts)
 
@@ -225,7 +260,7 @@ def judge_store(spark: SparkSession, store: Path, contexts: Contexts, rules: Ite
         return pa.concat_tables([findings, *emitted])
 
     hot = frozenset(in_parts)
-    keys = blocks(spark, store, nothing_left).groupBy("run", "topic", "partition")
+    keys = blocks(spark, files, nothing_left).groupBy("run", "topic", "partition")
     table = keys.applyInArrow(judge, FOUND_DDL).toArrow().cast(FOUND_SCHEMA)
     is_finding = np.isin(table.column("rule").to_numpy(zero_copy_only=False).astype(str), list(RULES))
     findings = collect(table.filter(pa.array(is_finding)))

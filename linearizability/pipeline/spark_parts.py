@@ -32,12 +32,12 @@ Result = TypeVar("Result")
 
 
 def judge_hot(
-    spark: SparkSession, store: Path, contexts: Mapping[str, Context], rules: Iterable[Rule]
+    spark: SparkSession, files: Sequence[Path], contexts: Mapping[str, Context], rules: Iterable[Rule]
 ) -> dict[Key, list[Found]]:
     """What the rules that can be cut find in the hot partitions; a partition that is not in it could not be cut."""
     chosen = tuple(rule for rule in rules if rule.cut is not None)
     findings: dict[Key, list[Found]] = {}
-    groups = row_groups(store)
+    groups = row_groups(files)
     if not chosen or sum(group.rows for group in groups) <= HOT_FACTS:
         return findings
     for key in sorted(key for key, facts in _sizes(spark, groups).items() if facts > HOT_FACTS):

@@ -1,4 +1,4 @@
-"""Series of a store's runs, aggregated by Spark: two passes over the sends, a hundred and twenty rows a run come to the driver.
+"""Series of stored runs, aggregated by Spark: two passes over the sends, a hundred and twenty rows a run come to the driver.
 
 The numbers are those of `series`, and so are the latencies of up to some thousand sends a bucket; of more, they are off by a
 ten thousandth of the bucket's sends at most.
@@ -6,7 +6,7 @@ ten thousandth of the bucket's sends at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +23,14 @@ ACCURACY = 10_000
 """A percentile's rank is off by its count divided by this, at most."""
 
 
-def series_of_store(spark: SparkSession, store: Path, marks: Mapping[str, list[dict[str, Any]]]) -> dict[str, Series]:
+def series_of_files(
+    spark: SparkSession, files: Sequence[Path], marks: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, Series]:
     """Run -> its series; runs without a send have none. `marks` are those of each run."""
     from pyspark.sql import functions as f
 
     sends = (
-        read_facts(spark, store)
+        read_facts(spark, files)
         .where(f.col("kind") == int(Kind.APPEND))
         .select("run", "invoked", "completed", "outcome")
     )

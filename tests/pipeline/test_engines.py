@@ -306,16 +306,38 @@ def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> N
 
 
 @pytest.mark.spark
-def test_a_flipped_bit_in_a_store_is_seen(tmp_path: Path) -> None:
-    write_histories(tmp_path, [history("0 send t-0:1@0\n0 poll t-0:1@0")])
-    part = tmp_path / "facts" / "run-0000" / "part-0000.parquet"
+def test_a_flipped_bit_in_a_store_costs_its_run_and_no_other(tmp_path: Path) -> None:
+    """Whatever else the run's sound files show stays."""
+    texts = {"a": "0 send t-0:1@0\n0 poll t-0:1@0", "b": "0 send t-0:1@0\n1 poll t-0:7@0", "c": "0 send t-0:1@0"}
+    write_histories(tmp_path, [history(text, identifier=name) for name, text in texts.items()])
+    part = tmp_path / "facts" / "run-0001" / "part-0000.parquet"
     place = pq.read_metadata(part).row_group(0).column(SCHEMA.names.index("value"))
     data = bytearray(part.read_bytes())
     data[place.data_page_offset + place.total_compressed_size - 1] ^= 1
     part.write_bytes(data)
-    for name in ("local", "spark"):
-        (judgement,) = check([tmp_path], engine=name, master=MASTER)
-        assert judgement.verdict == "unknown" and str(part) in judgement.reasons[0]
+    local, spark = (list(check([tmp_path], engine=name, master=MASTER)) for name in ("local", "spark"))
+    assert [judgement.verdict for judgement in local] == ["valid", "unknown", "unknown"]
+    assert local[1].facts == 0 and str(part) in local[1].reasons[0]
+    assert [reported(judgement) for judgement in spark] == [reported(judgement) for judgement in local]
+
+
+@pytest.mark.spark
+def test_many_runs_are_judged_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first results come when the first job has ended, from a store as from files."""
+    from linearizability.pipeline import spark
+
+    monkeypatch.setattr(spark, "RUNS_OF_THE_FIRST_JOB", 2)
+    monkeypatch.setattr(spark, "RUNS_A_JOB", 3)
+    assert [len(batch) for batch in spark.in_jobs(range(9))] == [2, 3, 3, 1]
+    texts = [f"0 send t-0:1@0\n1 poll t-0:{1 if number % 2 else 7}@0" for number in range(6)]
+    write_histories(tmp_path, [history(text, identifier=str(number)) for number, text in enumerate(texts)])
+    expected = [reported(judgement) for judgement in check([tmp_path])]
+    judged = check([tmp_path], engine="spark", master=MASTER)
+    first = [reported(next(judged)) for _ in range(2)]
+    (tmp_path / "facts" / "run-0002" / "part-0000.parquet").unlink()  # not looked at yet
+    others = [reported(judgement) for judgement in judged]
+    assert first == expected[:2] and others[1:] == expected[3:]
+    assert others[0][1] == "unknown"
 
 
 def test_parts_of_a_store_that_names_none_are_counted(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from linearizability.history.recorder import RecordingError
 from linearizability.targets.hosts import Host
 from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
-from linearizability.workload.client import CANNOT_RECORD, ClientTask
+from linearizability.workload.client_run import CANNOT_RECORD, ClientTask
 from linearizability.workload.profile import Profile
 
 END_WITHIN_S = 45.0

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from linearizability.history.operations import Key, Value, commit, committed, poll
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import ClientRun
+from linearizability.workload.client_run import ClientRun
 from linearizability.workload.librdkafka import connection_settings
 from linearizability.workload.outcomes import proves_nothing_committed
 from linearizability.workload.profile import Consuming

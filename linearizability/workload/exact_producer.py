@@ -23,7 +23,7 @@ from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
 from linearizability.targets.address import parse_address
 from linearizability.targets.wire import Wire, WireError
-from linearizability.workload.client import ClientRun
+from linearizability.workload.client_run import ClientRun
 from linearizability.workload.outcomes import NEVER_APPENDED_CODES, SESSION_LOST_CODES
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Producing
 from reference.protocol.errors import ErrorCode

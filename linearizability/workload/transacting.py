@@ -20,7 +20,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from linearizability.history.operations import send
 from linearizability.history.recorder import Recorder
-from linearizability.workload.client import ClientRun
+from linearizability.workload.client_run import ClientRun
 from linearizability.workload.librdkafka import producer_settings
 from linearizability.workload.outcomes import proves_nothing_appended
 from linearizability.workload.profile import Transacting

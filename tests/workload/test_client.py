@@ -7,7 +7,7 @@ import pytest
 
 from linearizability.history.recorder import RecordingError
 from linearizability.pipeline.engine import check
-from linearizability.workload.client import CANNOT_RECORD
+from linearizability.workload.client_run import CANNOT_RECORD
 from linearizability.workload.clients import Clients
 from linearizability.workload.profile import Producing, Profile
 

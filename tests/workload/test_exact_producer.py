@@ -7,7 +7,7 @@ import pytest
 
 from linearizability.history.contract import Contract
 from linearizability.workload import exact_producer
-from linearizability.workload.client import ClientRun, ClientTask
+from linearizability.workload.client_run import ClientRun, ClientTask
 from linearizability.workload.exact_producer import PartitionSender, Session, SessionLost
 from linearizability.workload.profile import Producing
 from reference.protocol.errors import ErrorCode

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from linearizability.history.contract import Contract
 from linearizability.workload import transacting
-from linearizability.workload.client import ClientRun, ClientTask
+from linearizability.workload.client_run import ClientRun, ClientTask
 from linearizability.workload.profile import Transacting
 from linearizability.workload.transacting import Incarnation, IncarnationOver
 

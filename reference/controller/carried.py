@@ -1,9 +1,9 @@
-"""Metadata records that this node keeps and does not act upon: ACLs, quotas, credentials, tokens, controllers.
+"""Metadata records that this node keeps and does not act upon: quotas, credentials, tokens, controllers.
 
 Another node of the cluster may act upon them, and may learn them from a snapshot that this node wrote. So the newest record
 of each key stays in the image, and goes into its snapshots. Records of types that are not known here (from a newer Kafka) stay
 as they are, in the order of the log.
-Source: org.apache.kafka.image (AclsImage, ClientQuotasImage, ScramImage, DelegationTokenImage, ClusterImage).
+Source: org.apache.kafka.image (ClientQuotasImage, ScramImage, DelegationTokenImage, ClusterImage).
 """
 
 from __future__ import annotations
@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from reference.protocol.messages.client_quota_record import ClientQuotaRecord
 from reference.protocol.messages.delegation_token_record import DelegationTokenRecord
 from reference.protocol.messages.register_controller_record import RegisterControllerRecord
-from reference.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from reference.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from reference.protocol.messages.remove_user_scram_credential_record import RemoveUserScramCredentialRecord
 from reference.protocol.messages.unregister_controller_record import UnregisterControllerRecord
@@ -39,7 +37,6 @@ def _quota(record: ClientQuotaRecord) -> Hashable:
 
 
 STATES: dict[type[Message], Callable[[Any], Hashable]] = {
-    AccessControlEntryRecord: lambda record: record.id,
     ClientQuotaRecord: _quota,
     UserScramCredentialRecord: lambda record: (record.name, record.mechanism),
     DelegationTokenRecord: lambda record: record.token_id,
@@ -49,7 +46,6 @@ STATES: dict[type[Message], Callable[[Any], Hashable]] = {
 }
 """Record that brings something about -> the key of which it is the state."""
 ENDS: dict[type[Message], tuple[type[Message], Callable[[Any], Hashable]]] = {
-    RemoveAccessControlEntryRecord: (AccessControlEntryRecord, lambda record: record.id),
     RemoveUserScramCredentialRecord: (UserScramCredentialRecord, lambda record: (record.name, record.mechanism)),
     RemoveDelegationTokenRecord: (DelegationTokenRecord, lambda record: record.token_id),
     UnregisterControllerRecord: (RegisterControllerRecord, lambda record: record.controller_id),

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from reference.authorizer.acl import AclTable, acl_of
 from reference.controller.carried import Carried, carry
 from reference.controller.directory_ids import MIGRATING, UNASSIGNED, DirectoryId, is_online
 from reference.controller.metadata_records import NEWEST_LEVEL
+from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
@@ -22,6 +24,7 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
@@ -180,6 +183,7 @@ class MetadataImage:
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict[tuple[int, str], dict[str, str]])
     features: dict[str, int] = field(default_factory=dict[str, int])
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
+    acls: AclTable = field(default_factory=AclTable)
     carried: Carried = field(default_factory=Carried)
     """Records that this node keeps for others."""
     open_transaction: Offset | None = None
@@ -200,7 +204,15 @@ class MetadataImage:
 
     def clear(self) -> None:
         """Forget everything: a snapshot takes the place of what was replayed."""
-        for table in (self.topics, self.topics_by_id, self.brokers, self.configs, self.features, self.carried):
+        for table in (
+            self.topics,
+            self.topics_by_id,
+            self.brokers,
+            self.configs,
+            self.features,
+            self.acls,
+            self.carried,
+        ):
             table.clear()
         self.end_offset, self.next_producer_id, self.open_transaction = FIRST_OFFSET, FIRST_PRODUCER_ID, None
 
@@ -336,6 +348,14 @@ def _feature_level(image: MetadataImage, record: FeatureLevelRecord) -> None:
     image.features[record.name] = record.feature_level
 
 
+def _acl(image: MetadataImage, record: AccessControlEntryRecord) -> None:
+    image.acls.add(record.id, acl_of(record))
+
+
+def _remove_acl(image: MetadataImage, record: RemoveAccessControlEntryRecord) -> None:
+    image.acls.remove(record.id)
+
+
 def _producer_ids(image: MetadataImage, record: ProducerIdsRecord) -> None:
     image.next_producer_id = record.next_producer_id
 
@@ -355,6 +375,8 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], None]] = cast(
         UnfenceBrokerRecord: _unfence_broker,
         BrokerRegistrationChangeRecord: _broker_registration_change,
         FeatureLevelRecord: _feature_level,
+        AccessControlEntryRecord: _acl,
+        RemoveAccessControlEntryRecord: _remove_acl,
         ProducerIdsRecord: _producer_ids,
     },
 )

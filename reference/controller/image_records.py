@@ -33,6 +33,7 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
             yield ConfigRecord(resource_type=kind, resource_name=resource, name=name, value=value)
     if image.next_producer_id > 0:
         yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+    yield from (acl.as_record(id) for id, acl in image.acls.by_id.items())
     yield from image.carried.values()
 
 

@@ -1,0 +1,215 @@
+"""An access control list entry (ACL), what it matches, and all of them.
+
+Source: KIP-11, KIP-290 (prefixed patterns), KIP-801; org.apache.kafka.common.acl, org.apache.kafka.common.resource,
+org.apache.kafka.metadata.authorizer.StandardAcl. The numbers are the wire's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from uuid import UUID
+
+from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
+
+
+class Operation(IntEnum):
+    """What is done with a resource (AclOperation)."""
+
+    ANY = 1
+    ALL = 2
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+
+
+class ResourceType(IntEnum):
+    """What kind of thing it is done with."""
+
+    ANY = 1
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+    DELEGATION_TOKEN = 6
+    USER = 7
+
+
+class PatternType(IntEnum):
+    """How an ACL names resources; ANY and MATCH are for filters alone."""
+
+    ANY = 1
+    MATCH = 2
+    LITERAL = 3
+    PREFIXED = 4
+
+
+class Permission(IntEnum):
+    """Whether an ACL denies or allows (AclPermissionType)."""
+
+    ANY = 1
+    DENY = 2
+    ALLOW = 3
+
+
+WILDCARD = "*"
+"""Any name of a literal pattern, any host."""
+
+WILDCARD_PRINCIPAL = "User:*"
+"""Any principal, of whatever type."""
+
+CLUSTER_NAME = "kafka-cluster"
+"""The one name of the cluster as a resource."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Acl:
+    """One entry: a principal, from a host, may or may not do an operation with the resources of a pattern."""
+
+    resource_type: int
+    name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+    def covers(self, name: str) -> bool:
+        """Whether its pattern matches a resource of its type with this name."""
+        if self.pattern_type == PatternType.PREFIXED:
+            return name.startswith(self.name)
+        return self.name in (WILDCARD, name)
+
+    def as_record(self, id: UUID) -> AccessControlEntryRecord:
+        """The metadata record that adds it."""
+        return AccessControlEntryRecord(
+            id=id,
+            resource_type=self.resource_type,
+            resource_name=self.name,
+            pattern_type=self.pattern_type,
+            principal=self.principal,
+            host=self.host,
+            operation=self.operation,
+            permission_type=self.permission,
+        )
+
+
+def acl_of(record: AccessControlEntryRecord) -> Acl:
+    """The ACL that a metadata record adds."""
+    return Acl(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
+
+
+class AclTable:
+    """All ACLs, by their ids and by what their patterns name. `changes` counts every change of the table."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[UUID, Acl] = {}
+        self.changes = 0
+        self._literal: dict[tuple[int, str], dict[UUID, Acl]] = {}
+        self._prefixed: dict[tuple[int, str], dict[UUID, Acl]] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def add(self, id: UUID, acl: Acl) -> None:
+        self.remove(id)
+        self.by_id[id] = acl
+        self._index_of(acl).setdefault((acl.resource_type, acl.name), {})[id] = acl
+
+    def remove(self, id: UUID) -> None:
+        """Remove an ACL; an id that is not there changes nothing."""
+        self.changes += 1
+        acl = self.by_id.pop(id, None)
+        if acl is not None:
+            index, key = self._index_of(acl), (acl.resource_type, acl.name)
+            index[key].pop(id)
+            if not index[key]:
+                del index[key]
+
+    def clear(self) -> None:
+        self.changes += 1
+        for table in (self.by_id, self._literal, self._prefixed):
+            table.clear()
+
+    def of(self, resource_type: int, name: str) -> Iterator[Acl]:
+        """The ACLs whose patterns match a resource: by its name, by each of its prefixes, by the wildcard.
+
+        Kafka takes the wildcard for a literal name where the resource's name begins with it, and passes over such ACLs for
+        a group named `*a` (StandardAuthorizerData.checkSection).
+        """
+        names = (name,) if name.startswith(WILDCARD) else (name, WILDCARD)
+        found: list[dict[UUID, Acl] | None] = [self._literal.get((resource_type, each)) for each in names]
+        if self._prefixed:
+            prefixes = (name[:end] for end in range(len(name) + 1))
+            found += (self._prefixed.get((resource_type, prefix)) for prefix in prefixes)
+        return (acl for acls in found if acls for acl in acls.values())
+
+    def _index_of(self, acl: Acl) -> dict[tuple[int, str], dict[UUID, Acl]]:
+        return self._prefixed if acl.pattern_type == PatternType.PREFIXED else self._literal
+
+
+@dataclass(frozen=True, slots=True)
+class AclFilter:
+    """Which ACLs are meant; None and ANY stand for all.
+
+    The pattern type MATCH means the ACLs that apply to the resource of that name; LITERAL and PREFIXED those with this very
+    pattern (org.apache.kafka.common.resource.ResourcePatternFilter).
+    """
+
+    resource_type: int
+    name: str | None
+    pattern_type: int
+    principal: str | None
+    host: str | None
+    operation: int
+    permission: int
+
+    def matches(self, acl: Acl) -> bool:
+        return (
+            self.resource_type in (ResourceType.ANY, acl.resource_type)
+            and self.pattern_type in (PatternType.ANY, PatternType.MATCH, acl.pattern_type)
+            and self._matches_name(acl)
+            and self.principal in (None, acl.principal)
+            and self.host in (None, acl.host)
+            and self.operation in (Operation.ANY, acl.operation)
+            and self.permission in (Permission.ANY, acl.permission)
+        )
+
+    def _matches_name(self, acl: Acl) -> bool:
+        if self.name is None or self.name == acl.name:
+            return True
+        return self.pattern_type == PatternType.MATCH and acl.covers(self.name)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it speaks of a kind that this release does not know."""
+        kinds = (
+            (ResourceType, self.resource_type),
+            (PatternType, self.pattern_type),
+            (Operation, self.operation),
+            (Permission, self.permission),
+        )
+        return any(number not in [*kind] for kind, number in kinds)
+
+
+def matching(acls: Iterable[Acl], wanted: AclFilter) -> list[Acl]:
+    return [acl for acl in acls if wanted.matches(acl)]

@@ -1,0 +1,124 @@
+"""The rule: whether a principal may do an operation with a resource.
+
+1. A super user may do everything.
+2. Of the ACLs whose pattern matches the resource, those count that name the principal (or `User:*`), the client's host (or
+   `*`), and the operation (or ALL). One that denies decides, whatever others allow.
+3. One that allows decides next. It also allows what its operation implies: Describe follows from Read, Write, Delete and Alter,
+   DescribeConfigs from AlterConfigs. A denial implies nothing.
+4. A resource that no ACL matches at all is allowed where `allow.everyone.if.no.acl.found` says so. All else is refused.
+
+Source: org.apache.kafka.metadata.authorizer.StandardAuthorizerData; org.apache.kafka.server.authorizer.Authorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from reference.authorizer.acl import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    Acl,
+    AclTable,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+
+IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
+    Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
+    Operation.DESCRIBE_CONFIGS: frozenset({Operation.ALTER_CONFIGS}),
+}
+"""Operation -> the operations whose permission includes it."""
+
+MAX_REMEMBERED = 10_000
+"""Results that are kept until the ACLs change: a client asks for the same resources with every record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: a principal as `TYPE:NAME`, and the address of its host."""
+
+    principal: str
+    host: str
+
+    def is_named_by(self, acl: Acl) -> bool:
+        return acl.principal in (self.principal, WILDCARD_PRINCIPAL) and acl.host in (self.host, WILDCARD)
+
+
+class Authorizer:
+    """Decides by the ACLs of one table, which others change."""
+
+    def __init__(self, acls: AclTable, super_users: Collection[str] = (), allow_if_no_acl: bool = False) -> None:
+        self.acls = acls
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._remembered: dict[tuple[Asker, Operation, ResourceType, str], bool] = {}
+        self._remembered_at = acls.changes
+
+    def is_super_user(self, principal: str) -> bool:
+        return principal in self._super_users
+
+    def authorize(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the operation is allowed."""
+        if self._remembered_at != self.acls.changes or len(self._remembered) >= MAX_REMEMBERED:
+            self._remembered.clear()
+            self._remembered_at = self.acls.changes
+        key = asker, operation, resource_type, name
+        allowed = self._remembered.get(key)
+        if allowed is None:
+            allowed = self._remembered[key] = self._decide(asker, operation, resource_type, name)
+        return allowed
+
+    def _decide(self, asker: Asker, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        if self.is_super_user(asker.principal):
+            return True
+        is_allowed, has_acls = False, False
+        for acl in self.acls.of(resource_type, name):
+            has_acls = True
+            if asker.is_named_by(acl) and _is_of(acl, operation):
+                if acl.permission != Permission.ALLOW:
+                    return False
+                is_allowed = True
+        return is_allowed if has_acls else self._allow_if_no_acl
+
+    def authorize_any(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether the operation is allowed with some resource of a type, whether or not that exists.
+
+        Kafka asks first for a resource named `hardcode`, so that super users and `allow.everyone` count.
+        """
+        if self.authorize(asker, operation, resource_type, "hardcode"):
+            return True
+        counting = [
+            acl
+            for acl in self.acls.by_id.values()
+            if acl.resource_type == resource_type
+            and asker.is_named_by(acl)
+            and acl.operation in (operation, Operation.ALL)
+        ]
+        denials = [acl for acl in counting if acl.permission != Permission.ALLOW]
+        if any(_is_wildcard(acl) for acl in denials):
+            return False
+        return any(_is_wildcard(acl) or not _is_dominated(acl, denials) for acl in counting if acl not in denials)
+
+
+def _is_of(acl: Acl, operation: Operation) -> bool:
+    if acl.operation in (operation, Operation.ALL):
+        return True
+    return acl.permission == Permission.ALLOW and acl.operation in IMPLIED_BY.get(operation, ())
+
+
+def _is_wildcard(acl: Acl) -> bool:
+    return acl.pattern_type == PatternType.LITERAL and acl.name == WILDCARD
+
+
+def _is_dominated(allowance: Acl, denials: Iterable[Acl]) -> bool:
+    """Whether a denial covers all that is allowed: one of a prefix, or for a literal name one of this name."""
+    is_literal = allowance.pattern_type == PatternType.LITERAL
+    return any(
+        allowance.name.startswith(denial.name)
+        if denial.pattern_type == PatternType.PREFIXED
+        else is_literal and denial.name == allowance.name
+        for denial in denials
+    )

@@ -1,0 +1,120 @@
+"""The same ACLs and the same questions for this authorizer and for Apache Kafka's StandardAuthorizer."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from random import Random
+from uuid import UUID
+
+import pytest
+
+from linearizability.targets.artifacts import java, kafka_jars
+from reference.authorizer.acl import (
+    Acl,
+    AclFilter,
+    AclTable,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    matching,
+)
+from reference.authorizer.authorizer import Asker, Authorizer
+
+pytestmark = pytest.mark.java
+
+SOURCE = Path(__file__).parent / "java" / "Authorize.java"
+TABLES = 150
+QUESTIONS = 40
+NAMES = ("a", "ab", "abc", "b", "*", "*a", "hardcode", "h")
+PRINCIPALS = ("User:a", "User:b", "Group:a", "User:*")
+HOSTS = ("127.0.0.1", "10.0.0.1", "*")
+TYPES = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER)
+OPERATIONS = [each for each in Operation if each != Operation.ANY]
+
+
+def word(text: str | None) -> str:
+    return "null" if text is None else f"<{text}>"
+
+
+def drawn_acl(chance: Random) -> Acl:
+    return Acl(
+        chance.choice(TYPES),
+        chance.choice(NAMES),
+        chance.choice((PatternType.LITERAL, PatternType.PREFIXED)),
+        chance.choice(PRINCIPALS),
+        chance.choice(HOSTS),
+        chance.choice(OPERATIONS[:6]),
+        chance.choice((Permission.DENY, Permission.ALLOW, Permission.ALLOW)),
+    )
+
+
+def drawn_filter(chance: Random) -> AclFilter:
+    return AclFilter(
+        chance.choice((ResourceType.ANY, *TYPES)),
+        chance.choice((None, *NAMES)),
+        chance.choice([*PatternType]),
+        chance.choice((None, *PRINCIPALS)),
+        chance.choice((None, *HOSTS)),
+        chance.choice((Operation.ANY, *OPERATIONS[:6])),
+        chance.choice([*Permission]),
+    )
+
+
+def drawn_questions(chance: Random, table: AclTable, authorizer: Authorizer) -> tuple[list[str], list[str]]:
+    """Lines for Kafka, and what this authorizer answers to each."""
+    lines: list[str] = []
+    answers: list[str] = []
+    for _ in range(QUESTIONS):
+        asker = Asker(chance.choice(PRINCIPALS[:3]), chance.choice(HOSTS[:2]))
+        operation, type_, name = chance.choice(OPERATIONS[1:]), chance.choice(TYPES), chance.choice(NAMES)
+        lines.append(f"one\t<{asker.principal}>\t<{asker.host}>\t{operation}\t{type_}\t<{name}>")
+        answers.append(str(authorizer.authorize(asker, operation, type_, name)).lower())
+        lines.append(f"any\t<{asker.principal}>\t<{asker.host}>\t{operation}\t{type_}")
+        answers.append(str(authorizer.authorize_any(asker, operation, type_)).lower())
+        wanted = drawn_filter(chance)
+        lines.append(
+            f"count\t{wanted.resource_type}\t{word(wanted.name)}\t{wanted.pattern_type}\t{word(wanted.principal)}"
+            f"\t{word(wanted.host)}\t{wanted.operation}\t{wanted.permission}"
+        )
+        answers.append(str(len(matching(table.by_id.values(), wanted))))
+    return lines, answers
+
+
+def test_every_question_has_kafkas_answer() -> None:
+    chance = Random(29)
+    lines: list[str] = []
+    answers: list[str] = []
+    for number in range(TABLES):
+        table = AclTable()
+        acls = {drawn_acl(chance) for _ in range(chance.randrange(8))}
+        for index, acl in enumerate(sorted(acls)):
+            table.add(UUID(int=index + 1), acl)
+        allows = number % 2 == 0
+        super_users = "User:b" if number % 5 == 0 else ""
+        authorizer = Authorizer(table, [super_users], allow_if_no_acl=allows)
+        lines.append(f"begin\t<{super_users}>\t{str(allows).lower()}")
+        lines += (
+            f"acl\t{acl.resource_type}\t<{acl.name}>\t{acl.pattern_type}\t<{acl.principal}>\t<{acl.host}>"
+            f"\t{acl.operation}\t{acl.permission}"
+            for acl in sorted(acls)
+        )
+        asked, answered = drawn_questions(chance, table, authorizer)
+        lines += asked
+        answers += answered
+    jars = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
+    done = subprocess.run(
+        [str(java()), "-cp", jars, str(SOURCE)],
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    said = done.stdout.split()
+    asked = [line for line in lines if not line.startswith(("begin", "acl"))]
+    assert len(said) == len(answers) == 3 * TABLES * QUESTIONS, done.stderr[-2000:]
+    different = [each for each in zip(asked, answers, said, strict=True) if each[1] != each[2]]
+    assert not different, different[:10]
+    assert {"true", "false"} <= set(said), "both answers must occur"

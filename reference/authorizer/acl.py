@@ -1,76 +1,22 @@
 """An access control list entry (ACL), what it matches, and all of them.
 
-Source: KIP-11, KIP-290 (prefixed patterns), KIP-801; org.apache.kafka.common.acl, org.apache.kafka.common.resource,
-org.apache.kafka.metadata.authorizer.StandardAcl. The numbers are the wire's.
+Source: KIP-11, KIP-290 (prefixed patterns), KIP-801; org.apache.kafka.metadata.authorizer.StandardAcl.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
 from uuid import UUID
 
+from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
 from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
-
-
-class Operation(IntEnum):
-    """What is done with a resource (AclOperation)."""
-
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    """What kind of thing it is done with."""
-
-    ANY = 1
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
-    DELEGATION_TOKEN = 6
-    USER = 7
-
-
-class PatternType(IntEnum):
-    """How an ACL names resources; ANY and MATCH are for filters alone."""
-
-    ANY = 1
-    MATCH = 2
-    LITERAL = 3
-    PREFIXED = 4
-
-
-class Permission(IntEnum):
-    """Whether an ACL denies or allows (AclPermissionType)."""
-
-    ANY = 1
-    DENY = 2
-    ALLOW = 3
-
 
 WILDCARD = "*"
 """Any name of a literal pattern, any host."""
 
 WILDCARD_PRINCIPAL = "User:*"
 """Any principal, of whatever type."""
-
-CLUSTER_NAME = "kafka-cluster"
-"""The one name of the cluster as a resource."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -118,14 +64,18 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
     )
 
 
+Index = dict[tuple[int, str], dict[UUID, Acl]]
+"""Kind of resource and name of a pattern -> the ACLs that have it."""
+
+
+@dataclass(slots=True)
 class AclTable:
     """All ACLs, by their ids and by what their patterns name. `changes` counts every change of the table."""
 
-    def __init__(self) -> None:
-        self.by_id: dict[UUID, Acl] = {}
-        self.changes = 0
-        self._literal: dict[tuple[int, str], dict[UUID, Acl]] = {}
-        self._prefixed: dict[tuple[int, str], dict[UUID, Acl]] = {}
+    by_id: dict[UUID, Acl] = field(default_factory=dict[UUID, Acl])
+    changes: int = field(default=0, compare=False)
+    _literal: Index = field(default_factory=Index, compare=False, repr=False)
+    _prefixed: Index = field(default_factory=Index, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -163,7 +113,7 @@ class AclTable:
             found += (self._prefixed.get((resource_type, prefix)) for prefix in prefixes)
         return (acl for acls in found if acls for acl in acls.values())
 
-    def _index_of(self, acl: Acl) -> dict[tuple[int, str], dict[UUID, Acl]]:
+    def _index_of(self, acl: Acl) -> Index:
         return self._prefixed if acl.pattern_type == PatternType.PREFIXED else self._literal
 
 

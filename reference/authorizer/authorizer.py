@@ -15,16 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from reference.authorizer.acl import (
-    WILDCARD,
-    WILDCARD_PRINCIPAL,
-    Acl,
-    AclTable,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-)
+from reference.authorizer.acl import WILDCARD, WILDCARD_PRINCIPAL, Acl, AclTable
+from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
 
 IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
     Operation.DESCRIBE: frozenset({Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),

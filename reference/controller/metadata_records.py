@@ -10,6 +10,7 @@ from bisect import bisect_right
 from reference.controller.carried import ENDS, STATES, UnknownRecord
 from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
+from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from reference.protocol.messages.begin_transaction_record import BeginTransactionRecord
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
@@ -22,6 +23,7 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unfence_broker_record import UnfenceBrokerRecord
@@ -34,9 +36,11 @@ FRAME_VERSION = 1
 RECORDS: dict[int, type[Message]] = {
     table.KEY: table
     for table in (
-        AbortTransactionRecord, BeginTransactionRecord, BrokerRegistrationChangeRecord, ClearElrRecord, ConfigRecord,
+        AbortTransactionRecord, AccessControlEntryRecord, BeginTransactionRecord,
+        BrokerRegistrationChangeRecord, ClearElrRecord, ConfigRecord,
         EndTransactionRecord, FeatureLevelRecord, FenceBrokerRecord, NoOpRecord, PartitionChangeRecord,
-        PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord, UnfenceBrokerRecord,
+        PartitionRecord, ProducerIdsRecord, RegisterBrokerRecord, RemoveAccessControlEntryRecord,
+        RemoveTopicRecord, TopicRecord, UnfenceBrokerRecord,
         UnregisterBrokerRecord, *STATES, *ENDS,
     )
     if table is not UnknownRecord

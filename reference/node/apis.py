@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from reference.controller.quorum import Quorum
 from reference.node import (
+    acls,
     configs,
     consumer_groups,
     fetch,
@@ -61,11 +62,14 @@ ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, UNRE
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ENVELOPE = 52, 53, 54, 55, 58
 ALTER_PARTITION, UPDATE_FEATURES = 56, 57
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 ASSIGN_REPLICAS_TO_DIRS, CONTROLLER_REGISTRATION, UPDATE_RAFT_VOTER = 73, 70, 82
 
 DECIDED_HANDLERS: dict[int, Decide] = {
     CREATE_TOPICS: topics.create_topics,
     DELETE_TOPICS: topics.delete_topics,
+    CREATE_ACLS: acls.create_acls,
+    DELETE_ACLS: acls.delete_acls,
     ALTER_CONFIGS: configs.alter_configs,
     CREATE_PARTITIONS: topics.create_partitions,
     ELECT_LEADERS: ActiveController.elect_leaders,
@@ -149,6 +153,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
         DELETE_RECORDS: partial(topics.delete_records, context),
         INIT_PRODUCER_ID: partial(producers.init_producer_id, parts.transactions, parts.producer_ids),
         OFFSET_FOR_LEADER_EPOCH: partial(offsets.offset_for_leader_epoch, replicas),
+        DESCRIBE_ACLS: partial(acls.describe_acls, context),
         DESCRIBE_CONFIGS: partial(configs.describe_configs, context, parts.loggers),
         DESCRIBE_LOG_DIRS: partial(log_dirs.describe_log_dirs, replicas, parts.logs),
         ALTER_REPLICA_LOG_DIRS: partial(log_dirs.alter_replica_log_dirs, context, parts.moves),
@@ -171,6 +176,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
     quorum = parts.quorum
     return {
         FETCH: lambda request, body, now: quorum.handle_fetch(body, request, now),
+        DESCRIBE_ACLS: partial(acls.describe_acls, parts.context),
         DESCRIBE_CONFIGS: partial(configs.describe_configs, parts.context, parts.loggers),
         VOTE: lambda request, body, now: quorum.handle_vote(body, now),
         BEGIN_QUORUM_EPOCH: lambda request, body, now: quorum.handle_begin_quorum_epoch(body, now),

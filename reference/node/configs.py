@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 from reference.controller import configs
 from reference.controller.broker_configs import DYNAMIC, UNKNOWN
@@ -30,6 +30,7 @@ from reference.protocol.messages.list_config_resources import (
     ListConfigResourcesResponse,
 )
 from reference.protocol.primitives import GroupId, NodeId, TimestampMs
+from reference.protocol.schema import Message
 
 LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
 MAX_RESOURCES = 4_000
@@ -164,15 +165,20 @@ def list_config_resources(
 # ---- altering
 
 
+def concerns_loggers(body: Message) -> TypeGuard[IncrementalAlterConfigsRequest]:
+    """Whether a request is for loggers alone: the broker that is asked changes them itself (KIP-412)."""
+    if not isinstance(body, IncrementalAlterConfigsRequest) or not body.resources:
+        return False
+    return all(each.resource_type == LOGGER_RESOURCE for each in body.resources)
+
+
 def alter_loggers(
     node: NodeId, loggers: Loggers, body: IncrementalAlterConfigsRequest
-) -> IncrementalAlterConfigsResponse | None:
-    """The answer to a request for loggers alone, which the broker that is asked changes itself (KIP-412); None for others.
+) -> IncrementalAlterConfigsResponse:
+    """The answer to a request for loggers alone.
 
     Kafka takes such a request apart where it names other resources, too; here the controller then refuses the loggers.
     """
-    if not body.resources or any(each.resource_type != LOGGER_RESOURCE for each in body.resources):
-        return None
     response = IncrementalAlterConfigsResponse()
     for resource in body.resources:
         answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(

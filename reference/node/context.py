@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
+from reference.node.access import Access
 from reference.node.replicas import Replicas
 from reference.node.requests import Purgatories, Responder
 from reference.protocol.primitives import NodeId
@@ -24,3 +25,4 @@ class Context:
     purgatories: Purgatories
     responder: Responder
     log: Logger
+    access: Access

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reference.controller.quorum import Quorum
-from reference.node.active_controller import ActiveController
+from reference.node.access import Access
+from reference.node.active_controller import Abandon, ActiveController, Answer
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
 from reference.node.principals import decode_host, decode_principal, encode_host, encode_principal
 from reference.node.properties import Voters
@@ -57,6 +58,7 @@ class ControllerChannel:
         peers: Peers,
         voters: Voters,
         responder: Responder,
+        access: Access,
         session_timeout_ms: int,
     ) -> None:
         self._quorum = quorum
@@ -64,6 +66,7 @@ class ControllerChannel:
         self._peers = peers
         self._voters = voters
         self._responder = responder
+        self._access = access
         self._session_timeout_ms = session_timeout_ms
         self._waiting: list[_Carried] = []
         self._followed: tuple[LeaderEpoch, NodeId] = (NO_EPOCH, NO_NODE)
@@ -178,7 +181,7 @@ class ControllerChannel:
         def abandon(then: TimestampMs) -> None:
             self._responder.respond(request, EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
 
-        self.controller.decide(forwarded.key, forwarded.version, inner, answer, abandon, now)
+        self._decide_for(forwarded, inner, answer, abandon, now)
         return None
 
     def _read_forwarded(self, client: Client, body: EnvelopeRequest) -> tuple[Request, Message]:
@@ -202,7 +205,18 @@ class ControllerChannel:
             if response is not None:
                 self._responder.respond(request, response)
 
-        self.controller.decide(request.key, request.version, body, answer, abandon, now)
+        self._decide_for(request, body, answer, abandon, now)
+
+    def _decide_for(self, request: Request, body: Message, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
+        """Decide on what the request's client may ask for. Kafka, too, checks before the decision's turn comes."""
+        admission = self._access.admit(request, body)
+        if admission.refusal is not None:
+            return answer(admission.refusal, now)
+
+        def amended(response: Message | None, then: TimestampMs) -> None:
+            answer(None if response is None else admission.amend(response), then)
+
+        return self.controller.decide(request.key, request.version, admission.body, amended, abandon, now)
 
     def _refuse(self, request: Request, body: Message, code: ErrorCode) -> None:
         self._responder.respond(request, refusal(request.key, request.version, body, code))

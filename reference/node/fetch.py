@@ -27,7 +27,11 @@ FIRST_VERSION_FROM_ANY_REPLICA = 11
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 RANK = attrgetter("rank")
-UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+UNREADABLE = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 PartitionData = FetchResponse.PartitionData
 
 
@@ -187,7 +191,7 @@ class Serving:
 
     def _look_of(self, wanted: Wanted, result: PartitionData) -> _Look:
         size = len(result.records) if result.records is not None else 0
-        if result.error_code in UNKNOWN:
+        if result.error_code in UNREADABLE:
             return _Look(size, False, False)  # the others go on waiting (FET-21)
         is_urgent = (
             result.error_code != ErrorCode.NONE
@@ -233,6 +237,8 @@ class Serving:
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+            if not self._fetching.context.access.may_fetch(self._request, name, self._follower >= 0):
+                raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = self._fetching.context.replicas.partition(name, wanted.partition)
             if self._follower >= 0:
                 read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)

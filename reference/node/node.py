@@ -23,6 +23,8 @@ from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
+from reference.node.access import Access, authorizer_of
+from reference.node.access_steps import STEPS
 from reference.node.active_controller import ActiveController
 from reference.node.apis import DECIDED_HANDLERS, apis_of
 from reference.node.authentication import Authenticator
@@ -41,7 +43,7 @@ from reference.node.listeners import inter_broker_listener
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.moves import Moves
-from reference.node.peers import QUORUM_FETCH_PURPOSE, QUORUM_PURPOSE, Brokers, PeerRefusals, Peers
+from reference.node.peers import Brokers, PeerRefusals, Peers, quorum_purpose
 from reference.node.preferred_replicas import RACK_AWARE
 from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
@@ -51,7 +53,7 @@ from reference.node.release import BROKER, CONTROLLER, RELEASE, peers_release_of
 from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
-from reference.node.requests import Purgatories, Request, Responder
+from reference.node.requests import Purgatories, Request, Responder, earliest
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
@@ -66,13 +68,6 @@ from reference.storage.log_manager import LogManager
 
 STEPS_TO_BE_UNFENCED = 2
 """A registration and a heartbeat, where the controller is this very node."""
-
-METADATA_FETCHES = frozenset({1, 59})
-"""Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
-
-
-def earliest(deadline: TimestampMs, other: TimestampMs | None) -> TimestampMs:
-    return deadline if other is None or other > deadline else other
 
 
 class Node:
@@ -116,6 +111,7 @@ class Node:
         self.partitions = self.replicas.partitions
         for each in logs.directories:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
+        self.access = Access(self.configuration, authorizer_of(properties, self.image.acls), STEPS, self.log)
         self.context = context = self._new_context()
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
@@ -123,8 +119,9 @@ class Node:
         self.quorum = self._new_quorum(settings, metadata_log, chance, now, log, tracer)
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
         self.controller = self._new_controller(identity, listeners, chance, tracer)
+        session_timeout_ms = integer("broker.session.timeout.ms")
         self.channel = ControllerChannel(
-            self.quorum, self.controller, self.peers, self.voters, self.responder, integer("broker.session.timeout.ms")
+            self.quorum, self.controller, self.peers, self.voters, self.responder, self.access, session_timeout_ms
         )
         self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.channel.ask)
         self.creation = AutoTopicCreation(self.configuration, self.channel.ask, self.log)
@@ -174,6 +171,7 @@ class Node:
             self.purgatories,
             self.responder,
             self.log,
+            self.access,
         )
 
     def _new_quorum(
@@ -440,6 +438,7 @@ class Node:
                     self.receive(connection, frame, now)
 
     def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
+        self.access.is_ready |= self.quorum.leader >= 0 and self.image.end_offset >= self.quorum.high_watermark
         if self.is_broker:
             self.membership.metadata_applied(now)
             if self.is_serving and self._reception.serves:
@@ -454,8 +453,9 @@ class Node:
                 self._refusals.take(peer, answer)
                 self.quorum.receive(peer, body, answer, then)
 
-        purpose = QUORUM_FETCH_PURPOSE if body.KEY in METADATA_FETCHES else QUORUM_PURPOSE
-        self.peers.ask(peer, self.voters[peer], purpose, body, now, self.quorum.settings.request_timeout_ms, answered)
+        self.peers.ask(
+            peer, self.voters[peer], quorum_purpose(body), body, now, self.quorum.settings.request_timeout_ms, answered
+        )
 
     @property
     def is_serving(self) -> bool:

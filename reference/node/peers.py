@@ -41,6 +41,9 @@ CONTROLLER_TIMEOUT_MS = 30_000
 NOWHERE = Address("127.0.0.1", 1)
 """The address of a broker that the metadata do not name: no process listens there, and the request fails."""
 
+METADATA_FETCHES = frozenset({1, 59})
+"""Fetch and FetchSnapshot: the leader may hold them, and nothing else should wait behind."""
+
 
 @dataclass(slots=True)
 class _Question:
@@ -183,3 +186,8 @@ def _refusal(answer: Message) -> int:
         for partition in topic.partitions:
             return partition.error_code
     return error
+
+
+def quorum_purpose(body: Message) -> str:
+    """The channel on which a message of the quorum goes to another voter."""
+    return QUORUM_FETCH_PURPOSE if body.KEY in METADATA_FETCHES else QUORUM_PURPOSE

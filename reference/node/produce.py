@@ -113,6 +113,7 @@ def _answer(responder: Responder, request: Request, acks: int, response: Produce
     """With acks=0 nothing is said: the connection goes on, or is closed when something failed (ACK-02, ACK-03)."""
     if acks != 0:
         return response
+    request.amended(response)
     for topic in response.responses:
         for result in topic.partition_responses:
             if result.error_code != ErrorCode.NONE:

@@ -15,7 +15,7 @@ from reference.node.authentication import (
     State,
     illegal_state,
 )
-from reference.node.configs import alter_loggers
+from reference.node.configs import alter_loggers, concerns_loggers
 from reference.node.context import Context
 from reference.node.controller_channel import ControllerChannel
 from reference.node.effects import Authenticated, Close, ConnectionId, Effect, Respond
@@ -27,7 +27,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import UnknownVersion, decode_request
 from reference.protocol.messages.api_versions import ApiVersionsResponse
 from reference.protocol.messages.header import RequestHeader
-from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.primitives import Buffer, TimestampMs
@@ -82,11 +82,16 @@ class Reception:
         if asked is None:
             return None
         request, api, body = asked
-        if isinstance(body, IncrementalAlterConfigsRequest):
-            response = alter_loggers(self._context.node, self._loggers, body)
-            if response is not None:
-                self._context.responder.respond(request, response)
+        if api.handler is not None or concerns_loggers(body):
+            admission = self._context.access.admit(request, body, kind)
+            if admission.refusal is not None:
+                self._refuse_access(request, body, admission.refusal)
                 return api
+            body = admission.body
+            request.amend = admission.amend if admission.amendments else None
+        if concerns_loggers(body):
+            self._context.responder.respond(request, alter_loggers(self._context.node, self._loggers, body))
+            return api
         if api.handler is not None:
             response = api.handler(request, body, now)
             if response is not None:
@@ -129,6 +134,13 @@ class Reception:
         apis = self._apis[self._kind_of(client)]
         response = metadata.api_versions_response(self._context.image, apis, request, ErrorCode.UNSUPPORTED_VERSION)
         self._context.responder.respond(request, response)
+
+    def _refuse_access(self, request: Request, body: Message, refusal: Message) -> None:
+        """A producer that expects no answer loses its connection (ACK-03)."""
+        if isinstance(body, ProduceRequest) and body.acks == 0:
+            self._context.responder.close(request, "acks=0 produce is refused")
+        else:
+            self._context.responder.respond(request, refusal)
 
     # ---- authentication
 

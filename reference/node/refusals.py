@@ -1,131 +1,153 @@
-"""How each request that only the active controller can answer is refused as a whole.
+"""How a request is refused, as a whole or for some of its items.
 
-A response has its error where its schema put it: at the top, or once for each thing that was asked for.
+A response has its error where its schema put it: at the top, or once for each thing that was asked for. Of these only the
+names are repeated, and what is not known has the value that says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Iterable
 from typing import Any
 
+from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
-from reference.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
-from reference.protocol.messages.alter_partition import AlterPartitionResponse
-from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsResponse
-from reference.protocol.messages.alter_user_scram_credentials import (
-    AlterUserScramCredentialsRequest,
-    AlterUserScramCredentialsResponse,
-)
-from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
-from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
-from reference.protocol.messages.broker_registration import BrokerRegistrationResponse
-from reference.protocol.messages.controller_registration import ControllerRegistrationResponse
-from reference.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
-from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
-from reference.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from reference.protocol.messages.incremental_alter_configs import (
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
-from reference.protocol.messages.unregister_broker import UnregisterBrokerResponse
-from reference.protocol.messages.update_features import UpdateFeaturesResponse
+from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from reference.protocol.schema import Message
 
-FIRST_ELECTION_WITH_ERROR_AT_THE_TOP = 1
+ALTER_REPLICA_LOG_DIRS, DELETE_TOPICS, ELECT_LEADERS = 34, 20, 43
 
-
-def _create_topics(body: CreateTopicsRequest, code: ErrorCode) -> Message:
-    result = CreateTopicsResponse.CreatableTopicResult
-    return CreateTopicsResponse(topics=[result(name=topic.name, error_code=code) for topic in body.topics])
-
-
-def _delete_topics(body: DeleteTopicsRequest, code: ErrorCode) -> Message:
-    result = DeleteTopicsResponse.DeletableTopicResult
-    named = [result(name=topic.name, topic_id=topic.topic_id, error_code=code) for topic in body.topics]
-    return DeleteTopicsResponse(responses=named or [result(name=name, error_code=code) for name in body.topic_names])
-
-
-def _create_partitions(body: CreatePartitionsRequest, code: ErrorCode) -> Message:
-    result = CreatePartitionsResponse.CreatePartitionsTopicResult
-    return CreatePartitionsResponse(results=[result(name=topic.name, error_code=code) for topic in body.topics])
-
-
-def _alter_configs(body: AlterConfigsRequest, code: ErrorCode) -> Message:
-    result = AlterConfigsResponse.AlterConfigsResourceResponse
-    return AlterConfigsResponse(
-        responses=[
-            result(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name)
-            for each in body.resources
-        ]
-    )
-
-
-def _incremental_alter_configs(body: IncrementalAlterConfigsRequest, code: ErrorCode) -> Message:
-    result = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    return IncrementalAlterConfigsResponse(
-        responses=[
-            result(error_code=code, resource_type=each.resource_type, resource_name=each.resource_name)
-            for each in body.resources
-        ]
-    )
-
-
-def _elect_leaders(body: ElectLeadersRequest, code: ErrorCode) -> Message:
-    """Version 0 has no error at the top, so that each partition bears it; asked for all, the answer names none."""
-    election, result = ElectLeadersResponse.ReplicaElectionResult, ElectLeadersResponse.PartitionResult
-    return ElectLeadersResponse(
-        replica_election_results=[
-            election(
-                topic=topic.topic,
-                partition_result=[result(partition_id=index, error_code=code) for index in topic.partitions],
-            )
-            for topic in body.topic_partitions or ()
-        ]
-    )
-
-
-def _alter_scram(body: AlterUserScramCredentialsRequest, code: ErrorCode) -> Message:
-    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-    names = dict.fromkeys(each.name for each in (*body.deletions, *body.upsertions))
-    return AlterUserScramCredentialsResponse(
-        results=[result(user=name, error_code=code, error_message=None) for name in names]
-    )
-
-
-def _at_the_top(response: type[Message]) -> Callable[[Any, ErrorCode], Message]:
-    return lambda body, code: response(error_code=code)
-
-
-_REFUSALS: dict[int, Callable[[Any, ErrorCode], Message]] = {
-    19: _create_topics,
-    20: _delete_topics,
-    33: _alter_configs,
-    37: _create_partitions,
-    43: _elect_leaders,
-    44: _incremental_alter_configs,
-    45: _at_the_top(AlterPartitionReassignmentsResponse),
-    51: _alter_scram,
-    46: _at_the_top(ListPartitionReassignmentsResponse),
-    55: _at_the_top(DescribeQuorumResponse),
-    56: _at_the_top(AlterPartitionResponse),
-    73: _at_the_top(AssignReplicasToDirsResponse),
-    57: _at_the_top(UpdateFeaturesResponse),
-    62: _at_the_top(BrokerRegistrationResponse),
-    63: _at_the_top(BrokerHeartbeatResponse),
-    64: _at_the_top(UnregisterBrokerResponse),
-    67: _at_the_top(AllocateProducerIdsResponse),
-    70: _at_the_top(ControllerRegistrationResponse),
+ITEMS: dict[int, tuple[str, str]] = {
+    0: ("topic_data", "responses"),
+    2: ("topics", "topics"),
+    8: ("topics", "topics"),
+    9: ("topics", "topics"),
+    10: ("coordinator_keys", "coordinators"),
+    15: ("groups", "groups"),
+    19: ("topics", "topics"),
+    20: ("topics", "responses"),
+    21: ("topics", "topics"),
+    23: ("topics", "topics"),
+    24: ("v3_and_below_topics", "results_by_topic_v3_and_below"),
+    27: ("markers", "markers"),
+    28: ("topics", "topics"),
+    30: ("creations", "results"),
+    31: ("filters", "filter_results"),
+    32: ("resources", "results"),
+    33: ("resources", "responses"),
+    37: ("topics", "results"),
+    42: ("groups_names", "results"),
+    43: ("topic_partitions", "replica_election_results"),
+    44: ("resources", "responses"),
+    47: ("topics", "topics"),
+    61: ("topics", "topics"),
+    65: ("transactional_ids", "transaction_states"),
+    69: ("group_ids", "groups"),
 }
-"""API key -> the response that says nothing but the error."""
+"""API key -> the request's list of items, and the response's list of results, one for each."""
+
+NAMES = frozenset({
+    "name", "topic", "topic_id", "index", "partition_index", "partition", "partition_id", "group_id", "resource_type",
+    "resource_name", "key", "transactional_id", "producer_id", "user",
+})  # fmt: skip
+"""Fields that name what was asked for."""
+
+NESTED = frozenset({"partitions", "partition_responses", "partition_result", "results_by_partition", "topics"})
+NESTED_IN_REQUEST = ("partitions", "partition_data", "partition_indexes", "topics")
+
+UNKNOWN = {
+    "base_offset": -1,
+    "committed_offset": -1,
+    "low_watermark": -1,
+    "node_id": -1,
+    "port": -1,
+    "producer_epoch": -1,
+}
+"""Fields whose default would say something."""
+
+MESSAGES = {
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "Topic authorization failed.",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "Group authorization failed.",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "Cluster authorization failed.",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "Transactional Id authorization failed.",
+    ErrorCode.SECURITY_DISABLED: "No Authorizer is configured.",
+}
+"""org.apache.kafka.common.protocol.Errors; where a code has none here, the message is null."""
 
 
 def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
-    """The response that refuses a request as a whole with one error."""
-    response = _REFUSALS[key](body, code)
-    if isinstance(response, ElectLeadersResponse) and version >= FIRST_ELECTION_WITH_ERROR_AT_THE_TOP:
-        response.error_code = code
+    """The response that refuses a request as a whole with one error.
+
+    ElectLeaders has the error at its top and in each partition, from version 1 on.
+    """
+    response = APIS[key].response
+    at_the_top = {field.name for field in response.FIELDS if version in field.versions}
+    if "error_code" not in at_the_top:
+        return refused_items(key, body, code)
+    refused = refused_items(key, body, code) if key == ELECT_LEADERS else response()
+    for name, value in {**UNKNOWN, "error_code": code, "error_message": MESSAGES.get(code)}.items():
+        if name in at_the_top:
+            setattr(refused, name, value)
+    return refused
+
+
+def refused_items(key: int, body: Any, code: ErrorCode) -> Message:
+    """The response in which every item of the request has the error."""
+    response = APIS[key].response()
+    if isinstance(body, AlterReplicaLogDirsRequest):
+        topics = [topic for directory in body.dirs for topic in directory.topics]
+        response.results = [_result(topic, "results", response, code, topic_name=topic.name) for topic in topics]  # type: ignore[attr-defined]
+    elif isinstance(body, AlterUserScramCredentialsRequest):
+        names = dict.fromkeys(each.name for each in (*body.deletions, *body.upsertions))
+        response.results = [_result(name, "results", response, code) for name in names]  # type: ignore[attr-defined]
+    elif key in ITEMS:
+        _, results = ITEMS[key]
+        setattr(response, results, [_result(item, results, response, code) for item in items_of(key, body)])
     return response
+
+
+def items_of(key: int, body: Any) -> list[Any]:
+    """The items that a request names. Before version 6 DeleteTopics has names alone."""
+    items = getattr(body, ITEMS[key][0])
+    return body.topic_names if key == DELETE_TOPICS and not items else items or []
+
+
+def with_items(key: int, body: Message, items: Iterable[Any]) -> Message:
+    """The same request with these items alone."""
+    name = ITEMS[key][0]
+    if key == DELETE_TOPICS and not getattr(body, name):
+        name = "topic_names"
+    changed = copy.copy(body)
+    setattr(changed, name, [*items])
+    return changed
+
+
+def _result(item: Any, results: str, response: Message, code: ErrorCode, **more: Any) -> Message:
+    field = next(field for field in response.FIELDS if field.name == results)
+    return _refused(item, field.element, code, **more)
+
+
+def _refused(item: Any, table: type[Message], code: ErrorCode, **more: Any) -> Message:
+    """A result of the form `table` for an item, which is a structure or a bare name."""
+    values: dict[str, Any] = dict(more)
+    for field in table.FIELDS:
+        if field.name in ("error_code", "partition_error_code"):
+            values[field.name] = code
+        elif field.name == "error_message":
+            is_in_every_version = field.ignorable or field.versions.lowest == 0
+            values[field.name] = MESSAGES.get(code) if is_in_every_version else None
+        elif field.name in UNKNOWN:
+            values[field.name] = UNKNOWN[field.name]
+        elif isinstance(item, Message):
+            if field.name in NESTED:
+                values[field.name] = [_refused(each, field.element, code) for each in _nested(item)]
+            elif field.name in NAMES and hasattr(item, field.name):
+                values[field.name] = getattr(item, field.name)
+        elif field.name in NAMES and field.kind == ("string" if isinstance(item, str) else "int32"):
+            values[field.name] = item
+    return table(**values)
+
+
+def _nested(item: Message) -> list[Any]:
+    return getattr(item, next(name for name in NESTED_IN_REQUEST if hasattr(item, name)))

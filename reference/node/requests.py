@@ -41,6 +41,13 @@ class Request:
     version: int
     correlation_id: int
     client_id: str | None
+    amend: Callable[[Message], Message] | None = None
+    """What access control changes in the response (`access.Admission.amend`)."""
+
+    def amended(self, response: Message) -> Message:
+        """The response as the client may get it; the same when it is asked for again."""
+        amend, self.amend = self.amend, None
+        return response if amend is None else amend(response)
 
 
 class Responder:
@@ -51,6 +58,7 @@ class Responder:
 
     def respond(self, request: Request, response: Message) -> None:
         """Answer a request; an answer to a connection that is gone lets go of its slices."""
+        response = request.amended(response)
         parts = encode_response(request.key, request.version, request.correlation_id, response)
         self.respond_raw(request, parts)
 
@@ -68,11 +76,15 @@ AUTHORIZED_OPERATIONS = {
     "group": 0b0000_1101_0100_1000,
     "cluster": 0b0001_1111_1111_1000,
 }
-"""The operations that a client may do, as bits: all that a resource has, for there is no authorizer."""
+"""The operations that a resource has, as bits: a client may do all of them where there is no authorizer."""
 
 
 Key = tuple[TopicName, int]
 """A partition."""
+
+
+def earliest(deadline: TimestampMs, other: TimestampMs | None) -> TimestampMs:
+    return deadline if other is None or other > deadline else other
 
 
 class Parked(Protocol):

@@ -20,7 +20,7 @@ from reference.controller.config_table import BROKER, TOPIC
 from reference.node.listeners import PLAINTEXT, protocols_of
 from reference.node.preferred_replicas import SELECTORS
 from reference.protocol.primitives import NodeId
-from reference.runtime.security import is_open, refused_line, refused_listener
+from reference.runtime.security import AUTHORIZER_SETTINGS, is_open, refused_line, refused_listener
 from reference.security.java_properties import logical_lines
 
 EXTENSIONS = {
@@ -282,7 +282,7 @@ def remarks(configuration: ServerConfiguration) -> list[str]:
     found = [
         f"unknown configuration name '{name}': it has no effect{_hint(name)}"
         for name in configuration.properties
-        if name not in BROKER and name not in EXTENSIONS
+        if name not in BROKER and name not in EXTENSIONS and name not in AUTHORIZER_SETTINGS
     ]
     found += [
         f"listener {each.name}://{each.host}:{each.port} is open to everyone who can reach it: there is no encryption, no "

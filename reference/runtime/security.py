@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
+from reference.node.access import super_users_of
 from reference.node.listeners import (
     MECHANISMS,
     PROTOCOLS,
@@ -35,8 +36,6 @@ SERVED = {
 }  # fmt: skip
 
 ASKS_FOR = {
-    "authorizer.class.name": "an authorizer, and every client may do everything here",
-    "super.users": "an authorizer, and every client may do everything here",
     "sasl.": "a kind of authentication that is not served here",
     "ssl.": "a kind of TLS that is not served here",
     "delegation.token.secret.key": "delegation tokens, which are not served here",
@@ -46,6 +45,11 @@ ASKS_FOR = {
     "cordoned.log.dirs": "log directories that take no new replicas (KIP-1066), and all directories take them here",
 }
 """Name, or its beginning -> what a line with it asks for. Most of these names change nothing where they have Kafka's default."""
+
+AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
+"""Settings of the authorizer itself, which are no broker settings."""
+
+STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.|connections\.))?")
 """What comes before a setting that is one listener's, or one mechanism's on it."""
@@ -60,6 +64,12 @@ def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | Non
         asked = next((what for start, what in ASKS_FOR.items() if _begins(own, start)), None)
         if asked and own not in SERVED and value.strip() not in ("", defaults.get(own)):
             return f"{name} asks for {asked}: it cannot be served"
+    authorizer = properties.get("authorizer.class.name", "").strip()
+    if authorizer not in ("", STANDARD_AUTHORIZER):
+        return f"authorizer.class.name={authorizer}: {STANDARD_AUTHORIZER} alone can be served"
+    unnamed = next((user for user in super_users_of(properties) if ":" not in user), None)
+    if unnamed is not None:
+        return f"super.users: '{unnamed}' is no principal, as User:name"
     return None
 
 

@@ -10,17 +10,9 @@ from uuid import UUID
 import pytest
 
 from linearizability.targets.artifacts import java, kafka_jars
-from reference.authorizer.acl import (
-    Acl,
-    AclFilter,
-    AclTable,
-    Operation,
-    PatternType,
-    Permission,
-    ResourceType,
-    matching,
-)
+from reference.authorizer.acl import Acl, AclFilter, AclTable, matching
 from reference.authorizer.authorizer import Asker, Authorizer
+from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
 
 pytestmark = pytest.mark.java
 

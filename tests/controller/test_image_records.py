@@ -1,15 +1,19 @@
 """A snapshot's records make the image again."""
 
 import random
+from uuid import UUID
 
 import pytest
 
-from reference.controller.image import MetadataImage
+from reference.authorizer.acl import Acl
+from reference.controller.image import _REPLAY, MetadataImage  # pyright: ignore[reportPrivateUsage]
 from reference.controller.image_records import image_records
-from reference.controller.metadata_records import decode_metadata_record, encode_metadata_record
+from reference.controller.metadata_records import RECORDS, decode_metadata_record, encode_metadata_record
+from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from reference.protocol.schema import Message
 from tests.controller.test_kafka_decides_alike import Incarnation
 
@@ -43,6 +47,23 @@ def test_the_records_of_an_image_make_it_again() -> None:
                 broker.in_controlled_shutdown,
             )
             assert (other.directories, other.cordoned_directories) == (broker.directories, broker.cordoned_directories)
+
+
+def test_acls_are_records_of_a_snapshot() -> None:
+    image, again = MetadataImage(), MetadataImage()
+    acl = Acl(ResourceType.TOPIC, "a", PatternType.PREFIXED, "User:a", "*", Operation.READ, Permission.DENY)
+    for number in (1, 2):
+        image.apply(read_again(acl.as_record(UUID(int=number))))
+    image.apply(read_again(RemoveAccessControlEntryRecord(id=UUID(int=1))))
+    for record in image_records(image):
+        again.apply(read_again(record))
+    assert again.acls.by_id == {UUID(int=2): acl}
+    again.clear()
+    assert not again.acls.by_id and not [*again.acls.of(ResourceType.TOPIC, "ab")]
+
+
+def test_every_record_that_is_replayed_can_be_read() -> None:
+    assert set(_REPLAY) <= set(RECORDS.values())
 
 
 def test_the_metadata_version_comes_first_and_brokers_before_their_partitions() -> None:

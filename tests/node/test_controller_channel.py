@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+from reference.controller.configs import Configuration
+from reference.controller.image import MetadataImage
+from reference.node.access import Access
 from reference.node.apis import DECIDED_HANDLERS
 from reference.node.controller_channel import RETRY_MS, TIMEOUT_MS, ControllerChannel
 from reference.node.effects import Effect, Respond
@@ -18,6 +21,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response, encode_response
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
 
 CREATE_TOPICS, VERSION = 19, 7
@@ -27,7 +31,7 @@ BODY = CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="t")]
 class Broker:
     """The channel of broker 1; the test is the quorum, the active controller and node 2, which leads the quorum."""
 
-    node, leader, epoch = 1, 2, 1
+    node, leader, epoch = NodeId(1), 2, 1
     decides: Any
 
     def __init__(self) -> None:
@@ -36,7 +40,9 @@ class Broker:
         self.decided: list[tuple[Message, Any, Any]] = []
         self.effects: list[Effect] = []
         world: Any = self
-        self.channel = ControllerChannel(world, world, world, {2: ("host", 9)}, Responder(self.effects.append), 9000)
+        access = Access(Configuration(self.node, {}, MetadataImage()), None, {}, lambda level, text: None)
+        responder = Responder(self.effects.append)
+        self.channel = ControllerChannel(world, world, world, {2: ("host", 9)}, responder, access, 9000)
 
     def ask(
         self, peer: int, address: object, purpose: str, body: Message, now: int, timeout_ms: int, answered: object

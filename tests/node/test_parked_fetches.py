@@ -49,6 +49,7 @@ class Broker:
             purgatories=self.purgatories,
             responder=Responder(self.responses.append),
             log=None,
+            access=SimpleNamespace(may_fetch=lambda *_: True),
         )
         chance: Any = SimpleNamespace(randrange=lambda start, stop: start)
         self.fetching = Fetching(context, FetchSessions(10, chance), 1 << 20, lambda partition: None)

@@ -49,7 +49,12 @@ class Leader:
         self.purgatories.news = sessions.news
         image = SimpleNamespace(topic_name=lambda id: "t")
         context: Any = SimpleNamespace(
-            image=image, replicas=self, purgatories=self.purgatories, responder=self, log=lambda *_: None
+            image=image,
+            replicas=self,
+            purgatories=self.purgatories,
+            responder=self,
+            log=lambda *_: None,
+            access=SimpleNamespace(may_fetch=lambda *_: True),
         )
         self.fetching = Fetching(context, sessions, 1 << 20, lambda partition: None)
 

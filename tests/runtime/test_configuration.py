@@ -117,8 +117,8 @@ SASL: dict[str, str | None] = {
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"authorizer.class.name": "A"}, "authorizer.class.name asks for an authorizer, and every client may do everything here"),
-        ({"super.users": "User:a"}, "super.users asks for an authorizer"),
+        ({"authorizer.class.name": "A"}, "authorizer.class.name=A: org.apache.kafka.metadata.authorizer.StandardAuthorizer alone"),
+        ({"super.users": "User:a;b"}, "super.users: 'b' is no principal"),
         ({"sasl.server.callback.handler.class": "C"}, "sasl.server.callback.handler.class asks for a kind of authentication that is not"),
         ({"listener.name.a.gssapi.sasl.kerberos.service.name": "kafka"}, "listener.name.a.gssapi.sasl.kerberos.service.name asks for a kind"),
         ({"sasl.jaas.config": "x"}, "sasl.jaas.config has no effect on a broker: listener.name.NAME.MECHANISM.sasl.jaas.config has"),

@@ -1,0 +1,225 @@
+"""Access control: each request is admitted, admitted without some of its items, or refused (reference.protocol.needs).
+
+A request is checked where it is carried out: a broker's own APIs on the broker, what is forwarded on the active controller, for
+the client that the envelope names. Items that are refused are taken out before the handler sees the request, and put into its
+response when that is sent; what a client may not see is taken out of the response then. Most APIs need the table alone; the
+others have a step of their own (`access_steps`). Fetch asks for each partition whenever it reads it, for a session has more
+partitions than its request names.
+
+Without an authorizer everything is admitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from reference.authorizer.acl import AclTable
+from reference.authorizer.authorizer import Asker, Authorizer
+from reference.controller.configs import Configuration
+from reference.node.refusals import ITEMS, items_of, refusal, refused_items, with_items
+from reference.node.release import BROKER
+from reference.node.requests import Client, Request
+from reference.protocol.acls import CLUSTER_NAME, Operation, ResourceType
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.needs import NEEDS, ON_CONTROLLERS, Need, Row
+from reference.protocol.primitives import NO_UUID, TopicName
+from reference.protocol.schema import Message
+from reference.storage.log_directory import Logger
+
+NOT_ASKED = -(1 << 31)
+"""A field of authorized operations that was not asked for."""
+
+Amendment = Callable[[Any], None]
+"""Changes a response before it is sent."""
+
+
+@dataclass(slots=True)
+class Admission:
+    """What may be done of a request."""
+
+    body: Message
+    """The request, without items that are refused."""
+    amendments: list[Amendment] = field(default_factory=list[Amendment])
+    refusal: Message | None = None
+    """The response, where nothing of the request may be done."""
+
+    def amend(self, response: Message) -> Message:
+        """The response that the client gets."""
+        for amendment in self.amendments:
+            amendment(response)
+        return response
+
+
+Step = Callable[["Access", Request, Any, Admission], None]
+"""Takes a request with its body, and fills in the admission."""
+
+
+class Access:
+    """Who may do what on this node."""
+
+    def __init__(
+        self, configuration: Configuration, authorizer: Authorizer | None, steps: Mapping[int, Step], log: Logger
+    ) -> None:
+        """`steps` are those of the APIs that need more than the table."""
+        self.configuration = configuration
+        self.image = configuration.image
+        self.authorizer = authorizer
+        self.is_ready = False
+        """Whether the ACLs are replayed as far as they were committed: before, super users alone are admitted, so that
+        controllers can elect (AuthorizerNotReadyException)."""
+        self._steps = steps
+        self._log = log
+
+    def admit(self, request: Request, body: Message, kind: str = BROKER) -> Admission:
+        """Check a request that came in on this kind of listener."""
+        admission = Admission(body)
+        if self.authorizer is None:
+            return admission
+        if kind is not BROKER and request.key in ON_CONTROLLERS:
+            self.check_all(ON_CONTROLLERS[request.key], request, admission)
+        if admission.refusal is None:
+            step = self._steps.get(request.key, Access.apply_table)
+            step(self, request, body, admission)
+        return admission
+
+    def apply_table(self, request: Request, body: Message, admission: Admission) -> None:
+        """The step of an API that needs what the table says."""
+        row = NEEDS[request.key]
+        self.check_all(row, request, admission)
+        for need in row.hides:
+            if need.on_cluster is None or not self.may(request, need.on_cluster, ResourceType.CLUSTER, is_logged=False):
+                admission.amendments.append(partial(self.hide, need, request))
+
+    def check_all(self, row: Row, request: Request, admission: Admission) -> None:
+        """Check each need of an API, until one refuses all that is left."""
+        for need in row.needs:
+            if admission.refusal is None and need.is_of(request.version):
+                self.check(need, request, admission)
+
+    def check(self, need: Need, request: Request, admission: Admission) -> None:
+        """Check one need: refuse the request as a whole, or the items that it is not met for."""
+        if need.on_cluster is not None and self.may(request, need.on_cluster, ResourceType.CLUSTER, is_logged=False):
+            return
+        if need.items:
+            _, _, name = need.of.partition("[].")
+            self.refuse_items(
+                request,
+                admission,
+                lambda item: self.may(request, need.operation, need.resource, self.name_of(item, name)),
+                need.error,
+            )
+            return
+        name = CLUSTER_NAME if need.resource is ResourceType.CLUSTER else getattr(admission.body, need.of)
+        if not self.may(request, need.operation, need.resource, name):
+            self.refuse(request, admission, need.error)
+
+    def refuse(self, request: Request, admission: Admission, code: ErrorCode) -> None:
+        """Refuse the request as a whole."""
+        admission.refusal = refusal(request.key, request.version, admission.body, code)
+
+    def refuse_items(self, request: Request, admission: Admission, may: Callable[[Any], bool], code: ErrorCode) -> None:
+        """Take out the items that are refused; where none is left there is nothing to carry out."""
+        key, items = request.key, items_of(request.key, admission.body)
+        refused = [item for item in items if not may(item)]
+        if not refused:
+            return
+        part = refused_items(key, with_items(key, admission.body, refused), code)
+        left = [item for item in items if not any(item is each for each in refused)]
+        admission.body = with_items(key, admission.body, left)
+        if left:
+            admission.amendments.append(partial(add_results, key, part))
+        else:
+            admission.refusal = admission.amend(part)
+
+    def name_of(self, item: Any, name: str) -> str | None:
+        """The name that an item of a request has; of a topic with an id, None where the id is unknown: it is not refused."""
+        if not name:
+            return item
+        topic_id = getattr(item, "topic_id", NO_UUID)
+        return getattr(item, name) if topic_id == NO_UUID else self.image.topic_name(topic_id)
+
+    def hide(self, need: Need, request: Request, response: Message) -> None:
+        """Leave out of a response the items for which a need is not met."""
+        *lists, name = need.of.split("[].")
+        parents: list[Any] = [response]
+        for each in lists[:-1]:
+            parents = [child for parent in parents for child in getattr(parent, each)]
+        for parent in parents:
+            shown = [
+                item
+                for item in getattr(parent, lists[-1])
+                if self.may(request, need.operation, need.resource, getattr(item, name), is_logged=False)
+            ]
+            setattr(parent, lists[-1], shown)
+
+    def may(
+        self,
+        request: Request,
+        operation: Operation,
+        resource: ResourceType,
+        name: str | None = CLUSTER_NAME,
+        is_logged: bool = True,
+    ) -> bool:
+        """Whether the request's client may do it; no name is no resource, and asks for nothing."""
+        authorizer = self.authorizer
+        if authorizer is None or name is None:
+            return True
+        asker = asker_of(request.client)
+        if self.is_ready:
+            allowed = authorizer.authorize(asker, operation, resource, name)
+        else:
+            allowed = authorizer.is_super_user(asker.principal)
+        if not allowed and is_logged:
+            self._log(
+                "info",
+                f"Principal = {asker.principal} is Denied operation = {operation.name} from host = {asker.host} "
+                f"on resource = {resource.name}:LITERAL:{name!r} for request = {APIS[request.key].name}",
+            )
+        return allowed
+
+    def may_with_any(self, request: Request, operation: Operation, resource: ResourceType) -> bool:
+        """Whether the client may do it with some resource of a kind."""
+        return self.authorizer is None or self.authorizer.authorize_any(asker_of(request.client), operation, resource)
+
+    def may_fetch(self, request: Request, topic: TopicName, is_follower: bool) -> bool:
+        """Whether a fetch may read the topic: as a consumer, or in a follower's name."""
+        if is_follower:
+            return self.may(request, Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+        return self.may(request, Operation.READ, ResourceType.TOPIC, topic)
+
+    def operations(
+        self, request: Request, resource: ResourceType, all_operations: int, name: str = CLUSTER_NAME
+    ) -> int:
+        """The operations of these that the client may do, as bits."""
+        return sum(
+            1 << operation
+            for operation in Operation
+            if all_operations >> operation & 1 and self.may(request, operation, resource, name, is_logged=False)
+        )
+
+
+def authorizer_of(properties: Mapping[str, str], acls: AclTable) -> Authorizer | None:
+    """The authorizer that a node's file asks for; None where it asks for none."""
+    if not properties.get("authorizer.class.name", "").strip():
+        return None
+    allow = properties.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
+    return Authorizer(acls, super_users_of(properties), allow)
+
+
+def super_users_of(properties: Mapping[str, str]) -> list[str]:
+    """The principals of super.users, which stand between semicolons: a name may have commas."""
+    return [user.strip() for user in properties.get("super.users", "").split(";") if user.strip()]
+
+
+def asker_of(client: Client) -> Asker:
+    return Asker(client.principal, client.host)
+
+
+def add_results(key: int, part: Message, response: Message) -> None:
+    """Add the results of refused items to a response."""
+    _, results = ITEMS[key]
+    getattr(response, results).extend(getattr(part, results))

@@ -1,0 +1,209 @@
+"""Every API that this node serves is in the table of needs, and is refused to a stranger on a node with an authorizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from reference.authorizer.acl import Acl
+from reference.authorizer.authorizer import Authorizer
+from reference.controller.configs import Configuration
+from reference.controller.image import MetadataImage
+from reference.node.access import Access, authorizer_of
+from reference.node.access_steps import STEPS
+from reference.node.apis import DECIDED_HANDLERS, broker_handlers, controller_handlers
+from reference.node.refusals import ITEMS, refused_items
+from reference.node.release import BROKER, CONTROLLER, versions_of
+from reference.node.requests import Client, Request
+from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
+from reference.protocol.apis import APIS
+from reference.protocol.codec import encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.needs import NEEDS
+from reference.protocol.primitives import NodeId
+from reference.protocol.schema import Message
+
+ANYTHING: Any = type("Anything", (), {"__getattr__": lambda self, name: self})()
+SERVED = {*broker_handlers(ANYTHING), *controller_handlers(ANYTHING), *DECIDED_HANDLERS}
+DESCRIBE_LOG_DIRS, FIRST_DESCRIBE_LOG_DIRS_WITH_ERROR = 35, 3
+UNREFUSED = {3, 10, 16, 18, 60, 65, 66, 75}
+"""APIs that answer everyone, and hide things or refuse items; of a request without items nothing is refused."""
+
+
+def access(*acls: Acl, properties: Mapping[str, str] | None = None, ready: bool = True) -> Access:
+    image = MetadataImage()
+    image.apply(TopicRecord(name="t", topic_id=UUID(int=1)))
+    for number, acl in enumerate(acls):
+        image.acls.add(UUID(int=number), acl)
+    given = properties or {}
+    authorizer = authorizer_of({"authorizer.class.name": "A", **given}, image.acls)
+    found = Access(Configuration(NodeId(1), given, image), authorizer, STEPS, lambda level, text: None)
+    found.is_ready = ready
+    return found
+
+
+def request(key: int, version: int, principal: str = "User:stranger") -> Request:
+    return Request(Client(1, "127.0.0.1", "PLAINTEXT", principal=principal), key, version, 1, "client")
+
+
+def acl(type_: ResourceType, name: str, operation: Operation, permission: Permission = Permission.ALLOW) -> Acl:
+    return Acl(type_, name, PatternType.LITERAL, "User:stranger", "*", operation, permission)
+
+
+def filled(key: int) -> Any:
+    """A request of the API that names one thing wherever it can, with an id of an unknown topic nowhere."""
+    return _filled(APIS[key].request)
+
+
+def _filled(table: type[Message]) -> Any:
+    values: dict[str, Any] = {}
+    for field in table.FIELDS:
+        if field.kind == "array" and isinstance(field.element, type):
+            values[field.name] = [_filled(field.element)]
+        elif field.kind == "array":
+            values[field.name] = {"string": ["x"], "int32": [0]}.get(field.element, [])
+        elif field.kind == "string":
+            values[field.name] = "x"
+        elif field.name == "resource_type":
+            values[field.name] = 2
+    return table(**values)
+
+
+def test_every_served_api_has_a_row() -> None:
+    assert set(NEEDS) >= SERVED
+
+
+@pytest.mark.parametrize("key", sorted(SERVED - UNREFUSED - {1}))
+def test_a_stranger_is_refused_in_every_version(key: int) -> None:
+    lowest, highest = versions_of(key)
+    for version in range(lowest, highest + 1):
+        admission = access().admit(request(key, version), filled(key))
+        assert admission.refusal is not None, f"version {version}"
+        encoded = encode(admission.refusal, version)
+        has_no_error = key == DESCRIBE_LOG_DIRS and version < FIRST_DESCRIBE_LOG_DIRS_WITH_ERROR
+        assert has_no_error or any(code.to_bytes(2, "big") in bytes(encoded) for code in (29, 30, 31, 53)), version
+
+
+@pytest.mark.parametrize("key", sorted(SERVED))
+def test_a_super_user_is_refused_nothing_and_sees_everything(key: int) -> None:
+    for kind in (BROKER, CONTROLLER):
+        body = filled(key)
+        admission = access(properties={"super.users": "User:root"}).admit(
+            request(key, versions_of(key)[1], "User:root"), body, kind
+        )
+        assert admission.refusal is None
+
+
+@pytest.mark.parametrize("key", sorted(ITEMS))
+def test_the_result_of_each_item_names_it_and_has_the_error(key: int) -> None:
+    response: Any = refused_items(key, filled(key), ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    (result,) = getattr(response, ITEMS[key][1])
+    assert "=29" in repr(result) or "TOPIC_AUTHORIZATION_FAILED" in repr(result)
+    assert key in (30, 31) or "'x'" in repr(result)
+
+
+@pytest.mark.parametrize("key", [1, 52, 53, 54, 58, 59, 60, 62, 63, 70])
+def test_on_controllers_a_client_is_refused_as_a_whole(key: int) -> None:
+    refused: Any = access().admit(request(key, versions_of(key)[1]), filled(key), CONTROLLER).refusal
+    assert refused is not None and refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+def test_before_the_acls_are_replayed_super_users_alone_are_admitted() -> None:
+    allowing = {"allow.everyone.if.no.acl.found": "true", "super.users": "User:root; User:other"}
+    vote = filled(52)
+    for principal, is_refused in (("User:root", False), ("User:other", False), ("User:stranger", True)):
+        admission = access(properties=allowing, ready=False).admit(request(52, 2, principal), vote, CONTROLLER)
+        assert (admission.refusal is not None) == is_refused
+    assert access(properties=allowing).admit(request(52, 2), vote, CONTROLLER).refusal is None
+
+
+def test_items_that_may_be_done_are_done_and_the_others_come_back_refused() -> None:
+    topic, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
+    body = OffsetCommitRequest(
+        group_id="g", topics=[topic(name=name, partitions=[partition(partition_index=4)]) for name in ("t", "u")]
+    )
+    mine = access(
+        acl(ResourceType.GROUP, "g", Operation.READ),
+        acl(ResourceType.TOPIC, "t", Operation.READ),
+    )
+    admission = mine.admit(request(8, 9), body)
+    assert admission.refusal is None
+    left: Any = admission.body
+    assert [each.name for each in left.topics] == ["t"] and [each.name for each in body.topics] == ["t", "u"]
+    response = admission.amend(OffsetCommitResponse())
+    assert isinstance(response, OffsetCommitResponse)
+    (refused,) = response.topics
+    assert (refused.name, refused.partitions[0].partition_index) == ("u", 4)
+    assert refused.partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_all_topics_are_those_that_may_be_described_and_one_more_denial_hides_one() -> None:
+    def seen(found: Access) -> set[str | None]:
+        admission = found.admit(request(3, 12), MetadataRequest(topics=None))
+        topics = [MetadataResponse.MetadataResponseTopic(name=name) for name in ("t", "u")]
+        response = admission.amend(MetadataResponse(topics=topics))
+        assert isinstance(response, MetadataResponse)
+        return {topic.name for topic in response.topics}
+
+    everything = acl(ResourceType.TOPIC, "*", Operation.READ)
+    assert seen(access(everything)) == {"t", "u"}
+    assert seen(access(everything, acl(ResourceType.TOPIC, "u", Operation.DESCRIBE, Permission.DENY))) == {"t"}
+    assert seen(access()) == set()
+
+
+def test_a_fetch_asks_for_each_topic_and_a_followers_for_the_cluster() -> None:
+    found = access(acl(ResourceType.TOPIC, "t", Operation.READ))
+    asked = request(1, 17)
+    assert found.admit(asked, FetchRequest()).refusal is None
+    assert found.may_fetch(asked, "t", is_follower=False)
+    assert not found.may_fetch(asked, "u", is_follower=False)
+    assert not found.may_fetch(asked, "t", is_follower=True)
+
+
+def test_refusals_are_logged_and_what_is_merely_hidden_is_not() -> None:
+    lines: list[str] = []
+    image = MetadataImage()
+    image.apply(TopicRecord(name="secret", topic_id=UUID(int=1)))
+    found = Access(
+        Configuration(NodeId(1), {}, image), Authorizer(image.acls), STEPS, lambda level, text: lines.append(text)
+    )
+    found.is_ready = True
+    found.admit(request(12, 4), filled(12))
+    assert lines == [
+        "Principal = User:stranger is Denied operation = READ from host = 127.0.0.1 on resource = GROUP:LITERAL:'x' "
+        "for request = Heartbeat"
+    ]
+    found.admit(request(3, 12), MetadataRequest(topics=None)).amend(
+        MetadataResponse(topics=[MetadataResponse.MetadataResponseTopic(name="secret")])
+    )
+    assert len(lines) == 1
+
+
+def test_no_authorizer_admits_everything() -> None:
+    found = access()
+    found.authorizer = None
+    for key in sorted(SERVED):
+        body = filled(key)
+        admission = found.admit(request(key, versions_of(key)[1]), body)
+        assert admission.body is body and admission.refusal is None and not admission.amendments
+
+
+def test_the_order_in_which_a_table_is_drawn_does_not_matter() -> None:
+    """A denial decides wherever it comes in the table."""
+    acls = [
+        acl(ResourceType.GROUP, "x", Operation.READ),
+        acl(ResourceType.GROUP, "*", Operation.ALL),
+        acl(ResourceType.GROUP, "x", Operation.READ, Permission.DENY),
+    ]
+    chance = Random(1)
+    for _ in range(6):
+        chance.shuffle(acls)
+        assert access(*acls).admit(request(12, 4), filled(12)).refusal is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     from linearizability.history.contract import Contract
     from linearizability.history.topic import HistoryTopic
+    from linearizability.pipeline.verdict import Judgement
 
 ENGINE_ERROR = 3
 WHOLE = "no: the rule needs the whole partition in one place"
@@ -80,12 +82,13 @@ def check(
     _known_format(form)
     if conf:
         _start_spark(master, conf)
-    paths = _existing(files)
     done = []
     given = _given(contract or [])
     drawn = report is not None or output is not None
     try:
-        for judgement in judgements(paths, form, engine.value, master, over_time=drawn, given=given):
+        on_workers, here = _read_by_workers(files, form, engine, master, given, drawn)
+        others = judgements(_existing(here), form, engine.value, master, over_time=drawn, given=given)
+        for judgement in chain(on_workers, others):
             done.append(judgement)
             if not drawn:
                 judgement.history = None  # so that a file may hold any number of histories
@@ -361,6 +364,28 @@ def excerpt(
         return 2
     print(f"{kept} events written to {output}")
     return 0
+
+
+def _read_by_workers(
+    files: list[str], form: str, engine: Engine, master: str, given: Contract, over_time: bool
+) -> tuple[list[Judgement], list[str]]:
+    """Judgements of what Spark's workers read where it lies, and what is read here: all but native runs and stores at URIs."""
+    from linearizability.history.places import NoSuchPlace, is_on_hadoop
+
+    chosen = [text for text in files if is_on_hadoop(text)]
+    if not chosen or engine is Engine.LOCAL or form not in ("auto", "native"):
+        return [], files
+    from linearizability.pipeline.frames_check import judgements
+    from linearizability.pipeline.spark_session import session
+
+    judged: list[Judgement] = []
+    here = [text for text in files if text not in chosen]
+    for text in chosen:
+        try:
+            judged += judgements(session(master), text, given, over_time)
+        except NoSuchPlace:
+            here.append(text)
+    return judged, here
 
 
 def _start_spark(master: str, conf: list[str]) -> None:

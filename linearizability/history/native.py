@@ -167,12 +167,16 @@ def distinct_files(paths: Iterable[Path], given: Contract = NOTHING_GIVEN) -> tu
 
 def _left_out(paths: Collection[Path]) -> list[Defect]:
     """The files that were recorded beside these, and are not among them."""
-    given = {(path.parent, path.name.removesuffix(".gz")) for path in paths}
     defects = []
     for folder in dict.fromkeys(path.parent for path in paths):
+        names = {path.name.removesuffix(".gz") for path in paths if path.parent == folder}
         with suppress(FileNotFoundError):  # written by another recorder, or cut out of a larger history
-            for name in dict.fromkeys((folder / LISTED).read_text(errors="replace").splitlines()):
-                if (folder, name) not in given:
-                    text = f"{LISTED} names this file of the run, and it is not there"
-                    defects.append(Defect(MISSING, text, str(folder / name)))
+            defects += listed_but_gone((folder / LISTED).read_text(errors="replace"), names, str(folder))
     return defects
+
+
+def listed_but_gone(listed: str, names: Collection[str], folder: str) -> list[Defect]:
+    """The files of a folder that its list names and that are not among these."""
+    text = f"{LISTED} names this file of the run, and it is not there"
+    gone = [name for name in dict.fromkeys(listed.splitlines()) if name not in names]
+    return [Defect(MISSING, text, f"{folder}/{name}") for name in gone]

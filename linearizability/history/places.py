@@ -1,7 +1,8 @@
 """Where histories lie: files and folders, patterns of them, and URIs of what Hadoop's file systems read.
 
-A URI of another scheme than `file:` is copied to this machine before it is read, by the Hadoop of the Spark session: its
-configuration (`spark.hadoop.*`) and its jars say which schemes there are.
+Native runs and stores at a URI of another scheme than `file:` are read by Spark's workers (`pipeline.frames`). What else lies
+there is copied to this machine before it is read, by the Hadoop of the Spark session: its configuration (`spark.hadoop.*`)
+and its jars say which schemes there are.
 """
 
 from __future__ import annotations
@@ -31,11 +32,16 @@ def local_paths(texts: Iterable[str]) -> list[Path]:
     return [path for text in texts for path in _paths_of(text)]
 
 
+def is_on_hadoop(text: str) -> bool:
+    """Whether it is the URI of a file system of Hadoop that is not this machine's."""
+    return not is_topic(text) and SCHEME.match(text) is not None and not text.startswith("file:")
+
+
 def _paths_of(text: str) -> list[Path]:
     if is_topic(text):
         HistoryTopic.parse(text)
         return [Path(text)]
-    if SCHEME.match(text) and not text.startswith("file:"):
+    if is_on_hadoop(text):
         return _copied(text)
     name = url2pathname(urlsplit(text).path) if text.startswith("file:") else text
     found = [Path(name)] if Path(name).exists() else [Path(each) for each in sorted(glob.glob(name))]  # noqa: PTH207

@@ -154,7 +154,7 @@ def sound_parts(store: Path, number: int, run: StoredRun) -> tuple[list[Path], l
     return sound, defects
 
 
-def missing(why: str, file: Path) -> Defect:
+def missing(why: str, file: Path | str) -> Defect:
     """That a file of a run's facts is gone, or is not what was written."""
     return Defect(MISSING, f"the run's facts are missing: {why}", str(file))
 

@@ -64,7 +64,7 @@ from linearizability.pipeline.spark_session import session
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from linearizability.rules.partition import Partition
-from linearizability.rules.rule import FOUND_SCHEMA, Anomaly, Context, Found, found_table
+from linearizability.rules.rule import FOUND_SCHEMA, Anomaly, Context, Found, Rule, RunRule, found_table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -176,9 +176,9 @@ def damaged_files(spark: SparkSession, files: Sequence[Path]) -> dict[Path, str]
 
 
 def _series(spark: SparkSession, files: Sequence[Path], runs: Iterable[tuple[int, StoredRun]]) -> dict[str, Series]:
-    from linearizability.pipeline.spark_series import series_of_files
+    from linearizability.pipeline.spark_series import series_of_facts
 
-    return series_of_files(spark, files, {str(number): run.marks for number, run in runs})
+    return series_of_facts(read_facts(spark, files), {str(number): run.marks for number, run in runs})
 
 
 def store_of(unread: Sequence[Unread], store: Path, master: str = "") -> list[StoredRun]:
@@ -255,20 +255,30 @@ def judge_files(
         run, topic, number = (part.as_py() for part in key)
         partition = Partition(run, topic, number, columns_of(unpacked(table)))
         chosen = uncut if Key(run, topic, number) in hot else alone
-        findings = found_table(run, list(judge_partition(partition, contexts[run], chosen)))
-        emitted = [emitted_table(run, *item) for item in emissions(partition, contexts[run], joined)]
-        return pa.concat_tables([findings, *emitted])
+        return judged(partition, contexts[run], chosen, joined)
 
     hot = frozenset(in_parts)
     keys = blocks(spark, files, nothing_left).groupBy("run", "topic", "partition")
     table = keys.applyInArrow(judge, FOUND_DDL).toArrow().cast(FOUND_SCHEMA)
     is_finding = np.isin(table.column("rule").to_numpy(zero_copy_only=False).astype(str), list(RULES))
     findings = collect(table.filter(pa.array(is_finding)))
-    for run, emitted in collect_emitted(table.filter(pa.array(~is_finding))).items():
-        findings.setdefault(run, []).extend(judge_emitted(emitted, contexts[run], joined))
+    for run, found in judge_runs(table.filter(pa.array(~is_finding)), contexts, joined).items():
+        findings.setdefault(run, []).extend(found)
     for key, found in in_parts.items():
         findings.setdefault(key.run, []).extend(found)
     return findings
+
+
+def judged(partition: Partition, context: Context, alone: Iterable[Rule], joined: Iterable[RunRule]) -> pa.Table:
+    """What the rules find in a partition, and what it emits for those over its run."""
+    findings = found_table(partition.run, list(judge_partition(partition, context, alone)))
+    emitted = [emitted_table(partition.run, *item) for item in emissions(partition, context, joined)]
+    return pa.concat_tables([findings, *emitted])
+
+
+def judge_runs(table: pa.Table, contexts: Contexts, joined: tuple[RunRule, ...]) -> dict[str, list[Found]]:
+    """What the rules over a run find in what partitions have emitted, run by run."""
+    return {run: list(judge_emitted(emitted, contexts[run], joined)) for run, emitted in collect_emitted(table).items()}
 
 
 def emitted_table(run: str, name: str, rows: npt.NDArray[Any]) -> pa.Table:

@@ -6,34 +6,26 @@ ten thousandth of the bucket's sends at most.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from linearizability.history.facts import Kind, Outcome
 from linearizability.pipeline.series import BUCKETS, HIGH, MEDIAN, Series, of_buckets, width_s
-from linearizability.pipeline.spark import read_facts
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame
 
 ACCURACY = 10_000
 """A percentile's rank is off by its count divided by this, at most."""
 
 
-def series_of_files(
-    spark: SparkSession, files: Sequence[Path], marks: Mapping[str, list[dict[str, Any]]]
-) -> dict[str, Series]:
+def series_of_facts(facts: DataFrame, marks: Mapping[str, list[dict[str, Any]]]) -> dict[str, Series]:
     """Run -> its series; runs without a send have none. `marks` are those of each run."""
     from pyspark.sql import functions as f
 
-    sends = (
-        read_facts(spark, files)
-        .where(f.col("kind") == int(Kind.APPEND))
-        .select("run", "invoked", "completed", "outcome")
-    )
+    sends = facts.where(f.col("kind") == int(Kind.APPEND)).select("run", "invoked", "completed", "outcome")
     bounds = {
         row["run"]: (row["start"], row["last"])
         for row in sends.groupBy("run").agg(f.min("invoked").alias("start"), f.max("invoked").alias("last")).collect()
@@ -41,7 +33,7 @@ def series_of_files(
     if not bounds:
         return {}
     rows = [(run, start, width_s(start, last)) for run, (start, last) in bounds.items()]
-    widths = spark.createDataFrame(rows, "run string, start long, width double")
+    widths = facts.sparkSession.createDataFrame(rows, "run string, start long, width double")
     place = f.floor((f.col("invoked") - f.col("start")) / f.lit(1e9) / f.col("width")).cast("int")
     is_ok = f.col("outcome") == int(Outcome.OK)
     reported = (

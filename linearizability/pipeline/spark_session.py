@@ -12,7 +12,7 @@ import shlex
 import sys
 import tempfile
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,8 +65,17 @@ def session(master: str = "", conf: Mapping[str, str] | None = None) -> SparkSes
     started = builder.getOrCreate()
     started.sparkContext.setLogLevel((chosen | given)["spark.log.level"])
     if not master.startswith("local"):
-        started.sparkContext.addPyFile(str(packed_packages(Path(tempfile.mkdtemp(prefix="tidegauge-packages-")))))
+        ship(started)
     return started
+
+
+def ship(spark: SparkSession) -> None:
+    """The project's packages to the workers of a session, also of one that exists already, and of Spark Connect."""
+    archive = str(packed_packages(Path(tempfile.mkdtemp(prefix="tidegauge-packages-"))))
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        spark.addArtifacts(archive, pyfile=True)
+    else:
+        spark.sparkContext.addPyFile(archive)
 
 
 def user_settings() -> dict[str, str]:
@@ -113,14 +122,20 @@ def settings_of_terms(terms: Sequence[str]) -> dict[str, str]:
 
 def packed_packages(folder: Path) -> Path:
     """The project's packages in one archive, which workers import from."""
-    root = Path(__file__).parents[2]
     target = folder / "tidegauge-packages.zip"
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for package in SHIPPED:
-            for file in sorted((root / package).rglob("*")):
-                if file.is_file() and file.suffix not in NOT_SHIPPED and "__pycache__" not in file.parts:
-                    archive.write(file, file.relative_to(root))
+        for name, file in packed_files():
+            archive.write(file, name)
     return target
+
+
+def packed_files() -> Iterator[tuple[Path, Path]]:
+    """All files of the project that its runs depend on, in order: the name in the archive, and the file."""
+    root = Path(__file__).parents[2]
+    for package in SHIPPED:
+        for file in sorted((root / package).rglob("*")):
+            if file.is_file() and file.suffix not in NOT_SHIPPED and "__pycache__" not in file.parts:
+                yield file.relative_to(root), file
 
 
 def failure_of(error: BaseException) -> SparkFailure | None:

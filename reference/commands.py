@@ -22,7 +22,8 @@ def _fail(message: str) -> typer.Exit:
 
 @app.command(
     "format",
-    epilog="Examples:  tidegauge format server.properties  |  tidegauge format server.properties --cluster-id $ID",
+    epilog="Examples:  tidegauge format server.properties  |  tidegauge format server.properties --cluster-id $ID  |  "
+    "tidegauge format server.properties --standalone",
 )
 def format_(
     config: ConfigPath,
@@ -30,15 +31,46 @@ def format_(
         str | None, typer.Option(help="The cluster's id; a new one is made where none is given.")
     ] = None,
     ignore_formatted: Annotated[bool, typer.Option(help="A folder of the same cluster is fine as it is.")] = False,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="The node is the only voter of a quorum that can change (KIP-853).")
+    ] = False,
+    initial_controllers: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID@HOST:PORT:DIRECTORY,...",
+            help="The first voters of a quorum that can change, this node among them.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option(
+            "--no-initial-controllers", help="The node joins a quorum that can change; the others know its voters."
+        ),
+    ] = False,
 ) -> None:
-    """Prepare the log directories and give the cluster its id; prints the id."""
+    """Prepare the log directories and give the cluster its id; prints the id.
+
+    Without an option for voters they are those of controller.quorum.voters, and do not change.
+    """
+    from reference.runtime import formatting
     from reference.runtime.configuration import ConfigurationError, load_configuration
     from reference.runtime.folders import format_folders, new_cluster_id, validate_cluster_id
 
     try:
         configuration = load_configuration(config)
         wanted = validate_cluster_id(cluster_id) if cluster_id else new_cluster_id()
-        format_folders(configuration, wanted, ignore_formatted=ignore_formatted)
+        if standalone + no_initial_controllers + bool(initial_controllers) > 1:
+            raise ConfigurationError(
+                "--standalone, --initial-controllers and --no-initial-controllers exclude each other"
+            )
+        first = None
+        if standalone:
+            first = formatting.standalone(configuration)
+        elif initial_controllers:
+            first = formatting.initial_controllers(configuration, initial_controllers)
+        elif no_initial_controllers:
+            first = formatting.no_initial_controllers(configuration)
+        format_folders(configuration, wanted, ignore_formatted=ignore_formatted, first=first)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     typer.echo(wanted)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from reference.controller.metadata_records import NEWEST_LEVEL, decode_metadata_record, encode_metadata_record
 from reference.protocol.codec import CodecError, encode
 from reference.protocol.messages.leader_change_message import LeaderChangeMessage
-from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.records.batch import Batch, build, check_crc, read_batches, records_of
 from reference.protocol.records.control import ControlType, control_key
 from reference.protocol.records.errors import CorruptBatch, RecordsError
@@ -38,10 +38,11 @@ class MetadataLog:
         voters: Sequence[NodeId],
         now: TimestampMs,
         granting: Sequence[NodeId] | None = None,
+        more: Sequence[tuple[ControlType, Message]] = (),
     ) -> None:
         """The first record of a leader's epoch says who leads, and who voted for it (all if not given; KIP-595).
 
-        Errors: StorageError, and nothing was appended.
+        `more` are control records that come with it. Errors: StorageError, and nothing was appended.
         """
         message = LeaderChangeMessage(
             leader_id=leader,
@@ -50,8 +51,20 @@ class MetadataLog:
                 LeaderChangeMessage.Voter(voter_id=voter) for voter in (voters if granting is None else granting)
             ],
         )
-        record = Record(FIRST_OFFSET, now, control_key(ControlType.LEADER_CHANGE), encode(message, 0))
-        self._append_durably(build([record], control=True), epoch, now)
+        self.append_control([(ControlType.LEADER_CHANGE, message), *more], epoch, now)
+
+    def append_control(
+        self, records: Sequence[tuple[ControlType, Message]], epoch: LeaderEpoch, now: TimestampMs
+    ) -> Offset:
+        """Append control records durably, in one batch; gives the offset of the first. Errors: StorageError."""
+        batch = build(
+            [
+                Record(Offset(index), now, control_key(kind), encode(message, 0))
+                for index, (kind, message) in enumerate(records)
+            ],
+            control=True,
+        )
+        return self._append_durably(batch, epoch, now).first_offset
 
     def append(
         self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs, level: int = NEWEST_LEVEL
@@ -80,26 +93,44 @@ class MetadataLog:
             raise
         return info
 
+    def control_records(self, start: Offset) -> Iterator[tuple[Offset, Record]]:
+        """The control records from an offset on. Errors: as `replay`."""
+        for batch in self._batches(start, self.log.log_end_offset):
+            if batch.header.is_control:
+                for record in records_of(batch.data):
+                    yield record.offset, record
+
     def replay(self, start: Offset, end: Offset | None = None) -> Iterator[tuple[Offset, Message]]:
         """The records from an offset on, with their offsets, below `end` (the log's end if None).
 
         Control records are left out.
         Errors: CorruptFile that names the log and the offset; OffsetOutOfRange below the log's start; StorageError.
         """
-        offset = start
         bound = self.log.log_end_offset if end is None else end
+        for batch in self._batches(start, bound):
+            try:
+                yield from _records_of(batch, start, bound)
+            except (RecordsError, CodecError) as error:
+                raise self._corrupt(batch.header.base_offset, error) from error
+
+    def _batches(self, start: Offset, bound: Offset) -> Iterator[Batch]:
+        """The whole batches that hold the offsets from `start` up to `bound`. Errors: as `replay`."""
+        offset = start
         try:
             while offset < bound:
                 before = offset
                 for batch in read_batches(self._read(offset, bound)):
                     if not batch.header.base_offset <= offset <= batch.header.last_offset:
                         raise CorruptBatch(f"a batch from {batch.header.base_offset} to {batch.header.last_offset}")
-                    yield from _records_of(batch, start, bound)
+                    yield batch
                     offset = batch.header.next_offset
                 if offset == before:
                     raise CorruptBatch("a batch that is cut off")
         except (RecordsError, CodecError) as error:
-            raise CorruptFile(f"{self.log.folder}: no metadata at offset {offset}: {error}") from error
+            raise self._corrupt(offset, error) from error
+
+    def _corrupt(self, offset: Offset, error: Exception) -> CorruptFile:
+        return CorruptFile(f"{self.log.folder}: no metadata at offset {offset}: {error}")
 
     def _read(self, offset: Offset, bound: Offset) -> bytes:
         found = self.log.read(offset, READ_BYTES, bound).records

@@ -43,15 +43,23 @@ raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when i
 
 # Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model
 
-- Voters are static, so a vote or epoch of a node that is no voter is refused with INCONSISTENT_VOTER_SET (as Kafka did up
-  to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
+- Where the voters are the configuration's (kraft.version 0), a vote or epoch of a node that is no voter is refused with
+  INCONSISTENT_VOTER_SET (as Kafka did up to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
 - The leader flushes before it answers fetches that wait, so that no node has a record durably before the leader.
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
 - A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
   successor need not wait for the others' timeouts.
-- No voter is added or removed, and UpdateRaftVoter is not sent.
+- With kraft.version 0 UpdateRaftVoter is not sent; and kraft.version is not raised from 0 (KAFKA-16538): a cluster has voters
+  that change from its formatting on, or never.
+- A leader that is no voter any more resigns when the record that says so is committed, also where the request timed out before.
 
-Source: KIP-595, KIP-630, KIP-996, KIP-1166; org.apache.kafka.raft.
+# Who votes
+
+The voters are the configuration's, or those in the log (KIP-853): `quorum_voters` has their history, which the log keeps up to
+date, `quorum_changing` the leader's part in changing them, `quorum_joining` what a follower asks for itself. What counts is
+always the latest set in this member's log, committed or not.
+
+Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; org.apache.kafka.raft.
 """
 
 from __future__ import annotations
@@ -60,24 +68,28 @@ from collections.abc import Iterable
 
 from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.controller.quorum_electing import Electing
-from reference.controller.quorum_following import Following
+from reference.controller.quorum_joining import Joining
 from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
 from reference.controller.quorum_snapshots import SnapshotId
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.errors import CorruptFile
 
 
-class Quorum(Electing, Following):
+class Quorum(Electing, Joining):
     """One voter or observer."""
 
     def _begin(self, now: TimestampMs) -> None:
-        if self.settings.voters == (self.node,):
+        if self.is_only_voter:
             self._become_prospective(now)
         self._drive(now)
 
@@ -121,7 +133,7 @@ class Quorum(Electing, Following):
                 self._become_unattached(self.epoch, self._stored.leader, now)
             case Follower():
                 self._fetch_from_leader(state, now)
-            case Unattached() if overdue:
+            case Unattached() if overdue and self._is_voter:
                 self._become_prospective(now)
             case Unattached():
                 self._fetch_from_any_voter(now)
@@ -139,7 +151,12 @@ class Quorum(Electing, Following):
         self._drive(now)
 
     def _read_answer(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
+        self._addresses.learn_from(response)
         match request, response:
+            case ApiVersionsRequest(), ApiVersionsResponse():
+                self._on_api_versions(peer, response, now)
+            case UpdateRaftVoterRequest() | AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
+                pass  # the log says what became of it
             case VoteRequest(), VoteResponse():
                 self._on_vote(peer, request, response, now)
             case BeginQuorumEpochRequest(), BeginQuorumEpochResponse():

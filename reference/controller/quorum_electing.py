@@ -5,6 +5,8 @@ Source: KIP-595, KIP-996; org.apache.kafka.raft.ProspectiveState, CandidateState
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from reference.controller import quorum_messages as messages
 from reference.controller.quorum_leading import Leading
 from reference.controller.quorum_member import MAX_EPOCH, PARTITION_NAME
@@ -15,7 +17,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import NO_NODE, NodeId, TimestampMs
+from reference.protocol.primitives import NO_NODE, NO_UUID, NodeId, TimestampMs
 from reference.storage.errors import StorageError
 
 
@@ -36,7 +38,7 @@ class Electing(Leading):
         """Begin a new epoch with a vote for itself."""
         self._change(
             Nominee(Role.CANDIDATE, self._election_deadline(now), {self.node}),
-            QuorumState(NO_NODE, self.epoch + 1, self.node),
+            QuorumState(NO_NODE, self.epoch + 1, self.node, self._vote_directory(self._directory)),
         )
         self._trace_step("BecomeCandidate")
         self._count_votes(now)
@@ -46,7 +48,7 @@ class Electing(Leading):
         if not isinstance(state, Nominee):
             return
         needs_votes = state.role is Role.CANDIDATE or self.settings.pre_vote
-        if needs_votes and len(state.granted) < self.settings.majority:
+        if needs_votes and len(state.granted) < self._voters.majority:
             return
         if state.role is Role.PROSPECTIVE:
             self._become_candidate(now)
@@ -76,7 +78,11 @@ class Electing(Leading):
                     (self._log.last_epoch, self._log.end),
                     pre_vote=state.role is Role.PROSPECTIVE,
                 )
-                self._send(voter, request, now)
+                self._send(voter, messages.meant_for(request, self._voters.directory_of(voter)), now)
+
+    def _vote_directory(self, directory: UUID) -> UUID:
+        """The directory to store with a vote: the voters of the configuration have none."""
+        return NO_UUID if self.is_static else directory
 
     # ---- giving votes
 
@@ -101,7 +107,7 @@ class Electing(Leading):
                 error = ErrorCode.KAFKA_STORAGE_ERROR
         response = messages.vote_response(error, self.epoch, self._stored.leader, granted=granted)
         self._drive(now)
-        return response
+        return self._with_leader(response)
 
     def _vote_error(self, asked: VoteRequest.PartitionData) -> ErrorCode:
         last_allowed = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
@@ -121,11 +127,15 @@ class Electing(Leading):
         up_to_date = is_up_to_date(asked.last_offset_epoch, asked.last_offset, self._log.last_epoch, self._log.end)
         if asked.pre_vote:
             return ErrorCode.NONE, up_to_date and self._grants_pre_votes()
-        granted = self.role in (Role.UNATTACHED, Role.PROSPECTIVE) and grants_vote(
-            candidate, self._stored.voted, self._stored.leader, up_to_date
+        directory = self._vote_directory(asked.replica_directory_id)
+        is_other = self._stored.voted == candidate and self._stored.voted_directory != directory
+        granted = (
+            self.role in (Role.UNATTACHED, Role.PROSPECTIVE)
+            and not is_other
+            and grants_vote(candidate, self._stored.voted, self._stored.leader, up_to_date)
         )
         if granted and self._stored.voted == NO_NODE:
-            self._grant_vote(candidate, now)
+            self._grant_vote(candidate, directory, now)
         return ErrorCode.NONE, granted
 
     def _grants_pre_votes(self) -> bool:
@@ -133,12 +143,15 @@ class Electing(Leading):
         state = self._state
         return not isinstance(state, Leader) and not (isinstance(state, Follower) and state.has_fetched)
 
-    def _grant_vote(self, candidate: NodeId, now: TimestampMs) -> None:
-        """Vote, durably; and wait longer, for the candidate is as good as this member."""
-        deadline = self._election_deadline(now)
+    def _grant_vote(self, candidate: NodeId, directory: UUID, now: TimestampMs) -> None:
+        """Vote, durably; and wait longer, for the candidate is as good as this member.
+
+        An observer votes, too: it may be a voter in a record that it has not fetched yet (KIP-853).
+        """
+        deadline = self._election_deadline(now) if self._is_voter else NEVER
         prospective = self.role is Role.PROSPECTIVE
         state = Nominee(Role.PROSPECTIVE, deadline, {self.node}) if prospective else Unattached(deadline)
-        self._change(state, QuorumState(self._stored.leader, self.epoch, candidate))
+        self._change(state, QuorumState(self._stored.leader, self.epoch, candidate, directory))
         self._trace_step("GrantVote", {"from": self.node, "to": candidate})
 
     # ---- getting votes
@@ -173,6 +186,7 @@ class Electing(Leading):
         reported = messages.of_metadata(request.topics)
         if reported is None:
             return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        self._addresses.learn(reported.leader_id, request.leader_endpoints)
         error = self._reported_error(reported.leader_id, reported.leader_epoch, now)
         if error is ErrorCode.NONE and not self._is_meant(request.voter_id, reported.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
@@ -180,7 +194,7 @@ class Electing(Leading):
             self._attempt(lambda: self._become_follower(self.epoch, reported.leader_id, now), now)
         response = messages.begin_response(error, self.epoch, self._stored.leader)
         self._drive(now)
-        return response
+        return self._with_leader(response)
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
         """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
@@ -189,6 +203,7 @@ class Electing(Leading):
         reported = messages.of_metadata(request.topics)
         if reported is None:
             return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        self._addresses.learn(reported.leader_id, request.leader_endpoints)
         error = self._reported_error(reported.leader_id, reported.leader_epoch, now)
         state = self._state
         if error is ErrorCode.NONE and isinstance(state, Follower) and self._stored.leader == reported.leader_id:
@@ -198,4 +213,4 @@ class Electing(Leading):
             state.has_fetched = False
         response = messages.end_response(error, self.epoch, self._stored.leader)
         self._drive(now)
-        return response
+        return self._with_leader(response)

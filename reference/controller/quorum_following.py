@@ -45,7 +45,8 @@ class Following(Member):
         """Ask any voter: if it does not lead, its error response names the leader."""
         if self._requests.any_open:
             return
-        candidates = [voter for voter in self._others if self._requests.may_ask(voter)]
+        known = *self._others, *self._addresses.bootstrap
+        candidates = [peer for peer in known if self._requests.may_ask(peer)]
         if candidates:
             peer = candidates[self._chance.randrange(0, len(candidates))]
             self._send(peer, self._fetch_request(), now)
@@ -73,6 +74,8 @@ class Following(Member):
         state = self._state
         asked = request.topics[0].partitions[0]
         if not isinstance(state, Follower) or peer != self._stored.leader:
+            if not self.is_static:
+                self._requests.pause(peer, now)
             return
         if (asked.last_fetched_epoch, asked.fetch_offset) != (self._log.last_epoch, self._log.end):
             return
@@ -124,7 +127,7 @@ class Following(Member):
         records = messages.bytes_of(answer.records)
         if records:
             try:
-                self._log.append_fetched(records, self.epoch, now, durably=self._is_voter)
+                self._log.append_fetched(records, self.epoch, now, durably=self._flushes)
             except StorageError:
                 raise
             except (RecordsError, LogError) as error:
@@ -134,6 +137,11 @@ class Following(Member):
         if answer.high_watermark >= 0:
             self._high_watermark = max(self._high_watermark, min(answer.high_watermark, self._log.end))
         return True
+
+    @property
+    def _flushes(self) -> bool:
+        """Whether what it fetches is durable before it fetches on: so it is with every node that may become a voter."""
+        return self._is_voter or bool(self.settings.endpoints)
 
     # ---- snapshots
 

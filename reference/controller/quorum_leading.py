@@ -6,11 +6,13 @@ Source: KIP-595, KIP-630, KIP-1166; org.apache.kafka.raft.LeaderState.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from reference.controller import quorum_messages as messages
 from reference.controller.metadata_records import NEWEST_LEVEL
+from reference.controller.quorum_changing import Changing
 from reference.controller.quorum_log import Verdict
-from reference.controller.quorum_member import PARTITION_NAME, Member, Waiting
+from reference.controller.quorum_member import PARTITION_NAME, Waiting
 from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
 from reference.controller.quorum_rules import majority_end, next_commit
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
@@ -21,8 +23,7 @@ from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from reference.protocol.primitives import FIRST_OFFSET, NO_NODE, NO_OFFSET, NO_UUID, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, NO_NODE, NO_OFFSET, NodeId, Offset, TimestampMs
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.schema import Message
 from reference.storage.errors import LogError, StorageError
@@ -37,7 +38,7 @@ OBSERVER_SESSION_MS = 300_000
 """After this time without a fetch an observer is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 
 
-class Leading(Member):
+class Leading(Changing):
     """The leader's part: appending, committing, serving fetches, resigning."""
 
     def _become_leader(self, granting: set[NodeId], now: TimestampMs) -> None:
@@ -47,12 +48,13 @@ class Leading(Member):
             epoch_start=self._log.end,
             check_quorum_at=now + settings.check_quorum_ms if self._others else NEVER,
             begin_epoch_at=now if self._others else NEVER,
-            voters={voter: Progress() for voter in self._others},
+            voters={voter: Progress(self._voters.directory_of(voter)) for voter in self._others},
         )
         self._change(state, QuorumState(self.node, self.epoch, self._stored.voted))
         self._trace_step("BecomeLeader")
         try:
-            self._log.begin_epoch(self.epoch, self.node, settings.voters, sorted(granting), now)
+            more = self._voters_at_start()
+            self._log.begin_epoch(self.epoch, self.node, self._voters.ids, sorted(granting), now, more)
         except StorageError:
             self._become_resigned(state, now)
             raise
@@ -60,6 +62,7 @@ class Leading(Member):
         self._advance_high_watermark(state, now)
 
     def _lead(self, state: Leader, now: TimestampMs) -> None:
+        self._expire_change(state, now)
         if now >= state.check_quorum_at:
             self._say("warning", f"{PARTITION_NAME}: no majority fetches in epoch {self.epoch}: resigned")
             self._become_resigned(state, now)
@@ -68,7 +71,15 @@ class Leading(Member):
             for voter, progress in state.voters.items():
                 silent = progress.last_fetch < 0 or now - progress.last_fetch >= self.settings.begin_epoch_ms
                 if silent and self._requests.may_ask(voter):
-                    self._send(voter, messages.begin_request(self.cluster_id, voter, self.node, self.epoch), now)
+                    request = messages.begin_request(self.cluster_id, voter, self.node, self.epoch)
+                    request = messages.meant_for(request, progress.directory)
+                    self._name_itself(request)
+                    self._send(voter, request, now)
+
+    def _name_itself(self, request: Message) -> None:
+        """Add this leader's endpoints, for members whose log does not have them."""
+        if not self.is_static:
+            self._addresses.add_own(request)
 
     def _on_begin(
         self, peer: NodeId, request: BeginQuorumEpochRequest, response: BeginQuorumEpochResponse, now: TimestampMs
@@ -106,12 +117,15 @@ class Leading(Member):
 
     def _advance_high_watermark(self, state: Leader, now: TimestampMs) -> None:
         """Commit what a majority has, once that includes a record of this epoch."""
-        ends = [self._log.durable_end, *(max(FIRST_OFFSET, progress.end) for progress in state.voters.values())]
+        ends = [max(FIRST_OFFSET, progress.end) for progress in state.voters.values()]
+        if self._is_voter:
+            ends.append(self._log.durable_end)
         moved = next_commit(self._high_watermark, majority_end(ends), state.epoch_start)
         if moved != self._high_watermark:
             self._high_watermark = moved
             self._trace_step("AdvanceHighWatermark")
             self._answer_waiting()
+            self._change_committed(state, now)
 
     # ---- fetches of others
 
@@ -160,7 +174,7 @@ class Leading(Member):
         error = self._fetch_error(partition, request.max_wait_ms, replica)
         state = self._state
         if error is not ErrorCode.NONE or not isinstance(state, Leader):
-            return messages.fetch_response(error, self.epoch, self._stored.leader), True
+            return self._with_leader(messages.fetch_response(error, self.epoch, self._stored.leader)), True
         verdict, epoch, end = self._log.compare(partition.fetch_offset, partition.last_fetched_epoch)
         records = b""
         if verdict is Verdict.IN_LINE:
@@ -171,7 +185,7 @@ class Leading(Member):
                 self._say("error", f"{PARTITION_NAME}: {failure.message}")
                 return messages.fetch_response(ErrorCode.KAFKA_STORAGE_ERROR, self.epoch, self.node), True
             if now is not None:
-                self.answer_fetch(state, replica, partition.fetch_offset, now)
+                self.answer_fetch(state, (replica, partition.replica_directory_id), partition.fetch_offset, now)
         high_watermark = self._high_watermark if self.is_ready else NO_OFFSET
         response = messages.fetch_response(
             ErrorCode.NONE,
@@ -183,27 +197,32 @@ class Leading(Member):
             diverging=(epoch, end) if verdict is Verdict.DIVERGING else None,
             snapshot=(epoch, end) if verdict is Verdict.SNAPSHOT else None,
         )
+        response = self._with_leader(response)
         news = verdict is not Verdict.IN_LINE or bool(records) or partition.high_watermark < high_watermark
         return response, news
 
-    def answer_fetch(self, state: Leader, replica: NodeId, end: Offset, now: TimestampMs) -> None:
+    def answer_fetch(self, state: Leader, member: tuple[NodeId, UUID], end: Offset, now: TimestampMs) -> None:
         """A member has everything below `end`, durably: remember it, and commit what a majority has now."""
-        if replica in state.voters:
+        replica, directory = member
+        if replica in state.voters and self._voters.is_voter(replica, directory):
             state.voters[replica].fetched(end, self._log.end, now)
             self._trace_step("AnswerFetch", {"from": replica, "to": self.node, "end": end})
-            self._note_following(state, replica, now)
+            self._note_following(state, member, now)
             self._advance_high_watermark(state, now)
         elif replica >= 0:
             self._drop_silent_observers(state, now)
             if replica in state.observers or len(state.observers) < MAX_OBSERVERS:
-                state.observers.setdefault(replica, Progress()).fetched(end, self._log.end, now)
+                known = state.observers.get(replica)
+                if known is None or known.directory != directory:
+                    known = state.observers[replica] = Progress(directory)
+                known.fetched(end, self._log.end, now)
 
-    def _note_following(self, state: Leader, voter: NodeId, now: TimestampMs) -> None:
+    def _note_following(self, state: Leader, member: tuple[NodeId, UUID], now: TimestampMs) -> None:
         """A voter has fetched: when a majority has, the check-quorum timer begins again."""
-        if voter not in state.voters:
+        if member[0] not in state.voters or not self._voters.is_voter(*member):
             return
-        state.fetched.add(voter)
-        if len(state.fetched) >= self.settings.majority - 1:
+        state.fetched.add(member[0])
+        if len(state.fetched) >= self._voters.majority - self._is_voter:
             state.fetched.clear()
             state.check_quorum_at = now + self.settings.check_quorum_ms
 
@@ -245,12 +264,12 @@ class Leading(Member):
         except StorageError as failure:
             self._say("error", f"{PARTITION_NAME}: {failure.message}")
             return self._refuse_piece(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._note_following(state, request.replica_id, now)
+        self._note_following(state, (request.replica_id, asked.replica_directory_id), now)
         self._drive(now)
         return response
 
     def _refuse_piece(self, error: ErrorCode) -> FetchSnapshotResponse:
-        return messages.fetch_snapshot_response(error, self.epoch, self._stored.leader)
+        return self._with_leader(messages.fetch_snapshot_response(error, self.epoch, self._stored.leader))
 
     def _piece(self, asked: FetchSnapshotRequest.PartitionSnapshot, max_bytes: int) -> FetchSnapshotResponse:
         snapshots = self._log.snapshots
@@ -283,7 +302,9 @@ class Leading(Member):
     def _announce_resignation(self, state: Resigned, now: TimestampMs) -> None:
         for voter in sorted(state.unaware):
             if self._requests.may_ask(voter):
-                request = messages.end_request(self.cluster_id, self.node, self.epoch, state.successors)
+                successors = [(id, self._voters.directory_of(id)) for id in state.successors]
+                request = messages.end_request(self.cluster_id, self.node, self.epoch, successors)
+                self._name_itself(request)
                 self._send(voter, request, now)
 
     def _on_end(
@@ -317,48 +338,17 @@ class Leading(Member):
             leader_id=self.node,
             leader_epoch=self.epoch,
             high_watermark=self._high_watermark if self.is_ready else NO_OFFSET,
-            current_voters=[own, *_described(state.voters)],
+            current_voters=[*([own] if self._is_voter else ()), *_described(state.voters)],
             observers=_described(state.observers),
         )
         return messages.describe_response(partition)
-
-    def handle_update_raft_voter(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
-        """UpdateRaftVoter: a voter reports its endpoints and its range of kraft.version.
-
-        The voters of this node are those of its configuration (kraft.version 0), so the leader checks the request and stores
-        nothing; Kafka's stores it until kraft.version is raised. `listener` is the controllers'.
-        An update that names the leader itself is refused; Kafka 4.3.1 and 4.4.0 exit (findings/voter_update_of_the_leader).
-        Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
-        INVALID_REQUEST, REQUEST_TIMED_OUT before the epoch has a high watermark, VOTER_NOT_FOUND.
-        Source: KIP-853; org.apache.kafka.raft.internals.UpdateVoterHandler.
-        """
-        current = UpdateRaftVoterResponse.CurrentLeader(leader_id=self._stored.leader, leader_epoch=self.epoch)
-        return UpdateRaftVoterResponse(error_code=self._update_error(request, listener), current_leader=current)
-
-    def _update_error(self, request: UpdateRaftVoterRequest, listener: str) -> ErrorCode:
-        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
-            return ErrorCode.INCONSISTENT_CLUSTER_ID
-        error = self._leader_error(request.current_leader_epoch)
-        if error is not ErrorCode.NONE:
-            return error
-        levels = request.k_raft_version_feature
-        if (
-            request.voter_id < 0
-            or request.voter_id == self.node
-            or request.voter_directory_id == NO_UUID
-            or listener not in {each.name for each in request.listeners}
-            or not 0 == levels.min_supported_version <= levels.max_supported_version
-        ):
-            return ErrorCode.INVALID_REQUEST
-        if not self.is_ready:
-            return ErrorCode.REQUEST_TIMED_OUT
-        return ErrorCode.NONE if request.voter_id in self.settings.voters else ErrorCode.VOTER_NOT_FOUND
 
 
 def _described(members: Mapping[NodeId, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:
     return [
         DescribeQuorumResponse.ReplicaState(
             replica_id=member,
+            replica_directory_id=progress.directory,
             log_end_offset=progress.end,
             last_fetch_timestamp=progress.last_fetch,
             last_caught_up_timestamp=progress.caught_up,

@@ -17,6 +17,8 @@ from typing import NamedTuple
 from reference.controller.metadata_log import MetadataLog
 from reference.controller.quorum_rules import truncation_offset
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId, SnapshotReceipt, Snapshots
+from reference.controller.quorum_voters import VOTER_RECORDS, VoterHistory, VoterSet, voter_records
+from reference.protocol.codec import CodecError, decode
 from reference.protocol.primitives import (
     FIRST_EPOCH,
     FIRST_OFFSET,
@@ -28,7 +30,9 @@ from reference.protocol.primitives import (
     Offset,
     TimestampMs,
 )
-from reference.protocol.records.batch import header_at, read_batches
+from reference.protocol.records.batch import Batch, header_at, read_batches, records_of
+from reference.protocol.records.control import ControlType, control_type
+from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, StorageError
@@ -60,9 +64,10 @@ IN_LINE = Comparison(Verdict.IN_LINE)
 class QuorumLog:
     """One member's copy of the history. All of it is durable, except an observer's."""
 
-    def __init__(self, disk: Disk, log: Log, now: TimestampMs) -> None:
+    def __init__(self, disk: Disk, log: Log, now: TimestampMs, configured: Sequence[NodeId] = ()) -> None:
         """Make log and snapshots agree after whatever the last end left.
 
+        `configured` are the voters of the configuration.
         Errors: StorageError; CorruptFile when the log begins where no snapshot ends.
         """
         self.log = log
@@ -77,7 +82,28 @@ class QuorumLog:
         self._take_up_start()
         # A crash of the process alone leaves records that were never flushed: a voter must not count them as they are.
         log.flush()
+        self.history = VoterHistory(configured)
+        self._load_voters()
         self._next_cleaning = now + CLEANING_INTERVAL_MS
+
+    def _load_voters(self) -> None:
+        """Read who votes: from the latest snapshot, then from the log behind it. Errors: CorruptFile, StorageError."""
+        self.history.clear()
+        latest = self.snapshots.latest
+        if latest is not None:
+            for record in self.snapshots.control_records(latest):
+                self._take_control(Offset(latest.end_offset - 1), record)
+        for offset, record in self._records.control_records(self.known_committed):
+            self._take_control(offset, record)
+
+    def _take_control(self, offset: Offset, record: Record) -> None:
+        """A control record is in the log, or in the snapshot before it. Errors: CorruptFile."""
+        form = VOTER_RECORDS.get(control_type(record))
+        if form is not None:
+            try:
+                self.history.take(offset, decode(form, 0, record.value or b""))
+            except (CodecError, ValueError) as error:
+                raise CorruptFile(f"{self.log.folder}: no voters at offset {offset}: {error}") from error
 
     def _take_up_start(self) -> None:
         """Begin the log where a snapshot ends, unless it goes back to offset 0.
@@ -175,11 +201,31 @@ class QuorumLog:
     # ---- growing
 
     def begin_epoch(
-        self, epoch: LeaderEpoch, leader: NodeId, voters: Sequence[NodeId], granting: Sequence[NodeId], now: TimestampMs
+        self,
+        epoch: LeaderEpoch,
+        leader: NodeId,
+        voters: Sequence[NodeId],
+        granting: Sequence[NodeId],
+        now: TimestampMs,
+        more: Sequence[tuple[ControlType, Message]] = (),
     ) -> None:
         """Append the first record of a leader's epoch, durably. Errors: StorageError."""
+        start = self.end
+        with self._whole_or_broken(start):
+            self._records.begin_epoch(epoch, leader, voters, now, granting, more)
+        self._take_appended(start + 1, more)
+
+    def append_voters(self, voters: VoterSet, epoch: LeaderEpoch, now: TimestampMs) -> Offset:
+        """Append a voter set as the leader, durably: it is in force at once. Gives its offset. Errors: StorageError."""
+        record = ControlType.KRAFT_VOTERS, voters.record()
         with self._whole_or_broken(self.end):
-            self._records.begin_epoch(epoch, leader, voters, now, granting)
+            offset = self._records.append_control([record], epoch, now)
+        self._take_appended(offset, [record])
+        return offset
+
+    def _take_appended(self, offset: Offset, records: Sequence[tuple[ControlType, Message]]) -> None:
+        for index, (_, record) in enumerate(records):
+            self.history.take(Offset(offset + index), record)
 
     def append(self, records: Sequence[Message], epoch: LeaderEpoch, now: TimestampMs, level: int) -> Offset:
         """Append records as the leader, durably; gives the first one's offset. Errors: StorageError, RecordsError."""
@@ -192,16 +238,27 @@ class QuorumLog:
         Errors: RecordsError, LogError (StorageError among them): batches before the bad one stay.
         """
         sound = 0
+        control: list[Batch] = []
         for batch in read_batches(data):
             if batch.header.leader_epoch > epoch:
                 break
             sound = batch.position + len(batch.data)
+            if batch.header.is_control:
+                control.append(batch)
         try:
             self.log.append_as_follower(memoryview(data)[:sound], now)
         finally:
             self._forget_unwritten_epoch()
+            self._take_fetched(control)
         if durably:
             self.log.flush()
+
+    def _take_fetched(self, control: Sequence[Batch]) -> None:
+        """The voters in the control batches that were appended; the log has checked them."""
+        for batch in control:
+            if batch.header.next_offset <= self.end:
+                for record in records_of(batch.data):
+                    self._take_control(record.offset, record)
 
     def _forget_unwritten_epoch(self) -> None:
         """A batch that could not be written has left its epoch's beginning behind: drop it."""
@@ -218,6 +275,7 @@ class QuorumLog:
         """Truncate the log to an offset, durably. Errors: StorageError."""
         with self._whole_or_broken():
             self.log.truncate_to(offset, now)
+        self.history.truncate(self.end)
 
     @contextmanager
     def _whole_or_broken(self, end: Offset | None = None) -> Generator[None]:
@@ -246,7 +304,8 @@ class QuorumLog:
             raise ValueError(f"a snapshot up to {end_offset}, which is inside of a batch")
         id = SnapshotId(self.log.epoch_at(end_offset - 1), end_offset)
         last_timestamp = header_at(self.read(end_offset - 1, 0), 0).max_timestamp
-        self.snapshots.write(id, records, last_timestamp, now, level)
+        entry = self.history.at(Offset(end_offset - 1))
+        self.snapshots.write(id, records, (last_timestamp, now), level, voter_records(entry))
         return id
 
     def install(self, receipt: SnapshotReceipt, now: TimestampMs) -> None:
@@ -261,6 +320,7 @@ class QuorumLog:
         with self._whole_or_broken():
             self.log.truncate_fully_and_start_at(receipt.id.end_offset, now)
         self.snapshots.forget_below(receipt.id.end_offset)
+        self._load_voters()
 
     def clean(self, now: TimestampMs, high_watermark: Offset, retention_bytes: int, retention_ms: int) -> None:
         """Drop the oldest snapshots that are too old or too much, and the log up to the next one; the newest stays.
@@ -279,6 +339,7 @@ class QuorumLog:
             self.log.advance_log_start_offset(following.end_offset)
             self.log.delete_old_segments(now, high_watermark)
             self.snapshots.forget_below(following.end_offset)
+            self.history.forget_before(Offset(following.end_offset - 1))
 
     @property
     def next_cleaning(self) -> TimestampMs:

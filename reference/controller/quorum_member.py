@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from reference.controller import quorum_messages as messages
+from reference.controller.quorum_addresses import Address, Addresses, add_leader
 from reference.controller.quorum_log import QuorumLog
 from reference.controller.quorum_requests import OpenRequests
 from reference.controller.quorum_roles import (
@@ -30,6 +31,7 @@ from reference.controller.quorum_roles import (
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_snapshots import SnapshotId
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from reference.controller.quorum_voters import VoterSet
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.primitives import NO_NODE, NO_UUID, Chance, LeaderEpoch, NodeId, Offset, TimestampMs
@@ -47,6 +49,8 @@ STORAGE_PAUSE_MS = 1000
 """How long nothing is tried after the disk has refused."""
 
 PARTITION_NAME = "__cluster_metadata-0"
+
+Reply = TypeVar("Reply")
 
 
 def say_nothing(level: str, message: str) -> None:
@@ -95,9 +99,8 @@ class Member(ABC):
         self._folder = log.folder
         self._chance = chance
         self._say = say
-        self._is_voter = node in settings.voters
-        self._others = tuple(voter for voter in settings.voters if voter != node)
-        self._log = QuorumLog(disk, log, now)
+        self._log = QuorumLog(disk, log, now, settings.voters)
+        self._addresses = Addresses(settings)
         self._high_watermark = self._log.known_committed
         self._snapshot_notice = self._log.snapshots.latest is not None
         self._requests = OpenRequests(settings.request_timeout_ms, settings.retry_backoff_ms)
@@ -108,7 +111,7 @@ class Member(ABC):
         self._paused_until: TimestampMs | None = None
         self._stored = self._read_state()
         self._state: RoleState = self._first_role(now)
-        self._trace_step("Restart", {"voters": list(settings.voters)})
+        self._trace_step("Restart", {"voters": list(self._voters.ids)})
         self._begin(now)
 
     @abstractmethod
@@ -136,6 +139,57 @@ class Member(ABC):
         if stored.voted == self.node:
             return Nominee(Role.CANDIDATE, self._election_deadline(now), {self.node})
         return Unattached(self._election_deadline(now))
+
+    # ---- voters
+
+    @property
+    def _voters(self) -> VoterSet:
+        """The latest voters in the log, committed or not; the configuration's where the log names none."""
+        return self._log.history.voters
+
+    @property
+    def _is_voter(self) -> bool:
+        return self._voters.is_voter(self.node, self._directory)
+
+    @property
+    def _others(self) -> tuple[NodeId, ...]:
+        """The voters but this node."""
+        return tuple(voter for voter in self._voters.ids if voter != self.node)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the voters are the configuration's: then a node that is not among them is a stranger."""
+        return self.kraft_version == 0 and bool(self.settings.voters)
+
+    @property
+    def kraft_version(self) -> int:
+        """1 where the voters are in the log and can change (KIP-853)."""
+        return self._log.history.level
+
+    @property
+    def voters(self) -> VoterSet:
+        """The latest voters, committed or not."""
+        return self._voters
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self._is_voter and len(self._voters) == 1
+
+    def address_of(self, peer: NodeId) -> Address | None:
+        """Where a node's controller is reached, as far as this member knows."""
+        return self._addresses.of(peer, self._voters)
+
+    def _leader_address(self) -> Address | None:
+        """Where the known leader is reached; None with the voters of the configuration."""
+        if self.is_static:
+            return None
+        leader = self._stored.leader
+        return self._addresses.own if leader == self.node else self.address_of(leader)
+
+    def _with_leader(self, response: Reply) -> Reply:
+        """Add the leader's address to a response."""
+        add_leader(response, self._stored.leader, self._leader_address())
+        return response
 
     # ---- questions
 
@@ -273,13 +327,15 @@ class Member(ABC):
         """Take another role, or another epoch: first on the disk. Errors: StorageError, and nothing has changed."""
         assert (self.role, state.role) in TRANSITIONS, f"{self.role.value} to {state.role.value}"
         assert stored.leader_epoch >= self.epoch, f"epoch {stored.leader_epoch} after {self.epoch}"
-        assert self._is_voter or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
+        removed = self.role is Role.LEADER and state.role is Role.RESIGNED
+        assert self._is_voter or removed or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
         self._store(stored)
         before, self._state = self._state, state
         if isinstance(before, Follower) and before.receipt is not None:
             before.receipt.abandon()
         if isinstance(before, Leader):
             self._refuse_waiting()
+            self._abandon_change(before)
         self._requests.reset()
 
     def _store(self, stored: QuorumState) -> None:
@@ -291,11 +347,10 @@ class Member(ABC):
             self._stored = stored
 
     def _has_lost(self, state: Nominee) -> bool:
-        return len(state.refused) > len(self.settings.voters) - self.settings.majority
+        return len(state.refused) > len(self._voters) - self._voters.majority
 
     def _become_unattached(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
         """Wait for a leader; a node that was waiting for an election goes on with the time that is left."""
-        same = epoch == self.epoch
         state = self._state
         lost = isinstance(state, Nominee) and state.role is Role.PROSPECTIVE and self._has_lost(state)
         if not self._is_voter:
@@ -304,12 +359,18 @@ class Member(ABC):
             deadline = state.deadline
         else:
             deadline = self._election_deadline(now)
-        self._change(Unattached(deadline), QuorumState(leader, epoch, self._stored.voted if same else NO_NODE))
+        self._change(Unattached(deadline), self._stored_with(epoch, leader))
 
     def _become_follower(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
         """A leader is known: fetch from it."""
-        voted = self._stored.voted if epoch == self.epoch else NO_NODE
-        self._change(Follower(now + self.settings.fetch_timeout_ms), QuorumState(leader, epoch, voted))
+        timeout = TimestampMs(now + self.settings.fetch_timeout_ms)
+        self._change(Follower(timeout, next_report=timeout), self._stored_with(epoch, leader))
+
+    def _stored_with(self, epoch: LeaderEpoch, leader: NodeId) -> QuorumState:
+        """What is stored of an epoch, with the vote in it if there was one."""
+        if epoch != self.epoch:
+            return QuorumState(leader, epoch)
+        return QuorumState(leader, epoch, self._stored.voted, self._stored.voted_directory)
 
     def _become_resigned(self, state: Leader, now: TimestampMs) -> None:
         """Lead no longer, and inform the others, so that they need not wait for a timeout."""
@@ -324,11 +385,17 @@ class Member(ABC):
             self._answers.append((waiting.token, refusal))
         self._waiting = []
 
+    @abstractmethod
+    def _abandon_change(self, state: Leader) -> None:
+        """It leads no longer: the change of voters that was asked for is another leader's to answer."""
+
     # ---- hearing of leaders
 
     def _adopt(self, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, source: NodeId) -> bool:
         """Follow the leader of this epoch or a newer one, or wait for the newer one's; True when the role has changed."""
-        if leader != NO_NODE and (leader not in self.settings.voters or leader == self.node):
+        if not self.is_static and leader not in (NO_NODE, self.node) and self.address_of(leader) is None:
+            leader = NO_NODE
+        if leader != NO_NODE and ((self.is_static and leader not in self._voters) or leader == self.node):
             if not (leader == self.node and epoch == self.epoch and self._stored.leader == self.node):
                 self._say("error", f"{PARTITION_NAME}: node {source} names node {leader} the leader of epoch {epoch}")
             return False
@@ -368,9 +435,9 @@ class Member(ABC):
             return ErrorCode.FENCED_LEADER_EPOCH
         if sender == self.node or epoch >= MAX_EPOCH:
             return ErrorCode.INVALID_REQUEST
-        if sender not in self.settings.voters or not self._is_voter:
+        if self.is_static and (sender not in self._voters or not self._is_voter):
             return ErrorCode.INCONSISTENT_VOTER_SET
-        return ErrorCode.NONE
+        return ErrorCode.INVALID_REQUEST if sender < 0 else ErrorCode.NONE
 
     def _leader_error(self, epoch: LeaderEpoch) -> ErrorCode:
         """The error of a request for the leader of an epoch."""

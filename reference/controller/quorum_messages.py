@@ -6,7 +6,7 @@ They are built and read here; a message about any other partition is refused. So
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from reference.protocol.errors import ErrorCode
@@ -30,6 +30,8 @@ from reference.protocol.schema import Records
 from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 
 PARTITION = 0
+
+VotersRequest = TypeVar("VotersRequest", VoteRequest, BeginQuorumEpochRequest)
 
 # ---- the one partition
 
@@ -92,6 +94,12 @@ def vote_request(
     return VoteRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
 
 
+def meant_for(request: VotersRequest, directory: UUID) -> VotersRequest:
+    """Name the directory of the voter that a request is for: the node with another one must not take it."""
+    request.topics[0].partitions[0].voter_directory_id = directory
+    return request
+
+
 def vote_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, granted: bool) -> VoteResponse:
     """A voter's answer, with the epoch and leader that it knows."""
     partition = VoteResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch, vote_granted=granted)
@@ -116,14 +124,17 @@ def begin_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> Begi
 
 
 def end_request(
-    cluster_id: str, leader: NodeId, epoch: LeaderEpoch, successors: Sequence[NodeId]
+    cluster_id: str, leader: NodeId, epoch: LeaderEpoch, successors: Sequence[tuple[NodeId, UUID]]
 ) -> EndQuorumEpochRequest:
-    """Informs a voter that the leader has resigned, with the preferred successors, the best first."""
+    """Informs a voter that the leader has resigned, with the preferred successors and their directories, the best first."""
     partition = EndQuorumEpochRequest.PartitionData(
         leader_id=leader,
         leader_epoch=epoch,
-        preferred_successors=list(successors),
-        preferred_candidates=[EndQuorumEpochRequest.ReplicaInfo(candidate_id=each) for each in successors],
+        preferred_successors=[id for id, _ in successors],
+        preferred_candidates=[
+            EndQuorumEpochRequest.ReplicaInfo(candidate_id=id, candidate_directory_id=directory)
+            for id, directory in successors
+        ],
     )
     topic = EndQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])

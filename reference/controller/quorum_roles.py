@@ -9,9 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import ClassVar
+from uuid import UUID
 
 from reference.controller.quorum_snapshots import SnapshotReceipt
-from reference.protocol.primitives import NO_OFFSET, NO_TIMESTAMP, NodeId, Offset, TimestampMs
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from reference.protocol.primitives import AT_ONCE, NO_OFFSET, NO_TIMESTAMP, NO_UUID, NodeId, Offset, TimestampMs
 
 NEVER = TimestampMs(2**63 - 1)
 """A deadline that is none."""
@@ -45,7 +48,7 @@ TRANSITIONS: dict[tuple[Role, Role], str] = {
     (Role.CANDIDATE, Role.LEADER): "a majority has voted for it",
     (Role.CANDIDATE, Role.FOLLOWER): "a leader of this or a newer epoch is known",
     (Role.LEADER, Role.UNATTACHED): "a newer epoch",
-    (Role.LEADER, Role.RESIGNED): "a clean shutdown, or no majority fetches from it",
+    (Role.LEADER, Role.RESIGNED): "a clean shutdown, no majority fetches from it, or it was removed from the voters",
     (Role.LEADER, Role.FOLLOWER): "a leader of a newer epoch is known",
     (Role.FOLLOWER, Role.UNATTACHED): "a newer epoch, or an observer's leader is silent",
     (Role.FOLLOWER, Role.PROSPECTIVE): "the fetch timeout is over",
@@ -79,6 +82,7 @@ class Nominee:
 class Progress:
     """Another member's progress, as the leader knows it from its fetches."""
 
+    directory: UUID = NO_UUID
     end: Offset = NO_OFFSET
     """Up to where its log is durable; -1 before its first fetch in this epoch."""
     last_fetch: TimestampMs = NO_TIMESTAMP
@@ -99,6 +103,18 @@ class Progress:
 
 
 @dataclass(slots=True)
+class VoterChange:
+    """A voter that is being added or removed: one at a time (KIP-853)."""
+
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest
+    token: object
+    """The caller's, for the response."""
+    deadline: TimestampMs
+    offset: Offset | None = None
+    """Where the new voters are in the log; None before."""
+
+
+@dataclass(slots=True)
 class Leader:
     role: ClassVar[Role] = Role.LEADER
     epoch_start: Offset
@@ -109,10 +125,13 @@ class Leader:
     observers: dict[NodeId, Progress] = field(default_factory=dict[NodeId, Progress])
     fetched: set[NodeId] = field(default_factory=set[NodeId])
     """Voters that have fetched since a majority last had."""
+    change: VoterChange | None = None
+    """The voter that is being added or removed."""
 
     @property
     def deadline(self) -> TimestampMs:
-        return min(self.check_quorum_at, self.begin_epoch_at)
+        change = NEVER if self.change is None else self.change.deadline
+        return min(self.check_quorum_at, self.begin_epoch_at, change)
 
 
 @dataclass(slots=True)
@@ -123,6 +142,8 @@ class Follower:
     """Whether the leader has answered a fetch: then it is alive, and no other node gets a pre-vote."""
     receipt: SnapshotReceipt | None = None
     """The snapshot that the leader is sending; meanwhile no records are fetched."""
+    next_report: TimestampMs = AT_ONCE
+    """When the leader may be asked again for a change of this node's own entry among the voters."""
 
 
 @dataclass(slots=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from reference.controller.image import Endpoint
 from reference.protocol.primitives import NodeId
 
 FETCH_MAX_WAIT_MS = 500
@@ -16,7 +17,7 @@ class QuorumSettings:
     """Defaults are Apache Kafka 4.3's."""
 
     voters: tuple[NodeId, ...]
-    """controller.quorum.voters: the ids, in the order in which they are written; they never change."""
+    """controller.quorum.voters: the ids, in the order in which they are written; the log's take their place (KIP-853)."""
     election_timeout_ms: int = 1000
     """controller.quorum.election.timeout.ms; each wait for a vote lasts between this and twice this."""
     fetch_timeout_ms: int = 2000
@@ -38,21 +39,28 @@ class QuorumSettings:
     """metadata.max.retention.ms: of snapshots, by their last record's time; -1 for no limit."""
     pre_vote: bool = True
     """Whether the voters know pre-votes (KIP-996, Apache Kafka 4.0); without, an election begins with a new epoch."""
+    listener: str = "CONTROLLER"
+    """The first of controller.listener.names: on it the voters reach each other."""
+    endpoints: tuple[Endpoint, ...] = ()
+    """Where this node's controller is reached; none for a broker that is no controller."""
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    """controller.quorum.bootstrap.servers without this node: where the leader is asked for when no voter is known."""
+    auto_join: bool = False
+    """controller.quorum.auto.join.enable: a controller that is no voter asks to be one."""
 
     def __post_init__(self) -> None:
         """Errors: ValueError for voters that cannot be."""
-        if not self.voters:
+        if not self.voters and not self.bootstrap:
             raise ValueError("controller.quorum.voters names no voter")
         if len(set(self.voters)) != len(self.voters):
             raise ValueError("controller.quorum.voters names a node twice")
-        if min(self.voters) < 0:
+        if min(self.voters, default=0) < 0:
             raise ValueError(f"controller.quorum.voters: {min(self.voters)} is no node id")
 
-    @staticmethod
-    def of(integer: Callable[[str], int], voters: Sequence[NodeId], *, pre_vote: bool = True) -> QuorumSettings:
-        """The settings that a configuration says; `integer` gives a property's value."""
-        return QuorumSettings(
-            voters=tuple(voters),
+    def configured(self, integer: Callable[[str], int]) -> QuorumSettings:
+        """With the times and sizes that a configuration says; `integer` gives a property's value."""
+        return replace(
+            self,
             election_timeout_ms=integer("controller.quorum.election.timeout.ms"),
             fetch_timeout_ms=integer("controller.quorum.fetch.timeout.ms"),
             request_timeout_ms=integer("controller.quorum.request.timeout.ms"),
@@ -62,13 +70,7 @@ class QuorumSettings:
             snapshot_chunk_bytes=integer("controller.quorum.fetch.snapshot.max.bytes"),
             retention_bytes=integer("metadata.max.retention.bytes"),
             retention_ms=integer("metadata.max.retention.ms"),
-            pre_vote=pre_vote,
         )
-
-    @property
-    def majority(self) -> int:
-        """How many voters decide."""
-        return len(self.voters) // 2 + 1
 
     @property
     def check_quorum_ms(self) -> int:

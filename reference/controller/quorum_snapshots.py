@@ -162,6 +162,18 @@ class Snapshots:
         except OSError as error:
             raise _storage_error(self.path(id), error) from error
 
+    def control_records(self, id: SnapshotId) -> Iterator[Record]:
+        """The control records of a snapshot. Errors: CorruptFile that names the file; StorageError."""
+        path = self.path(id)
+        try:
+            for batch in _batches(self._disk.open_file(path), path):
+                if batch.header.is_control:
+                    yield from records_of(batch.data)
+        except RecordsError as error:
+            raise CorruptFile(f"{path}: no snapshot: {error}") from error
+        except OSError as error:
+            raise _storage_error(path, error) from error
+
     def last_contained_timestamp(self, id: SnapshotId) -> TimestampMs:
         """The time of the last record that a snapshot stands for. Errors: CorruptFile, StorageError."""
         path = self.path(id)
@@ -177,14 +189,17 @@ class Snapshots:
         self,
         id: SnapshotId,
         records: Iterable[Message],
-        last_timestamp: TimestampMs,
-        now: TimestampMs,
+        times: tuple[TimestampMs, TimestampMs],
         level: int = NEWEST_LEVEL,
+        voters: Sequence[tuple[ControlType, Message]] = (),
     ) -> None:
-        """Write a snapshot durably. Errors: StorageError, and there is none."""
+        """Write a snapshot durably; `times` are that of the last record in it and now.
+
+        Errors: StorageError, and there is none.
+        """
         receipt = SnapshotReceipt(self._disk, self._folder, id)
         try:
-            for batch in _snapshot_batches(id.epoch, records, last_timestamp, now, level):
+            for batch in snapshot_batches(id.epoch, records, times, level, voters):
                 receipt.append(batch)
             self.take(receipt)
         except StorageError:
@@ -212,6 +227,18 @@ class Snapshots:
                 raise _storage_error(self.path(each), error) from error
             self.ids.remove(each)
         return len(gone)
+
+
+def format_voters(disk: Disk, folder: Path, records: Sequence[tuple[ControlType, Message]], now: TimestampMs) -> None:
+    """Write the bootstrap snapshot of a new node: who the first voters are. `folder` is that of the metadata log.
+
+    Errors: StorageError.
+    """
+    try:
+        disk.make_folder(folder)
+    except OSError as error:
+        raise _storage_error(folder, error) from error
+    Snapshots(disk, folder, FIRST_OFFSET).write(BOOTSTRAP, [], (now, now), voters=records)
 
 
 def records_in(file: File, path: Path) -> Iterator[Message]:
@@ -262,12 +289,19 @@ def _read_header(batch: Batch, path: Path) -> SnapshotHeaderRecord:
     raise CorruptFile(f"{path}: no snapshot: it does not begin with a header")
 
 
-def _snapshot_batches(
-    epoch: LeaderEpoch, records: Iterable[Message], last_timestamp: TimestampMs, now: TimestampMs, level: int
+def snapshot_batches(
+    epoch: LeaderEpoch,
+    records: Iterable[Message],
+    times: tuple[TimestampMs, TimestampMs],
+    level: int,
+    voters: Sequence[tuple[ControlType, Message]],
 ) -> Iterator[bytearray]:
+    """The batches of a snapshot; `voters` are the control records that say who votes, where the log does."""
+    last_timestamp, now = times
     header = SnapshotHeaderRecord(last_contained_log_timestamp=last_timestamp)
-    yield _control_batch(ControlType.SNAPSHOT_HEADER, header, FIRST_OFFSET, epoch, now)
-    offset = FIRST_OFFSET + 1
+    head = [(ControlType.SNAPSHOT_HEADER, header), *voters]
+    yield _control_batch(head, FIRST_OFFSET, epoch, now)
+    offset = Offset(FIRST_OFFSET + len(head))
     pending: list[Message] = []
     for record in records:
         pending.append(record)
@@ -277,14 +311,18 @@ def _snapshot_batches(
             pending = []
     if pending:
         yield _data_batch(pending, offset, epoch, now, level)
-    yield _control_batch(ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord(), offset + len(pending), epoch, now)
+    footer = ControlType.SNAPSHOT_FOOTER, SnapshotFooterRecord()
+    yield _control_batch([footer], offset + len(pending), epoch, now)
 
 
 def _control_batch(
-    kind: ControlType, message: Message, offset: Offset, epoch: LeaderEpoch, now: TimestampMs
+    messages: Sequence[tuple[ControlType, Message]], offset: Offset, epoch: LeaderEpoch, now: TimestampMs
 ) -> bytearray:
-    record = Record(offset, now, control_key(kind), encode(message, 0))
-    return build([record], control=True, leader_epoch=epoch)
+    records = [
+        Record(offset + index, now, control_key(kind), encode(message, 0))
+        for index, (kind, message) in enumerate(messages)
+    ]
+    return build(records, control=True, leader_epoch=epoch)
 
 
 def _data_batch(

@@ -5,13 +5,14 @@ Source: KIP-595; org.apache.kafka.raft.FileQuorumStateStore (JSON, data_version 
 
 from __future__ import annotations
 
-import base64
 import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from reference.protocol.primitives import FIRST_EPOCH, NO_NODE, NO_UUID, LeaderEpoch, NodeId
+from reference.storage.checkpoints import text_of_uuid, uuid_of_text
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 
@@ -23,6 +24,8 @@ class QuorumState:
     leader: NodeId = NO_NODE
     leader_epoch: LeaderEpoch = FIRST_EPOCH
     voted: NodeId = NO_NODE
+    voted_directory: UUID = NO_UUID
+    """The directory of the node that has the vote, where the log names the voters (KIP-853)."""
 
 
 def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
@@ -33,7 +36,10 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
     try:
         data: dict[str, Any] = json.loads(disk.read_file(path))
         state = QuorumState(
-            NodeId(int(data["leaderId"])), LeaderEpoch(int(data["leaderEpoch"])), NodeId(int(data["votedId"]))
+            NodeId(int(data["leaderId"])),
+            LeaderEpoch(int(data["leaderEpoch"])),
+            NodeId(int(data["votedId"])),
+            uuid_of_text(data["votedDirectoryId"]) if "votedDirectoryId" in data else NO_UUID,
         )
         if min(state.leader, state.voted) < -1 or not 0 <= state.leader_epoch < 2**31:
             raise ValueError(f"{state} cannot be")
@@ -48,7 +54,7 @@ def write_quorum_state(disk: Disk, folder: Path, state: QuorumState) -> None:
         "leaderId": state.leader,
         "leaderEpoch": state.leader_epoch,
         "votedId": state.voted,
-        "votedDirectoryId": base64.urlsafe_b64encode(NO_UUID.bytes).decode().rstrip("="),
+        "votedDirectoryId": text_of_uuid(state.voted_directory),
         "data_version": DATA_VERSION,
     }
     disk.write_file(folder / "quorum-state", json.dumps(data).encode())

@@ -25,17 +25,18 @@ from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from reference.controller.features import update_features
 from reference.controller.heartbeats import Heartbeats
+from reference.controller.image import Endpoint
 from reference.controller.isr_proposals import alter_partition
 from reference.controller.metadata_log import MAX_RECORDS_IN_BATCH
 from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
 from reference.node.identity import Identity
-from reference.node.properties import Voters
 from reference.node.refusals import refusal
 from reference.node.release import FIRST_FEATURES, SUPPORTED_FEATURES, peers_release_of
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -47,9 +48,10 @@ from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, D
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
-from reference.protocol.primitives import AT_ONCE, NO_UUID, Chance, LeaderEpoch, Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_UUID, Chance, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
@@ -58,6 +60,11 @@ FIRST_DESCRIBE_WITH_NODES = 2
 
 MAX_WAITING = 10_000
 """Decisions that may wait; a later one is refused as if this were not the controller, and is tried again."""
+
+VOTER_CHANGES = frozenset({AddRaftVoterRequest.KEY, RemoveRaftVoterRequest.KEY})
+"""Requests that the quorum itself answers, when it has committed what they ask for (KIP-853)."""
+
+VoterEndpoints = Mapping[NodeId, Sequence[Endpoint]]
 
 Answer = Callable[[Message | None, TimestampMs], None]
 Abandon = Callable[[TimestampMs], None]
@@ -155,7 +162,7 @@ class ActiveController:
         quorum: Quorum,
         configuration: Configuration,
         identity: Identity,
-        voters: Voters,
+        voters: Callable[[], VoterEndpoints],
         listener: str,
         chance: Chance,
         handlers: Mapping[int, Decide],
@@ -228,13 +235,19 @@ class ActiveController:
 
     def decides(self, key: int) -> bool:
         """Whether a request of this API is the active controller's to answer."""
-        return key in self._handlers
+        return key in self._handlers or key in VOTER_CHANGES
 
     def decide(self, key: int, version: int, body: Message, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
         """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too."""
         if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
             # it counts from its arrival, however long its response takes
             self._heartbeats.receive(self.image, body.broker_id, body.broker_epoch, now)
+        if isinstance(body, AddRaftVoterRequest):
+            self._quorum.handle_add_raft_voter(body, answer, now)
+            return
+        if isinstance(body, RemoveRaftVoterRequest):
+            self._quorum.handle_remove_raft_voter(body, answer, now)
+            return
         self._decisions.submit(lambda then: self._respond(key, version, body, then), answer, abandon, now)
 
     def _respond(self, key: int, version: int, body: Message, now: TimestampMs) -> Message:
@@ -333,7 +346,7 @@ class ActiveController:
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
         response = self._quorum.handle_describe_quorum(now)
-        return _describe_quorum(response, version, self._voters, self.listener)
+        return _describe_quorum(response, version, self._voters())
 
     def update_features(self, version: int, body: UpdateFeaturesRequest, now: TimestampMs) -> Message:
         return self._made(
@@ -399,9 +412,7 @@ class ActiveController:
         self._decisions.submit(make, made, abandoned, now)
 
 
-def _describe_quorum(
-    response: DescribeQuorumResponse, version: int, voters: Voters, listener: str
-) -> DescribeQuorumResponse:
+def _describe_quorum(response: DescribeQuorumResponse, version: int, voters: VoterEndpoints) -> DescribeQuorumResponse:
     """The leader's view of each member; directories and voters' addresses from version 2 on."""
     if version < FIRST_DESCRIBE_WITH_NODES:
         for member in _members(response):
@@ -410,9 +421,12 @@ def _describe_quorum(
         response.nodes = [
             DescribeQuorumResponse.Node(
                 node_id=voter,
-                listeners=[DescribeQuorumResponse.Listener(name=listener, host=address.host, port=address.port)],
+                listeners=[
+                    DescribeQuorumResponse.Listener(name=each.listener, host=each.host, port=each.port)
+                    for each in endpoints
+                ],
             )
-            for voter, address in sorted(voters.items())
+            for voter, endpoints in sorted(voters.items())
         ]
     return response
 

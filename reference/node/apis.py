@@ -28,10 +28,11 @@ from reference.node import (
     transaction_requests,
     write_markers,
 )
-from reference.node.active_controller import ActiveController, Decide
+from reference.node.active_controller import VOTER_CHANGES, ActiveController, Decide
 from reference.node.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE, illegal_state
 from reference.node.context import Context
 from reference.node.controller_channel import ControllerChannel
+from reference.node.controllers import Controllers
 from reference.node.fetch import Fetching
 from reference.node.groups import Groups
 from reference.node.internal_topics import AutoTopicCreation
@@ -63,7 +64,8 @@ VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ENVELOPE = 52, 53, 
 ALTER_PARTITION, UPDATE_FEATURES = 56, 57
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
-ASSIGN_REPLICAS_TO_DIRS, CONTROLLER_REGISTRATION, UPDATE_RAFT_VOTER = 73, 70, 82
+ASSIGN_REPLICAS_TO_DIRS, CONTROLLER_REGISTRATION = 73, 70
+ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER = 80, 81, 82
 
 DECIDED_HANDLERS: dict[int, Decide] = {
     CREATE_TOPICS: topics.create_topics,
@@ -126,6 +128,7 @@ class Parts(Protocol):
     verification: Verification
     producer_ids: ProducerIds
     creation: AutoTopicCreation
+    controllers: Controllers
 
 
 def broker_handlers(parts: Parts) -> dict[int, Handler]:
@@ -182,8 +185,14 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
         BEGIN_QUORUM_EPOCH: lambda request, body, now: quorum.handle_begin_quorum_epoch(body, now),
         END_QUORUM_EPOCH: lambda request, body, now: quorum.handle_end_quorum_epoch(body, now),
         FETCH_SNAPSHOT: lambda request, body, now: quorum.handle_fetch_snapshot(body, now),
-        DESCRIBE_CLUSTER: partial(metadata.describe_cluster, parts.context),
-        UPDATE_RAFT_VOTER: lambda request, body, now: quorum.handle_update_raft_voter(body, parts.controller.listener),
+        DESCRIBE_CLUSTER: partial(
+            metadata.describe_controllers, parts.context, lambda: quorum.leader, parts.controllers.endpoints
+        ),
+        ADD_RAFT_VOTER: lambda request, body, now: quorum.handle_add_raft_voter(body, request, now),
+        REMOVE_RAFT_VOTER: lambda request, body, now: quorum.handle_remove_raft_voter(body, request, now),
+        UPDATE_RAFT_VOTER: lambda request, body, now: quorum.handle_update_raft_voter(
+            body, parts.controller.listener, now
+        ),
         ENVELOPE: parts.channel.open_envelope,
         DESCRIBE_USER_SCRAM_CREDENTIALS: partial(
             scram_credentials.describe_user_scram_credentials, parts.context.image
@@ -198,10 +207,12 @@ def apis_of(listener: str, parts: Parts, peers_release: str) -> dict[int, Api]:
     """
     handlers = broker_handlers(parts) if listener is BROKER else controller_handlers(parts)
     found: dict[int, Api] = {}
-    handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context.image, found)
+    handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context, found)
     for key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
         handlers[key] = lambda request, body, now: illegal_state(request.key)
     decided = {key: None for key in DECIDED_HANDLERS if is_served_on(key, listener)}
+    if listener is BROKER:
+        decided |= dict.fromkeys(VOTER_CHANGES)
     for key, handler in sorted({**handlers, **decided}.items()):
         lowest, highest = versions_of(key)
         if listener is BROKER and handler is None:

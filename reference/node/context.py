@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reference.controller.configs import Configuration
@@ -26,3 +27,5 @@ class Context:
     responder: Responder
     log: Logger
     access: Access
+    kraft_version: Callable[[], int | None] = lambda: None
+    """The finalized kraft.version; None where the voters are those of the configuration."""

@@ -16,7 +16,7 @@ from reference.node.access import Access
 from reference.node.active_controller import Abandon, ActiveController, Answer
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
 from reference.node.principals import decode_host, decode_principal, encode_host, encode_principal
-from reference.node.properties import Voters
+from reference.node.properties import Address
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.replication import FETCH_PURPOSE
@@ -56,7 +56,7 @@ class ControllerChannel:
         quorum: Quorum,
         controller: ActiveController,
         peers: Peers,
-        voters: Voters,
+        address_of: Callable[[NodeId], Address],
         responder: Responder,
         access: Access,
         session_timeout_ms: int,
@@ -64,7 +64,7 @@ class ControllerChannel:
         self._quorum = quorum
         self.controller = controller
         self._peers = peers
-        self._voters = voters
+        self._address_of = address_of
         self._responder = responder
         self._access = access
         self._session_timeout_ms = session_timeout_ms
@@ -82,7 +82,7 @@ class ControllerChannel:
             self.controller.decide(body.KEY, version, body, answered, lambda then: answered(None, then), now)
         elif leader >= 0 and leader != self._quorum.node:
             timeout_ms = self._session_timeout_ms // 2 if purpose == HEARTBEAT_PURPOSE else CONTROLLER_TIMEOUT_MS
-            self._peers.ask(leader, self._voters[leader], purpose, body, now, timeout_ms, answered)
+            self._peers.ask(leader, self._address_of(leader), purpose, body, now, timeout_ms, answered)
         else:
             answered(None, now)
 

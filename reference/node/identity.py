@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from reference.controller.image import Endpoint
-from reference.node.release import SUPPORTED_FEATURES
+from reference.node.release import Features
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.primitives import BrokerEpoch, NodeId
 
@@ -21,10 +21,14 @@ class Identity:
     incarnation: UUID
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
+    controller_endpoints: tuple[Endpoint, ...] = ()
+    """Where other nodes reach this node's controller; none for a broker that is no controller."""
+    bootstrap: tuple[tuple[str, int], ...] = ()
+    """controller.quorum.bootstrap.servers, but this node."""
 
 
 def registration(
-    identity: Identity, directories: Sequence[UUID], last_epoch: BrokerEpoch | None
+    identity: Identity, directories: Sequence[UUID], last_epoch: BrokerEpoch | None, features: Features
 ) -> BrokerRegistrationRequest:
     """What a broker says of itself; `last_epoch` is that of the run before, None where that did not end cleanly.
 
@@ -42,7 +46,7 @@ def registration(
         ],
         features=[
             BrokerRegistrationRequest.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in SUPPORTED_FEATURES.items()
+            for name, (low, high) in features.items()
         ],
         rack=identity.rack,
         log_dirs=sorted(directories),

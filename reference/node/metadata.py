@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.controller.topics import INTERNAL_TOPICS, validate_topic_name
+from reference.node.active_controller import VoterEndpoints
 from reference.node.context import Context
 from reference.node.internal_topics import AutoTopicCreation, is_created_on_demand
-from reference.node.release import SUPPORTED_FEATURES
+from reference.node.release import VOTERS_FEATURE, supported_features
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -26,7 +27,7 @@ from reference.protocol.primitives import NO_NODE, NO_UUID, NodeId, TimestampMs
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """The characters allowed in a client's software name and version (KIP-511)."""
 
-BROKER_ENDPOINT = 1
+BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 """DescribeCluster's endpoint types: 1 brokers, 2 controllers."""
 
 MAX_PARTITIONS_IN_RESPONSE = 2000
@@ -46,7 +47,7 @@ class Api(Protocol):
 
 
 def api_versions(
-    image: MetadataImage, apis: Mapping[int, Api], request: Request, body: ApiVersionsRequest, now: TimestampMs
+    context: Context, apis: Mapping[int, Api], request: Request, body: ApiVersionsRequest, now: TimestampMs
 ) -> ApiVersionsResponse:
     """List the APIs that this listener serves (API-01, API-03, API-08)."""
     if request.version >= 3:
@@ -54,13 +55,15 @@ def api_versions(
         if not all(SOFTWARE_NAME.fullmatch(name) for name in names):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         request.client.software = " ".join(names)
-    return api_versions_response(image, apis, request, ErrorCode.NONE)
+    return api_versions_response(context, apis, request, ErrorCode.NONE)
 
 
 def api_versions_response(
-    image: MetadataImage, apis: Mapping[int, Api], request: Request, error: ErrorCode
+    context: Context, apis: Mapping[int, Api], request: Request, error: ErrorCode
 ) -> ApiVersionsResponse:
     """The list itself; features whose least level is 0 are reported from version 4 on (API-10)."""
+    image, kraft_version = context.image, context.kraft_version()
+    finalized = {**image.features, **({} if kraft_version is None else {VOTERS_FEATURE: kraft_version})}
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
@@ -69,12 +72,12 @@ def api_versions_response(
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            for name, (lowest, highest) in supported_features(kraft_version is not None).items()
             if lowest > 0 or request.version >= 4
         ],
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(finalized.items())
             if level > 0
         ],
         finalized_features_epoch=image.end_offset - 1,
@@ -99,7 +102,7 @@ def describe_cluster(
 ) -> DescribeClusterResponse:
     """Brokers and controller (MET-14)."""
     if body.endpoint_type != BROKER_ENDPOINT:
-        known = body.endpoint_type == 2
+        known = body.endpoint_type == CONTROLLER_ENDPOINT
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if known else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message="The request was sent to an endpoint of the wrong type."
@@ -120,6 +123,30 @@ def describe_cluster(
         cluster_authorized_operations=AUTHORIZED_OPERATIONS["cluster"]
         if body.include_cluster_authorized_operations
         else -(1 << 31),
+    )
+
+
+def describe_controllers(
+    context: Context,
+    leader: Callable[[], NodeId],
+    voters: Callable[[], VoterEndpoints],
+    request: Request,
+    body: DescribeClusterRequest,
+    now: TimestampMs,
+) -> DescribeClusterResponse:
+    """The voters and the active controller, for clients that ask the controllers themselves (KIP-919)."""
+    if body.endpoint_type != CONTROLLER_ENDPOINT:
+        return describe_cluster(context, request, body, now)
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLER_ENDPOINT,
+        cluster_id=context.cluster_id,
+        controller_id=leader(),
+        brokers=[
+            DescribeClusterResponse.DescribeClusterBroker(broker_id=id, host=each.host, port=each.port)
+            for id, endpoints in sorted(voters().items())
+            for each in endpoints
+            if each.listener == request.client.listener
+        ],
     )
 
 

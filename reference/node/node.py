@@ -31,6 +31,7 @@ from reference.node.authentication import Authenticator
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
+from reference.node.controllers import Controllers, answer, quorum_settings
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect
 from reference.node.fetch import Fetching
@@ -43,17 +44,17 @@ from reference.node.listeners import inter_broker_listener
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.moves import Moves
-from reference.node.peers import Brokers, PeerRefusals, Peers, quorum_purpose
+from reference.node.peers import Brokers, PeerRefusals, Peers
 from reference.node.preferred_replicas import RACK_AWARE
 from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
-from reference.node.release import BROKER, CONTROLLER, RELEASE, peers_release_of
+from reference.node.release import BROKER, CONTROLLER, peers_release_of
 from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
-from reference.node.requests import Purgatories, Request, Responder, earliest
+from reference.node.requests import Purgatories, Responder, earliest
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
@@ -95,7 +96,7 @@ class Node:
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
         listeners = controller_listeners_of(properties)
-        self.voters = voters_of(properties, identity.node)
+        self.voters = voters_of(properties, identity.node, may_be_alone=not identity.bootstrap)
         self.is_broker = is_broker(properties)
         self._effects: list[Effect] = []
         self._is_draining = False
@@ -115,13 +116,14 @@ class Node:
         self.context = context = self._new_context()
         metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
-        settings = QuorumSettings.of(integer, [*self.voters], pre_vote=peers_release_of(properties) == RELEASE)
+        settings = quorum_settings(identity, properties, self.voters, integer)
         self.quorum = self._new_quorum(settings, metadata_log, chance, now, log, tracer)
+        self.controllers = Controllers(self.quorum, self.voters)
         self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
         self.controller = self._new_controller(identity, listeners, chance, tracer)
-        session_timeout_ms = integer("broker.session.timeout.ms")
+        at, session_timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
         self.channel = ControllerChannel(
-            self.quorum, self.controller, self.peers, self.voters, self.responder, self.access, session_timeout_ms
+            self.quorum, self.controller, self.peers, at, self.responder, self.access, session_timeout_ms
         )
         self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.channel.ask)
         self.creation = AutoTopicCreation(self.configuration, self.channel.ask, self.log)
@@ -172,6 +174,7 @@ class Node:
             self.responder,
             self.log,
             self.access,
+            lambda: self.controllers.kraft_version,
         )
 
     def _new_quorum(
@@ -206,7 +209,7 @@ class Node:
             self.quorum,
             self.configuration,
             identity,
-            self.voters,
+            self.controllers.endpoints,
             next(iter(listeners), "CONTROLLER"),
             chance,
             DECIDED_HANDLERS,
@@ -228,7 +231,7 @@ class Node:
         """What registers this node with the controller and sends heartbeats."""
         integer = self.configuration.integer
         return Membership(
-            registration(identity, [each.id for each in self.logs.live], self.logs.last_broker_epoch),
+            registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, self.controllers.features),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
@@ -240,7 +243,7 @@ class Node:
     def _start(self, now: TimestampMs) -> None:
         """Alone in the quorum a node registers, replays and is unfenced before it takes the first request."""
         self._drain(now)
-        if self.is_broker and len(self.voters) == 1:
+        if self.is_broker and self.controllers.is_alone:
             for _ in range(STEPS_TO_BE_UNFENCED):
                 self.membership.tick(now)
                 self._drain(now)
@@ -368,7 +371,7 @@ class Node:
     @property
     def may_stop(self) -> bool:
         """Whether the node's leaderships have moved; alone in the quorum there is no node to take them over."""
-        return not self.is_broker or len(self.voters) == 1 or self.membership.state is State.GONE
+        return not self.is_broker or self.controllers.is_alone or self.membership.state is State.GONE
 
     def shut_down(self, now: TimestampMs) -> None:
         """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
@@ -427,8 +430,7 @@ class Node:
             for peer, body in self.quorum.take_sends():
                 self._ask_voter(peer, body, now)
             for token, response in self.quorum.take_answers():
-                assert isinstance(token, Request)
-                self.responder.respond(token, response)
+                answer(self.responder, token, response, now)
             self._replay.advance(now)
         if self.is_broker and self.is_serving != self._reception.serves:
             self._reception.serves = self.is_serving
@@ -453,9 +455,7 @@ class Node:
                 self._refusals.take(peer, answer)
                 self.quorum.receive(peer, body, answer, then)
 
-        self.peers.ask(
-            peer, self.voters[peer], quorum_purpose(body), body, now, self.quorum.settings.request_timeout_ms, answered
-        )
+        self.controllers.ask(self.peers, peer, body, now, answered)
 
     @property
     def is_serving(self) -> bool:

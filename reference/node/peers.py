@@ -63,6 +63,8 @@ class Peers:
         self._emit = effects
         self._release = release
         self._channels: dict[tuple[NodeId, str], deque[_Question]] = {}
+        self._addresses: dict[tuple[NodeId, str], Address] = {}
+        """Where each channel leads: a voter may get another address (KIP-853)."""
         self._next_correlation_id = 0
 
     def ask(
@@ -76,6 +78,9 @@ class Peers:
         answered: Answered,
     ) -> None:
         """Put a question, in the release's newest version; `answered` is called once, and never before this returns."""
+        if self._addresses.setdefault((peer, purpose), address) != address:
+            self._addresses[peer, purpose] = address
+            self.hang_up(peer, purpose, now)
         questions = self._channels.setdefault((peer, purpose), deque())
         assert len(questions) < MAX_UNANSWERED, f"channel {purpose} to node {peer} has too many open requests"
         correlation_id = self._next_correlation_id

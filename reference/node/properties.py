@@ -16,6 +16,11 @@ def controller_listeners_of(properties: Mapping[str, str]) -> frozenset[str]:
     return frozenset(name.strip().upper() for name in text.split(",") if name.strip())
 
 
+def first_controller_listener_of(properties: Mapping[str, str]) -> str:
+    """The listener on which the voters reach each other."""
+    return properties.get("controller.listener.names", "").split(",")[0].strip().upper() or "CONTROLLER"
+
+
 def truncation_of(properties: Mapping[str, str]) -> TruncationRule:
     """The historical switch: before KIP-101 followers cut their logs to their high watermarks."""
     historical = properties.get("tidegauge.replica.truncation") == "high-watermark"
@@ -41,8 +46,11 @@ Voters = Mapping[NodeId, Address]
 _VOTER = re.compile(r"(\d+)@(\[[0-9a-fA-F:]+\]|[^:@]+):(\d+)")
 
 
-def voters_of(properties: Mapping[str, str], node: NodeId) -> dict[NodeId, Address]:
-    """The voters by id. Where none are named the node is its own quorum, and its address is not needed.
+def voters_of(properties: Mapping[str, str], node: NodeId, *, may_be_alone: bool = True) -> dict[NodeId, Address]:
+    """The voters of the configuration, by id.
+
+    Where none are named, and the node may be alone, it is its own quorum, and its address is not needed; else the voters are in
+    the log, and the leader is found through the bootstrap servers (KIP-853).
 
     Errors: ValueError for what is no `ID@HOST:PORT`.
     """
@@ -55,4 +63,4 @@ def voters_of(properties: Mapping[str, str], node: NodeId) -> dict[NodeId, Addre
             if matched is None:
                 raise ValueError(f"'{item}' is no voter: ID@HOST:PORT is needed")
             found[NodeId(int(matched[1]))] = Address(matched[2].strip("[]"), int(matched[3]), listener)
-    return found or {node: Address("127.0.0.1", 0, listener)}
+    return found or ({node: Address("127.0.0.1", 0, listener)} if may_be_alone else {})

@@ -132,7 +132,7 @@ class Reception:
             return
         request = Request(client, API_VERSIONS, 0, header.correlation_id, None)
         apis = self._apis[self._kind_of(client)]
-        response = metadata.api_versions_response(self._context.image, apis, request, ErrorCode.UNSUPPORTED_VERSION)
+        response = metadata.api_versions_response(self._context, apis, request, ErrorCode.UNSUPPORTED_VERSION)
         self._context.responder.respond(request, response)
 
     def _refuse_access(self, request: Request, body: Message, refusal: Message) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reference.controller.quorum_voters import FEATURE as VOTERS_FEATURE
+from reference.controller.quorum_voters import LEVELS as VOTERS_LEVELS
 from reference.protocol.apis import APIS
 
 RELEASE = "4.3.1"
@@ -24,6 +26,13 @@ SUPPORTED_FEATURES = {
 Of the last two this node serves no API, and advertises none. It takes part in a cluster that has finalized them, as by the
 defaults of Apache Kafka: they change nothing in what other APIs mean.
 """
+
+Features = Mapping[str, tuple[int, int]]
+
+
+def supported_features(voters_change: bool) -> Features:
+    """The features and levels that a node reports: kraft.version too, where the voters are in the log (KIP-853)."""
+    return {**SUPPORTED_FEATURES, VOTERS_FEATURE: VOTERS_LEVELS} if voters_change else SUPPORTED_FEATURES
 
 
 FIRST_FEATURES = {

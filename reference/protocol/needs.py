@@ -163,6 +163,8 @@ NEEDS: dict[int, Row] = {
     74: Row("handleListConfigResources", on_cluster(DESCRIBE_CONFIGS)),
     75: Row("DescribeTopicPartitionsRequestHandler", Need(DESCRIBE, TOPIC, "topics[].name"),
             hides=(Need(DESCRIBE, TOPIC, "topics[].name"),)),
+    80: Row("handleAddRaftVoter", on_cluster(ALTER)),
+    81: Row("handleRemoveRaftVoter", on_cluster(ALTER)),
     82: Row("handleUpdateRaftVoter", on_cluster(CLUSTER_ACTION)),
 }  # fmt: skip
 """API key -> what it needs on a broker's listener, or where only controllers serve it."""

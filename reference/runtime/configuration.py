@@ -39,6 +39,7 @@ class ConfigurationError(ValueError):
     """A configuration that cannot be run; the message is the one line that the operator needs."""
 
 
+MAX_PORT = 65535
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -77,6 +78,14 @@ class Voter(BaseModel):
         if not found:
             raise ValueError(f"'{text}' is no voter: ID@HOST:PORT is needed")
         return Voter(id=int(found[1]), host=found[2], port=int(found[3]))
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Errors: ValueError for what is no HOST:PORT."""
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) <= MAX_PORT:
+        raise ValueError(f"controller.quorum.bootstrap.servers: '{text}' is not HOST:PORT")
+    return host.strip("[]"), int(port)
 
 
 def _list(value: Any) -> Any:
@@ -166,19 +175,21 @@ class ServerConfiguration(BaseModel):
             raise ValueError(
                 f"node.id {self.node_id} is among controller.quorum.voters and has not the controller's role"
             )
-        if not ids and (others := self._other_controllers()):
+        others = self.other_controllers
+        if not ids and not others and "controller" not in self.process_roles:
             raise ValueError(
-                f"controller.quorum.voters names no voter, and {others}: voters that change (KIP-853) are not served"
+                f"node.id {self.node_id} is no controller, and neither controller.quorum.voters nor "
+                "controller.quorum.bootstrap.servers names one"
             )
         return self
 
-    def _other_controllers(self) -> str:
-        """Why this node cannot be the only voter, which it is where none is named; empty where it can."""
-        if "controller" not in self.process_roles:
-            return f"node.id {self.node_id} is no controller"
-        servers = self.properties.get("controller.quorum.bootstrap.servers", "").split(",")
-        others = [each.strip() for each in servers if each.strip() and not self._is_own_controller(each.strip())]
-        return f"controller.quorum.bootstrap.servers names {', '.join(others)}" if others else ""
+    @property
+    def other_controllers(self) -> list[tuple[str, int]]:
+        """The controllers that the node asks who votes, where controller.quorum.voters does not say it (KIP-853)."""
+        if self.voters:
+            return []
+        servers = map(str.strip, self.properties.get("controller.quorum.bootstrap.servers", "").split(","))
+        return [_address(each) for each in servers if each and not self._is_own_controller(each)]
 
     def _is_own_controller(self, address: str) -> bool:
         """Whether HOST:PORT is a controller's listener of this node, as far as names show: all nodes may have one port."""

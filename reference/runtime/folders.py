@@ -12,18 +12,24 @@ import errno
 import fcntl
 import logging
 import os
+import time
 import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from reference.controller.quorum_snapshots import format_voters
+from reference.controller.quorum_voters import LEVELS, Entry, voter_records
+from reference.protocol.primitives import NO_OFFSET, TimestampMs
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
+from reference.runtime.formatting import FirstVoters
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
 from reference.storage.disk import PosixDisk
-from reference.storage.errors import CorruptFile
-from reference.storage.log_directory import LogDirectory
+from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 from reference.storage.log_manager import LogManager
 
 LOCK_FILE = ".lock"
+METADATA_FOLDER = f"{METADATA_TOPIC}-0"
 
 Unreadable = OSError
 
@@ -47,8 +53,12 @@ def validate_cluster_id(text: str) -> str:
     return text
 
 
-def format_folders(configuration: ServerConfiguration, cluster_id: str, *, ignore_formatted: bool) -> None:
+def format_folders(
+    configuration: ServerConfiguration, cluster_id: str, *, ignore_formatted: bool, first: FirstVoters | None = None
+) -> None:
     """Make the folders this node's; those that are formatted already stay as they are.
+
+    `first` are the voters to begin with; None where the configuration names them.
 
     Errors: ConfigurationError when one is another cluster's, or formatted already (unless that is ignored).
     """
@@ -65,9 +75,16 @@ def format_folders(configuration: ServerConfiguration, cluster_id: str, *, ignor
     for folder in configuration.folders:
         try:
             if read_meta_properties(PosixDisk(), folder) is None:
-                meta = MetaProperties(cluster_id, configuration.node_id, uuid.uuid4())
+                own = first is not None and folder == configuration.folder
+                directory = first.directory if first is not None and own else uuid.uuid4()
+                if first is not None and own and first.voters is not None:
+                    records = voter_records(Entry(NO_OFFSET, first.voters, LEVELS[1]))
+                    format_voters(
+                        PosixDisk(), folder / METADATA_FOLDER, records, TimestampMs(time.time_ns() // 1_000_000)
+                    )
+                meta = MetaProperties(cluster_id, configuration.node_id, directory)
                 write_meta_properties(PosixDisk(), folder, meta)
-        except OSError as error:
+        except (OSError, StorageError) as error:
             raise ConfigurationError(f"{folder}: {_reason(error)}") from error
 
 
@@ -113,7 +130,7 @@ def open_folders(
     found = {folder: error or _read(configuration, folder) for folder, error in locked.items()}
     if all(meta is None for meta in found.values()):
         _require_empty(found)
-        if len(configuration.voters) > 1:
+        if len(configuration.voters) > 1 or configuration.other_controllers:
             raise ConfigurationError(
                 f"{configuration.folder} is not formatted: run `tidegauge format` with the cluster's id on each node"
             )

@@ -31,6 +31,7 @@ from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
 from reference.runtime.descriptors import check_limit, raise_file_limit
 from reference.runtime.folders import lock_folders, log_manager, open_folders
+from reference.runtime.formatting import controller_endpoints
 from reference.runtime.limited_log import LimitedHandler
 from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
@@ -57,6 +58,8 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
             incarnation=uuid.uuid4(),
             endpoints=advertised_endpoints(configuration, listeners),
             rack=configuration.properties.get("broker.rack"),
+            controller_endpoints=controller_endpoints(configuration, {each.name: each.port for each in listeners}),
+            bootstrap=tuple(configuration.other_controllers),
         )
         clock = Clock()
         try:

@@ -137,6 +137,11 @@ class LogManager:
         return self.metadata.metadata_log(now)
 
     @property
+    def live_ids(self) -> list[UUID]:
+        """The ids of the directories that work."""
+        return [each.id for each in self.live]
+
+    @property
     def last_broker_epoch(self) -> BrokerEpoch | None:
         """The broker's epoch at its last, clean end; None where a directory is offline, or does not say the same."""
         epochs = {each.last_broker_epoch if each.disk.failure is None else None for each in self.directories}

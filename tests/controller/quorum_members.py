@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
 
+from reference.controller.image import Endpoint
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_roles import Role
 from reference.controller.quorum_settings import QuorumSettings
+from reference.controller.quorum_snapshots import format_voters
+from reference.controller.quorum_voters import FEATURE, LEVELS, Entry, Voter, VoterSet, voter_records
 from reference.protocol.codec import decode, encode
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.primitives import NO_UUID, Offset
 from reference.protocol.schema import Message
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
@@ -53,12 +62,17 @@ class Turns:
 class Members:
     """Voters 0 to n - 1, and observers behind them; none is started by itself."""
 
-    def __init__(self, voters: int = 3, observers: int = 0, **settings: Any) -> None:
+    def __init__(self, voters: int = 3, observers: int = 0, *, changing: bool = False, **settings: Any) -> None:
+        """`changing` voters are in the log (KIP-853), not in the configuration."""
         self.now = 1_000_000
+        self.directories = {id: UUID(int=id + 1) if changing else NO_UUID for id in range(voters + observers)}
+        self._changing = changing
         self.settings = QuorumSettings(tuple(range(voters)), **settings)
         self.ids = range(voters + observers)
         self.disks = [SimulatedDisk() for _ in self.ids]
         self.quorums: dict[int, Quorum] = {}
+        self.levels = LEVELS
+        """The levels of kraft.version that a new voter reports."""
         self.answers: list[tuple[object, Message]] = []
         self.traces: list[tuple[int, str]] = []
         self.sayings: list[str] = []
@@ -66,9 +80,32 @@ class Members:
         for disk in self.disks:
             disk.make_folder(FOLDER)
             disk.sync_folder(FOLDER.parent)
+        if changing:
+            first = VoterSet(self.voter(id) for id in range(voters))
+            for disk in self.disks[:voters]:
+                format_voters(disk, LOG_FOLDER, voter_records(Entry(Offset(-1), first, 1)), self.now)
+                disk.sync_folder(FOLDER)
 
     def __getitem__(self, id: int) -> Quorum:
         return self.quorums[id]
+
+    def voter(self, id: int) -> Voter:
+        """The entry of a member among changing voters."""
+        return Voter(id, self.directories[id], (Endpoint("CONTROLLER", f"node-{id}", 9093),), LEVELS)
+
+    def settings_of(self, id: int) -> QuorumSettings:
+        """A member of changing voters knows the first node of another id as its bootstrap server."""
+        if not self._changing:
+            return self.settings
+        bootstrap = ((f"node-{0 if id else 1}", 9093),)
+        return replace(self.settings, voters=(), endpoints=self.voter(id).endpoints, bootstrap=bootstrap)
+
+    def replace_disk(self, id: int) -> None:
+        """A stopped member begins again with an empty disk, which is another directory."""
+        self.disks[id] = SimulatedDisk()
+        self.disks[id].make_folder(FOLDER)
+        self.disks[id].sync_folder(FOLDER.parent)
+        self.directories[id] = UUID(int=self.directories[id].int + 100)
 
     def start(self, *ids: int) -> None:
         """Start members on what their disks have."""
@@ -79,11 +116,12 @@ class Members:
             self.quorums[id] = Quorum(
                 id,
                 CLUSTER,
-                self.settings,
+                self.settings_of(id),
                 self.disks[id],
                 log,
                 Turns(id),
                 self.now,
+                directory=self.directories[id],
                 say=lambda level, message: self.sayings.append(f"{level}: {message}"),
                 trace=lambda action, fields, id=id: self.traces.append((id, action)),
             )
@@ -105,21 +143,27 @@ class Members:
     def _carry(self, id: int) -> bool:
         sends = self.quorums[id].take_sends()
         for peer, request in sends:
-            if peer not in self.quorums or not self.reaches(id, peer):
+            target = self._reached(id, peer)
+            if target not in self.quorums or not self.reaches(id, target):
                 self.quorums[id].unreachable(peer, request, self.now)
                 continue
-            response = self.ask(peer, copied(request), (id, peer, request))
+            response = self.ask(target, copied(request), (id, peer, request))
             if response is not None:
                 self.quorums[id].receive(peer, request, copied(response), self.now)
         answers = self.quorums[id].take_answers()
         for token, response in answers:
             if isinstance(token, tuple):
                 asker, peer, request = token
-                if asker in self.quorums and self.reaches(peer, asker):
+                if asker in self.quorums and self.reaches(self._reached(asker, peer), asker):
                     self.quorums[asker].receive(peer, request, copied(response), self.now)
             else:
                 self.answers.append((token, response))
         return bool(sends or answers)
+
+    def _reached(self, id: int, peer: int) -> int:
+        """The member that a peer of a member is; among changing voters that at the address that it knows."""
+        address = self.quorums[id].address_of(peer) if self._changing else None
+        return peer if address is None else int(address[0].removeprefix("node-"))
 
     def ask(self, id: int, request: Message, token: object = None) -> Any:
         """A member's answer; None for a fetch, whose answer comes by its token."""
@@ -130,9 +174,21 @@ class Members:
             EndQuorumEpochRequest: quorum.handle_end_quorum_epoch,
             FetchSnapshotRequest: quorum.handle_fetch_snapshot,
         }
-        if isinstance(request, FetchRequest):
-            quorum.handle_fetch(request, token, self.now)
+        if isinstance(request, FetchRequest | AddRaftVoterRequest | RemoveRaftVoterRequest):
+            handle: Any = {
+                FetchRequest: quorum.handle_fetch,
+                AddRaftVoterRequest: quorum.handle_add_raft_voter,
+                RemoveRaftVoterRequest: quorum.handle_remove_raft_voter,
+            }[type(request)]
+            handle(request, token, self.now)
             return None
+        if isinstance(request, UpdateRaftVoterRequest):
+            return quorum.handle_update_raft_voter(request, "CONTROLLER", self.now)
+        if isinstance(request, ApiVersionsRequest):
+            levels = ApiVersionsResponse.SupportedFeatureKey(
+                name=FEATURE, min_version=self.levels[0], max_version=self.levels[1]
+            )
+            return ApiVersionsResponse(supported_features=[levels])
         return handlers[type(request)](request, self.now)
 
     def fetch(self, id: int, request: FetchRequest) -> Any:

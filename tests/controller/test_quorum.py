@@ -603,9 +603,9 @@ def test_a_voter_says_where_it_is_reached(three: Members, changed: dict[str, Any
         "cluster_id": CLUSTER, "current_leader_epoch": 1, "voter_id": 1, "voter_directory_id": UUID(int=9),
         "listeners": [listener], "k_raft_version_feature": levels(0, 1),
     }  # fmt: skip
-    answer = three[0].handle_update_raft_voter(UpdateRaftVoterRequest(**given | changed), "CONTROLLER")
+    answer = three[0].handle_update_raft_voter(UpdateRaftVoterRequest(**given | changed), "CONTROLLER", three.now)
     assert (answer.error_code, answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (code, 0, 1)
-    refused = three[1].handle_update_raft_voter(UpdateRaftVoterRequest(**given), "CONTROLLER")
+    refused = three[1].handle_update_raft_voter(UpdateRaftVoterRequest(**given), "CONTROLLER", three.now)
     assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -647,4 +647,4 @@ def test_settings_come_from_the_configuration() -> None:
         assert default is not None
         return int(default)
 
-    assert QuorumSettings.of(integer, [1, 2]) == QuorumSettings((1, 2))
+    assert QuorumSettings((1, 2)).configured(integer) == QuorumSettings((1, 2))

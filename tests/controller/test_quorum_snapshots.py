@@ -32,7 +32,7 @@ def snapshots(disk: SimulatedDisk, log_start: int = 0) -> Snapshots:
 def written(count: int = 5) -> tuple[SimulatedDisk, Snapshots]:
     disk = SimulatedDisk()
     found = snapshots(disk)
-    found.write(ID, [topic(number) for number in range(count)], 111, 222)
+    found.write(ID, [topic(number) for number in range(count)], (111, 222))
     return disk, found
 
 
@@ -86,7 +86,7 @@ def test_a_disk_that_is_full_leaves_no_snapshot() -> None:
     disk, found = written()
     disk.read_only = True
     with pytest.raises(StorageError):
-        found.write(SnapshotId(4, 60), [topic(1)], 1, 2)
+        found.write(SnapshotId(4, 60), [topic(1)], (1, 2))
     disk.read_only = False
     assert found.ids == snapshots(disk).ids == [ID]
 

@@ -13,6 +13,7 @@ from reference.node.apis import DECIDED_HANDLERS
 from reference.node.controller_channel import RETRY_MS, TIMEOUT_MS, ControllerChannel
 from reference.node.effects import Effect, Respond
 from reference.node.principals import decode_host, decode_principal, encode_principal
+from reference.node.properties import Address
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Client, Request, Responder
@@ -42,7 +43,9 @@ class Broker:
         world: Any = self
         access = Access(Configuration(self.node, {}, MetadataImage()), None, {}, lambda level, text: None)
         responder = Responder(self.effects.append)
-        self.channel = ControllerChannel(world, world, world, {2: ("host", 9)}, responder, access, 9000)
+        self.channel = ControllerChannel(
+            world, world, world, {2: Address("host", 9)}.__getitem__, responder, access, 9000
+        )
 
     def ask(
         self, peer: int, address: object, purpose: str, body: Message, now: int, timeout_ms: int, answered: object

@@ -32,6 +32,15 @@ def test_a_node_that_names_itself_alone_is_the_only_voter(server: str) -> None:
     assert check_configuration(given, "f").voters == []
 
 
+def test_a_node_that_names_other_controllers_asks_them_who_votes() -> None:
+    given = {name: value for name, value in GOOD.items() if name != "controller.quorum.voters"}
+    given |= {
+        "controller.quorum.bootstrap.servers": "localhost:9093, other:9093",
+        "listeners": "PLAINTEXT://:1,CONTROLLER://:9093",
+    }
+    assert check_configuration(given, "f").other_controllers == [("other", 9093)]
+
+
 def test_a_good_file_is_understood() -> None:
     configuration = check_configuration(GOOD, "f")
     assert [listener.name for listener in configuration.listeners] == ["PLAINTEXT", "CONTROLLER"]
@@ -58,11 +67,9 @@ def test_a_good_file_is_understood() -> None:
         ({"controller.quorum.voters": "1-h:1"}, "f: controller.quorum.voters: '1-h:1' is no voter: ID@HOST:PORT is needed"),
         ({"controller.quorum.voters": "2@h:1"}, "f: node.id 1 has the controller's role and is not among controller.quorum.voters"),
         ({"controller.quorum.voters": None, "process.roles": "broker"},
-         "f: controller.quorum.voters names no voter, and node.id 1 is no controller: voters that change (KIP-853) are not served"),
-        ({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "localhost:9093, other:9093, localhost:9094",
-          "listeners": "PLAINTEXT://:1,CONTROLLER://:9093"},
-         "f: controller.quorum.voters names no voter, and controller.quorum.bootstrap.servers names other:9093, localhost:9094: voters "
-         "that change (KIP-853) are not served"),
+         "f: node.id 1 is no controller, and neither controller.quorum.voters nor controller.quorum.bootstrap.servers names one"),
+        ({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "other"},
+         "f: controller.quorum.bootstrap.servers: 'other' is not HOST:PORT"),
         ({"log.retention.ms": "soon"}, "f: Invalid value soon for configuration log.retention.ms: not a number of type LONG"),
         ({"log.segment.bytes": "10"}, "f: Invalid value 10 for configuration log.segment.bytes: must be at least 1048576"),
         ({"auto.create.topics.enable": "maybe"}, "f: Invalid value maybe for configuration auto.create.topics.enable: expected true or false"),

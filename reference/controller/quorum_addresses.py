@@ -1,0 +1,75 @@
+"""Where other members are reached: by the voters' record, by what a response or a leader named, or by the bootstrap servers.
+
+With the voters of the configuration (kraft.version 0) the caller has the addresses, and nothing here is used.
+Source: KIP-853; org.apache.kafka.raft.Endpoints, RequestManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from reference.controller.quorum_settings import QuorumSettings
+from reference.controller.quorum_voters import NamedEndpoint, VoterSet
+from reference.protocol.primitives import NodeId
+from reference.protocol.schema import Message
+
+Address = tuple[str, int]
+
+FIRST_BOOTSTRAP = NodeId(-2)
+"""Bootstrap servers have no ids that are known: here the first is -2, the next -3 (as in Kafka)."""
+
+
+class Addresses:
+    """The addresses on the listener that the voters reach each other by."""
+
+    def __init__(self, settings: QuorumSettings) -> None:
+        self._listener = settings.listener
+        self._servers = settings.bootstrap
+        self._endpoints = settings.endpoints
+        self._named: dict[NodeId, Address] = {}
+        self.bootstrap = tuple(NodeId(FIRST_BOOTSTRAP - index) for index in range(len(self._servers)))
+        """The bootstrap servers, as peers."""
+
+    @property
+    def own(self) -> Address | None:
+        """This node's address; None for a node that is no controller."""
+        found = [(each.host, each.port) for each in self._endpoints if each.listener == self._listener]
+        return found[0] if found else None
+
+    def of(self, peer: NodeId, voters: VoterSet) -> Address | None:
+        """A peer's address; None where it is not known."""
+        if peer in self.bootstrap:
+            return self._servers[FIRST_BOOTSTRAP - peer]
+        voter = voters.get(peer)
+        for each in voter.endpoints if voter is not None else ():
+            if each.listener == self._listener:
+                return each.host, each.port
+        return self._named.get(peer)
+
+    def learn(self, peer: NodeId, endpoints: Sequence[NamedEndpoint]) -> None:
+        """A request says where a node is reached that may be no voter in this member's log."""
+        for each in endpoints:
+            if each.name.upper() == self._listener:
+                self._named = {peer: (each.host, each.port)}
+
+    def learn_from(self, response: Message) -> None:
+        """Take the addresses that a response names; those of earlier ones are forgotten."""
+        named: Sequence[Any] = getattr(response, "node_endpoints", ())
+        if named:
+            self._named = {each.node_id: (each.host, each.port) for each in named}
+
+    def add_own(self, request: Any) -> None:
+        """Add this leader's endpoints to a request to another voter."""
+        form = cast(Any, type(request))
+        request.leader_endpoints = [
+            form.LeaderEndpoint(name=each.listener, host=each.host, port=each.port) for each in self._endpoints
+        ]
+
+
+def add_leader(response: Any, leader: NodeId, address: Address | None) -> None:
+    """Add the leader's address to a response: nodes without the voters' record could not reach it."""
+    form = cast(Any, type(response))
+    if leader >= 0 and address is not None:
+        host, port = address
+        response.node_endpoints = [form.NodeEndpoint(node_id=leader, host=host, port=port)]

@@ -124,11 +124,12 @@ class Access:
     def refuse_items(self, request: Request, admission: Admission, may: Callable[[Any], bool], code: ErrorCode) -> None:
         """Take out the items that are refused; where none is left there is nothing to carry out."""
         key, items = request.key, items_of(request.key, admission.body)
-        refused = [item for item in items if not may(item)]
-        if not refused:
+        admitted = [may(item) for item in items]
+        if all(admitted):
             return
+        refused = [item for item, is_admitted in zip(items, admitted, strict=True) if not is_admitted]
+        left = [item for item, is_admitted in zip(items, admitted, strict=True) if is_admitted]
         part = refused_items(key, with_items(key, admission.body, refused), code)
-        left = [item for item in items if not any(item is each for each in refused)]
         admission.body = with_items(key, admission.body, left)
         if left:
             admission.amendments.append(partial(add_results, key, part))

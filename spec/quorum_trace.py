@@ -63,7 +63,11 @@ class QuorumTrace:
 
 
 def quorum_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
-    """The trace of the quorum among the rows of a cluster; none where a voter had an epoch before its first traced step."""
+    """The trace of the quorum among the rows of a cluster.
+
+    There is none where a voter had an epoch before its first traced step, nor where the voters are in the log (KIP-853): nodes
+    name none then.
+    """
     own = [row for row in rows if row.get("partition") == METADATA]
     voters = next((row["voters"] for row in own if begins_incarnation(row) and "voters" in row), ())
     events = [row for row in own if row["node"] in voters]

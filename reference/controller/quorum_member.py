@@ -111,7 +111,8 @@ class Member(ABC):
         self._paused_until: TimestampMs | None = None
         self._stored = self._read_state()
         self._state: RoleState = self._first_role(now)
-        self._trace_step("Restart", {"voters": list(self._voters.ids)})
+        # Voters in the log are not named: the traces of quorums that change are not checked against the specification.
+        self._trace_step("Restart", {"voters": [*self._voters.ids] if self.is_static else []})
         self._begin(now)
 
     @abstractmethod

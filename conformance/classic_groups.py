@@ -104,7 +104,12 @@ class Group:
 
     @built_on("GRP-03")
     def admit(self, newcomer: Member, present: Sequence[Member] = ()) -> None:
-        """Let a member join, and all that are there join again: one generation with all of them."""
+        """Let a member join, and all that are there join again: one generation with all of them.
+
+        The generation before ends first: that members learn of a rebalance before they synchronised is the business of GRP-14.
+        """
+        if not all(one.synchronised for one in present):
+            self._assignments(present, {one.id: share_of(one) for one in present})
         newcomer.identify()
         newcomer.begin_join()
         if present:
@@ -162,12 +167,20 @@ class Group:
         Without `assignments` every member gets bytes of its own.
         """
         given = assignments if assignments is not None else {one.id: share_of(one) for one in members}
+        for id, received in self._assignments(members, given).items():
+            self.broker.expect_equal(f"the assignment of {id}", received, given[id])
+
+    @built_on("GRP-10")
+    def _assignments(self, members: Sequence[Member], given: Mapping[str, bytes]) -> dict[str, bytes]:
+        """What each member receives when the leader sends these; a static member that came back has an earlier one."""
         for member in reversed(self.leader_first(members)):
             member.begin_sync(given if member.leads else {})
+        received: dict[str, bytes] = {}
         for member in members:
             answer = member.synced()
             member.expect(answer.error_code, "SyncGroup")
-            self.broker.expect_equal(f"the assignment of {member.id}", bytes(answer.assignment), given[member.id])
+            received[member.id] = bytes(answer.assignment)
+        return received
 
     def leader_first(self, members: Iterable[Member]) -> list[Member]:
         """The members, the one first that the coordinator named as the leader."""
@@ -222,6 +235,8 @@ class Member:
         self.client_id = client_id or f"member-{next(group.numbers)}"
         """Its own unless said: that members may share one is the business of GRP-49."""
         self.generation = NO_GENERATION
+        self.synchronised = False
+        """Whether it received an assignment in its generation."""
         self.answer: Any = None
         """What the last JoinGroup was answered with."""
         self._connection: Connection | None = None
@@ -291,6 +306,7 @@ class Member:
         """Who is admitted is in a generation; who must join again with the id that it was given is not admitted."""
         if generation < 0:
             raise Failed(f"JoinGroup of {self.group.name} is agreed to with generation {generation}")
+        self.synchronised = self.synchronised and generation == self.generation
         self.generation = generation
 
     def ask_to_join(self) -> Any:
@@ -359,7 +375,9 @@ class Member:
 
     def synced(self) -> Any:
         """The answer to SyncGroup, whatever it is."""
-        return self.connection.receive(timeout_s=self.group.held_s)
+        answer = self.connection.receive(timeout_s=self.group.held_s)
+        self.synchronised = self.synchronised or answer.error_code == ErrorCode.NONE
+        return answer
 
     def sync(self, assignments: Mapping[str, bytes] | None = None, **options: Any) -> Any:
         """One SyncGroup and its answer, whatever it is."""

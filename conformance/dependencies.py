@@ -57,7 +57,6 @@ USED_BY = {
     "GRP-07": "GRP-43",
     "GRP-14": "GRP-42 GRP-47",
     "OFF-02": "OFF-16 TXV-08 TXV-09 TXV-18 GAD-04 GAD-11",
-    "OFF-07": "OFF-03",
     "OFF-08": "OFF-26",
     "OFF-14": "CGH-21",
     "OFF-10": "OFF-11 OFF-22",

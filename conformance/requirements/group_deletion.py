@@ -17,7 +17,7 @@ from reference.protocol.messages.delete_groups import DeleteGroupsRequest
     sentence="DeleteGroups removes groups without members, and their offsets; one with members is NON_EMPTY_GROUP, an unknown "
     "one GROUP_ID_NOT_FOUND, each by itself.",
     accepted="68, 69 and NONE(0) in one request, in every version; the removed one is Dead, has no offsets, is not listed, and "
-    "can be used again from generation 1; the one with members goes on",
+    "can be used again from its first generation on; the one with members goes on",
 )
 def deleted_groups(broker: Broker) -> None:
     topic = broker.topic()
@@ -27,6 +27,7 @@ def deleted_groups(broker: Broker) -> None:
             alive, left, unused = (Group(broker) for _ in range(3))
             (member,) = alive.stable(1)
             (gone,) = left.stable(1)
+            first_generation = gone.generation
             broker.expect_error(gone.leave(), ErrorCode.NONE, what="LeaveGroup")
             expect_committed(broker, left.name, {(topic, 0): 5})
             if alive.address == unused.address:
@@ -41,7 +42,7 @@ def deleted_groups(broker: Broker) -> None:
             expect_offset(broker, left.name, topic, NOTHING, "its offset")
             broker.expect(left.name not in everywhere(broker), "it is not listed")
             broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="Heartbeat of the one with a member")
-            broker.expect_equal("the generation of the next member", left.stable(1)[0].generation, 1)
+            broker.expect_equal("the generation of the next member", left.stable(1)[0].generation, first_generation)
 
 
 @requirement(

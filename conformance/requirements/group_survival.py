@@ -39,9 +39,9 @@ def expect_going_on(group: Group, members: list[Member], what: str) -> None:
         broker.expect_error(
             member.heartbeat(member.generation - 1), ErrorCode.ILLEGAL_GENERATION, what="the generation before"
         )
-    newcomer = group.member()
+    newcomer, before = group.member(), members[0].generation
     group.admit(newcomer, members)
-    broker.expect_equal("the next generation", newcomer.generation, len(members) + 1)
+    broker.expect_equal("the next generation", newcomer.generation, before + 1)
 
 
 @requirement(

@@ -7,6 +7,9 @@ from conformance.requirement import requirement
 from conformance.requirements.offset_commits import GROUP_ABSENT, commit_versions
 from reference.protocol.errors import ErrorCode
 
+REFUSED = {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID}
+"""By which a commit is refused for good; Java's consumer reports each as a failed commit."""
+
 
 @requirement(
     "OFF-05",
@@ -50,11 +53,12 @@ def no_strangers(broker: Broker) -> None:
 
 @requirement(
     "OFF-07",
-    notices="data: a member of a group that is gone commits over what a new one does",
-    source="OffsetMetadataManager.validateOffsetCommit; KIP-848",
+    notices="operator: offsets that were deleted with their group come back, by a member that was away meanwhile",
+    source="OffsetMetadataManager.validateOffsetCommit; KIP-848; ConsumerCoordinator.OffsetCommitResponseHandler (Java)",
     sentence="A commit in a generation of a group that does not exist is refused: from v9 on with GROUP_ID_NOT_FOUND, before "
     "with ILLEGAL_GENERATION.",
     accepted="GROUP_ID_NOT_FOUND(69) or ILLEGAL_GENERATION(22), by the version; nothing is stored",
+    tolerated="the other one, or UNKNOWN_MEMBER_ID(25): the commit fails all the same",
     since="4.0",
 )
 def absent_group(broker: Broker) -> None:
@@ -64,7 +68,7 @@ def absent_group(broker: Broker) -> None:
         wanted = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ABSENT else ErrorCode.ILLEGAL_GENERATION
         for member_id in ("", "nobody"):
             code = commit_one(broker, name, topic, 1, generation=1, member_id=member_id, version=version)
-            broker.expect_error(code, wanted, what=f"v{version}")
+            broker.expect_error(code, wanted, tolerated=REFUSED, what=f"v{version}")
         expect_offset(broker, name, topic, NOTHING, "the offset")
 
 

@@ -1,8 +1,9 @@
 """TXN: writes in a transaction. Which batches a partition and which offsets a group takes, and what must be said before."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from conformance.answers import AnswerParts, only
+from conformance.answers import AnswerParts, error_name, only
 from conformance.batches import TRANSACTIONAL, batch, idempotent, patched, values
 from conformance.broker import Broker
 from conformance.requirement import requirement
@@ -205,40 +206,67 @@ def sequences_over_transactions(broker: Broker) -> None:
     in_each_protocol(broker, judge)
 
 
+def writes_of_others(broker: Broker, protocol: Protocol, topic: Topic) -> Iterator[tuple[str, int, ErrorCode]]:
+    """Produce and TxnOffsetCommit under identities that are not the producer's: what was sent, its code, and Kafka's."""
+    group = broker.unused_name("group")
+    client = TransactionalClient(broker, protocol)
+    client.init()
+    id, epoch = client.identity
+    stranger = TransactionalClient(broker, protocol, initialised=False)
+    unmapped, fenced = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_EPOCH
+    for who, identity, error, what in (
+        (stranger, (id, epoch), unmapped, "an unknown transactional id"),
+        (client, (id + 5000, epoch), unmapped, "another producer id"),
+        (client, (id, epoch - 1), fenced, "an old epoch"),
+        (client, (id, epoch + 1), fenced, "a future epoch"),
+    ):
+        yield f"Produce, {what}", who.produce(topic, b"x", identity=identity, sequence=0).error_code, error
+        for code in who.commit_offsets(group, {(topic, 0): 1}, identity=identity).values():
+            yield f"TxnOffsetCommit, {what}", code, error
+    broker.expect_equal("the state", client.state(), EMPTY)
+
+
 @requirement(
     "TXN-34",
     notices="data: a producer that was replaced, or whose id expired, writes and commits on",
     source="KIP-890; ReplicaManager.handleProduceAppend; GroupCoordinatorService.commitTransactionalOffsets",
-    sentence="Produce and TxnOffsetCommit of a transactional id or producer id that the coordinator does not know are "
-    "INVALID_PRODUCER_ID_MAPPING; of another epoch INVALID_PRODUCER_EPOCH. A batch of no producer is in no transaction, "
-    "whatever its attributes say.",
-    accepted="49 and 47; nothing appended, nothing committed; NONE(0) for producer id, epoch and sequence -1, stable at once",
+    sentence="Produce and TxnOffsetCommit of a transactional id or producer id that the coordinator does not know, or of another "
+    "epoch, are refused. A batch of no producer is in no transaction, whatever its attributes say.",
+    accepted="an error, whatever it is, and nothing appended; NONE(0) for producer id, epoch and sequence -1, stable at once",
     since="3.8",
     apis=TRANSACTIONS,
 )
 def writes_of_somebody_else(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:
-        topic, group = broker.topic(), broker.unused_name("group")
-        client = TransactionalClient(broker, protocol)
-        client.init()
-        id, epoch = client.identity
-        stranger = TransactionalClient(broker, protocol, initialised=False)
-        unmapped, fenced = ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_EPOCH
-        for who, identity, error, what in (
-            (stranger, (id, epoch), unmapped, "an unknown transactional id"),
-            (client, (id + 5000, epoch), unmapped, "another producer id"),
-            (client, (id, epoch - 1), fenced, "an old epoch"),
-            (client, (id, epoch + 1), fenced, "a future epoch"),
-        ):
-            result = who.produce(topic, b"x", identity=identity, sequence=0)
-            broker.expect_error(result.error_code, error, what=f"Produce, {what}")
-            for code in who.commit_offsets(group, {(topic, 0): 1}, identity=identity).values():
-                broker.expect_error(code, error, what=f"TxnOffsetCommit, {what}")
+        topic = broker.topic()
+        for what, code, _ in writes_of_others(broker, protocol, topic):
+            broker.expect(code != ErrorCode.NONE, f"{what}: {error_name(code)}")
         expect_end(broker, topic, 0)
+        client = TransactionalClient(broker, protocol)
         result = client.produce(topic, b"x", identity=(NO_ID, NO_ID), sequence=-1)
         broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce, no producer")
         broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 1)
-        broker.expect_equal("the state", client.state(), EMPTY)
+
+    in_each_protocol(broker, judge)
+
+
+@requirement(
+    "TXN-50",
+    notices="client: Java's producer begins again after 49 alone, and may send a batch again for two minutes on 59",
+    source="TransactionManager.beginCompletingTransaction, canRetry (Java); ReplicaManager.handleProduceAppend",
+    sentence="Produce and TxnOffsetCommit of a transactional id or producer id that the coordinator does not know are "
+    "INVALID_PRODUCER_ID_MAPPING; of another epoch INVALID_PRODUCER_EPOCH.",
+    accepted="INVALID_PRODUCER_ID_MAPPING(49) and INVALID_PRODUCER_EPOCH(47)",
+    tolerated="PRODUCER_FENCED(90) for another epoch, which Java takes for the same",
+    since="3.8",
+    apis=TRANSACTIONS,
+    requires=("TXN-34",),
+)
+def codes_for_writes_of_somebody_else(broker: Broker) -> None:
+    def judge(protocol: Protocol) -> None:
+        for what, code, error in writes_of_others(broker, protocol, broker.topic()):
+            same = {ErrorCode.PRODUCER_FENCED} if error == ErrorCode.INVALID_PRODUCER_EPOCH else ()
+            broker.expect_error(code, error, tolerated=same, what=what)
 
     in_each_protocol(broker, judge)
 

@@ -40,7 +40,7 @@ def deleted(exchange: Exchange, message: Any) -> DeleteTopicsResponse:
 LIES = [
     Lie("illegal-name-made", CREATE, "INVALID_TOPIC_EXCEPTION is reported as no error", "TOP-01 TOP-02", answer=errors(E.INVALID_TOPIC_EXCEPTION, 0)),
     Lie("illegal-name-error-other", CREATE, "INVALID_TOPIC_EXCEPTION is reported as INVALID_REQUEST", "TOP-01 TOP-02", answer=errors(E.INVALID_TOPIC_EXCEPTION, E.INVALID_REQUEST)),
-    Lie("existing-topic-made", CREATE, "TOPIC_ALREADY_EXISTS is reported as no error", "TOP-03", answer=errors(E.TOPIC_ALREADY_EXISTS, 0)),
+    Lie("existing-topic-made", CREATE, "TOPIC_ALREADY_EXISTS is reported as no error", "TOP-03 TOP-25", answer=errors(E.TOPIC_ALREADY_EXISTS, 0)),
     Lie("partition-count-unchecked", CREATE, "a partition count of 0 is taken for 1", "TOP-04", ask=put("topics.num_partitions", {0: 1})),
     Lie("partition-count-error-other", CREATE, "INVALID_PARTITIONS is reported as INVALID_REQUEST", "TOP-04", answer=errors(E.INVALID_PARTITIONS, E.INVALID_REQUEST)),
     Lie("replication-factor-unchecked", CREATE, "any replication factor is taken", "TOP-04", ask=put("topics.replication_factor", lambda count: count if count == -1 else 1)),

@@ -82,7 +82,7 @@ LIES = [
     Lie("end-repeated-fails", END, "CONCURRENT_TRANSACTIONS is reported as INVALID_TXN_STATE", "", answer=errors(E.CONCURRENT_TRANSACTIONS, E.INVALID_TXN_STATE), unseen="said only while the markers are written: one node is done before a client can ask again, TXN-46 asks three"),
     Lie("write-outside-unnoticed", PRODUCE, "INVALID_TXN_STATE is reported as no error", "TXN-16 TXN-19", answer=errors(E.INVALID_TXN_STATE, 0)),
     Lie("write-without-id-unnoticed", PRODUCE, "TRANSACTIONAL_ID_AUTHORIZATION_FAILED is reported as no error", "TXN-21", answer=errors(E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 0)),
-    Lie("write-of-unknown-id", PRODUCE, "INVALID_PRODUCER_ID_MAPPING is reported as INVALID_TXN_STATE", "TXN-34", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)),
+    Lie("write-of-unknown-id", PRODUCE, "INVALID_PRODUCER_ID_MAPPING is reported as INVALID_TXN_STATE", "TXN-50", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)),
     Lie("txn-commit-forgotten", COMMIT, "every TxnOffsetCommit is agreed to, and none is done", "TXV-08 TXV-17 TXV-18 TXN-18 TXN-20 TXN-34 TXN-36 TXN-37 TXN-38 OFF-17", ask=replied(committed), versions="0-5"),
     Lie("txn-commit-of-zombie", COMMIT, "INVALID_PRODUCER_EPOCH is reported as no error", "TXN-34 TXN-02 TXN-20", answer=errors(E.INVALID_PRODUCER_EPOCH, 0)),
     Lie("txn-commit-not-added", COMMIT, "INVALID_TXN_STATE is reported as no error", "TXN-36", answer=errors(E.INVALID_TXN_STATE, 0)),

@@ -37,6 +37,8 @@ from reference.protocol.messages.sync_group import SyncGroupRequest
 HELD_S = 30.0
 """How long an answer may be held that comes once other members have spoken, beside what joins take anyway."""
 JOIN_AGAIN = (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION)
+JOINS_AGAIN = {ErrorCode.REBALANCE_IN_PROGRESS}
+"""Tolerated for ILLEGAL_GENERATION: a member of an earlier generation joins again on either."""
 FIRST_WITH_IDENTITY = 4
 """The version of JoinGroup from which on a dynamic member must come back with the id that it was given (KIP-394)."""
 FIRST_WITH_INSTANCE = 5

@@ -399,7 +399,10 @@ class Member:
 
     def _skip_out_of_bounds(self) -> None:
         """A session that the broker's bounds leave out cannot be had; that it keeps to its bounds is the business of GRP-02."""
-        described = self.broker.subject.profile.configs
+        described, needed = self.broker.subject.profile.configs, self.broker.requirement.needs.configs
+        least = "group.min.session.timeout.ms"
+        if least in needed and least not in described and least not in self.broker.subject.honoured:
+            self.broker.skip(f"needs {least}={needed[least]}, of which nothing is known", Lack.CONFIGURATION)
         least_ms, most_ms = (described.get(f"group.{bound}.session.timeout.ms") or "" for bound in ("min", "max"))
         known = least_ms.isdigit() and most_ms.isdigit()
         if known and not int(least_ms) <= self.session_timeout_ms <= int(most_ms):

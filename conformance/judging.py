@@ -27,6 +27,7 @@ HASTENING = {
 }  # fmt: skip
 """How often a broker looks for what is over: without them it does the same, and later. A target of which they are unknown is
 judged all the same, and what does not come in time is not judged."""
+LEAST_SESSION = "group.min.session.timeout.ms"
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""
 KEPT_BYTES_OF_A_PASS = 512
@@ -72,11 +73,19 @@ def missing_configs(record: Requirement, subject: Subject) -> str:
             held, unseen = {}, f": {error}"
     for name, value in needed.items():
         seen = held.get(name)
-        if seen is None and name not in subject.honoured and name not in HASTENING:
+        if seen is None and name not in subject.honoured | HASTENING and not _seen_by_effect(name, value, subject):
             return f"needs {name}={value}, which the target does not describe{unseen}"
         if seen not in (None, value):
             return f"needs {name}={value}; the target has {seen}"
     return ""
+
+
+def _seen_by_effect(name: str, value: str, subject: Subject) -> bool:
+    """Whether a configuration that is not described is seen to be in force, or will be: a member that joins with a shorter
+    session shows whether the least one is low enough, and is not judged where it is not (`Member.expect`)."""
+    if name == LEAST_SESSION:
+        return True
+    return (name, value) == ("auto.create.topics.enable", "true") and subject.profile.topics_by == "auto-creation"
 
 
 def too_slow(record: Requirement, subject: Subject) -> str:

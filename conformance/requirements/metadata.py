@@ -145,7 +145,7 @@ def auto_creation(broker: Broker) -> None:
         tolerated={ErrorCode.NONE},
         what="the first answer",
     )
-    described = broker.broker_configs(["num.partitions"]).get("num.partitions")
+    described = broker.subject.profile.configs.get("num.partitions")
     partitions = number(described, "num.partitions") if described else 0
     topic = broker.await_topic(name, partitions or 1)
     broker.expect_equal("its partitions", topic.partitions, partitions or topic.partitions)

@@ -9,7 +9,7 @@ from typing import Any
 from conformance.batches import batch, idempotent, values
 from conformance.broker import EARLIEST, LATEST, Broker
 from conformance.classic_groups import Group
-from conformance.committed_offsets import commit_one, expect_offset
+from conformance.committed_offsets import expect_committed, expect_offset
 from conformance.consumers import joined, unused_group
 from conformance.requirement import COPY_ON_ANOTHER_NODE, requirement
 from conformance.transactions import TransactionalProducer
@@ -140,7 +140,7 @@ def member_joins(broker: Broker) -> None:
 )
 def offset_is_kept(broker: Broker) -> None:
     topic, group = broker.topic(), Group(broker)
-    commit_one(broker, group.name, topic, 7)
+    expect_committed(broker, group.name, {(topic, 0): 7})
     expect_offset(broker, group.name, topic, 7, "the committed offset")
 
 

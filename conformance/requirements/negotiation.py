@@ -15,6 +15,7 @@ API_VERSIONS, PRODUCE, CONTROLLED_SHUTDOWN = 18, 0, 7
 ADVERTISED_ONLY = range(3)
 """Versions of Produce that Kafka 4 advertises for the sake of old librdkafka and does not serve (KAFKA-18659)."""
 
+UNKNOWN_EPOCH = -1
 QUOTA_WINDOW_MS = 1_000
 """What a request quota asks for at most (quota.window.size.seconds)."""
 
@@ -208,12 +209,20 @@ def asked_again(broker: Broker) -> None:
     source="KIP-584; ApiVersionsResponse schema",
     sentence="ApiVersions v3+ lists the finalized features with their levels and epoch, each within what is supported.",
     accepted="metadata.version among them, levels within the supported range, an epoch of 0 or more",
+    tolerated="no features at all, in an epoch that is unknown (-1): producers take the oldest protocol then",
     since="3.3",
     apis={"ApiVersions": 3},
 )
 def finalized_features(broker: Broker) -> None:
     answer = broker.connect().call(named(), broker.version_for(ApiVersionsRequest))
     supported = AnswerParts({feature.name: feature for feature in answer.supported_features})
+    if (
+        not answer.supported_features
+        and not answer.finalized_features
+        and answer.finalized_features_epoch == UNKNOWN_EPOCH
+    ):
+        broker.tolerate("no feature is supported")
+        return
     broker.expect(answer.finalized_features_epoch >= 0, f"the features' epoch is {answer.finalized_features_epoch}")
     for feature in answer.finalized_features:
         limits = supported.get(feature.name)

@@ -154,7 +154,10 @@ class _Prober:
         else:
             self.profile.asked_in = first
             raise failure or Failed("ApiVersions is not answered")
-        self.subject.api_versions = AnswerParts(answer)
+        served = {key: both for key, both in answer.items() if both[0] <= both[1]}
+        self.subject.api_versions = AnswerParts(
+            served
+        )  # 0 to -1 says that an API is not served; API-04 judges the habit
         self.profile.advertised = {
             APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
         }

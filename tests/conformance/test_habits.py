@@ -22,6 +22,7 @@ from linearizability.targets.wire import FIRST_FLEXIBLE, NEWER, answers
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, decode_response, encode_response
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 
 NOT_READY_S = 2.0
 
@@ -114,6 +115,23 @@ class Evicting(Habit):
     def refuse(self, answer: Any, exchange: Exchange) -> None:
         if exchange.request.member_id in self.removed:
             answer.error_code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class Unready(Habit):
+    """Reports a rebalance to members alone that have synchronised, as tansu does."""
+
+    def __init__(self) -> None:
+        super().__init__("Heartbeat", self.hide)
+        self.synchronised: set[tuple[str, int]] = set()
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api == "SyncGroup":
+            self.synchronised.add((exchange.request.member_id, exchange.request.generation_id))
+        return None
+
+    def hide(self, answer: Any, exchange: Exchange) -> None:
+        if (exchange.request.member_id, exchange.request.generation_id) not in self.synchronised:
+            answer.error_code = ErrorCode.NONE
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +229,23 @@ def test_one_that_lets_no_members_share_a_client_id_fails_one_requirement(
 ) -> None:
     _, verdicts = judged(behind, Evicting(), "GRP-08 GRP-14 GRP-49", tmp_path)
     assert verdicts == {"GRP-08": "pass", "GRP-14": "pass", "GRP-49": "fail"}
+
+
+def test_one_that_reports_rebalances_to_synchronised_members_alone_is_not_accused(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(behind, Unready(), "GRP-06 GRP-07 GRP-08 GRP-11", tmp_path)
+    assert set(verdicts.values()) == {"pass"}
+
+
+def test_an_api_that_is_advertised_with_no_version_is_not_served(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    def hide(answer: Any, _: Exchange) -> None:
+        for api in answer.api_keys:
+            if api.api_key == InitProducerIdRequest.KEY:
+                api.min_version, api.max_version = 0, -1
+
+    _, verdicts = judged(behind, Habit("ApiVersions", hide), "API-04 API-05 BAS-09", tmp_path)
+    assert verdicts == {"API-04": "fail", "API-05": "pass", "BAS-09": "not judged"}
 
 
 def test_one_that_counts_generations_from_0_is_not_accused(behind: tuple[Loop, Behind], tmp_path: Path) -> None:

@@ -265,7 +265,7 @@ def writes_of_somebody_else(broker: Broker) -> None:
     apis=TRANSACTIONS,
     requires=("TXN-34",),
 )
-def codes_for_writes_of_somebody_else(broker: Broker) -> None:
+def codes_for_writes_of_others(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:
         for what, code, error in writes_of_others(broker, protocol, broker.topic()):
             same = {ErrorCode.PRODUCER_FENCED} if error == ErrorCode.INVALID_PRODUCER_EPOCH else ()

@@ -1,12 +1,16 @@
-"""What clients did, for the page: operations as bars, witnesses marked, and the record of the first anomaly followed."""
+"""What clients did, for the page: operations as bars, witnesses marked, and the record of the first anomaly followed.
+
+A hunt's history says more: which node a fault hit, and which one leads. Each node has a row where that is known.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from linearizability.explorer.page import EXPLORER_FILE, NEVER, WORLD, Event, Operation, Run, page
+from linearizability.explorer.page import DOWN, EXPLORER_FILE, NEVER, NODE, WORLD, Event, Operation, Run, Sample, page
 from linearizability.history import events
 from linearizability.history.facts import join_key
 from linearizability.history.streams import History
@@ -19,6 +23,13 @@ NANOSECONDS_A_US = 1000
 MOST_OPERATIONS = 20_000
 """Of a longer history those are shown that are nearest to the first witness, and all witnesses."""
 
+ENDS_A_NODE = ("kill", "stop", "power-loss")
+"""Faults after which the node does not run until they are healed."""
+NOTES = "notes"
+"""The row of what a hunt noted."""
+LEADER = re.compile(r"partition (\d+): leader (\d+), epoch (\d+)")
+"""What a hunt notes when a partition has another leader."""
+
 
 def run_of(history: History, judgement: Judgement) -> Run:
     """A run of which only the clients' history is known: an operation's begin and its end are its events."""
@@ -30,15 +41,46 @@ def run_of(history: History, judgement: Judgement) -> Run:
         each._replace(begin_us=each.begin_us - start, end_us=each.end_us - start if each.end_us != NEVER else NEVER)
         for each in operations
     ]
-    shown = [Event(time - start, WORLD, WORLD, _words(mark)) for time, mark in marks]
+    shown: list[Event] = []
     for each in operations:
         shown.append(Event(each.begin_us, each.client, each.client, each.text))
         if each.end_us != NEVER:
             shown.append(Event(each.end_us, each.client, each.client, f"{each.outcome}: {each.text.split()[0]}"))
-    shown.sort(key=lambda event: event.time_us)
+    nodes = sorted({mark["node"] for _, mark in marks if isinstance(mark.get("node"), int)})
+    partitions = sorted({name for each in everything for name in each.records})
+    known = [
+        (Event(time - start, *_place(mark), _words(mark)), _samples(mark, nodes, partitions)) for time, mark in marks
+    ]
+    timed = sorted([*known, *((event, []) for event in shown)], key=lambda each: each[0].time_us)
+    shown = [event for event, _ in timed]
+    samples = [one._replace(event=number) for number, (_, each) in enumerate(timed, 1) for one in each]
     rule, text, record = worst_of(history, judgement)
     share = f" ({len(operations)} of {len(everything)} operations)" if len(operations) < len(everything) else ""
-    return Run(f"{history.id}: {judgement.verdict}{share}", shown, (), operations, rule, text, record)
+    return Run(f"{history.id}: {judgement.verdict}{share}", shown, samples, operations, rule, text, record)
+
+
+def _samples(mark: dict[str, Any], nodes: list[int], partitions: list[str]) -> list[Sample]:
+    """What a mark says of the nodes; the number of the event is put in later."""
+    if mark["f"] in ("fault", "heal") and mark.get("name") in ENDS_A_NODE and "node" in mark:
+        return [Sample(0, _name(mark["node"]), NODE, DOWN if mark["f"] == "fault" else "up")]
+    found = LEADER.fullmatch(str(mark.get("text", "")))
+    if not found or int(found[2]) not in nodes:
+        return []
+    return [
+        Sample(0, _name(node), partition, "leader" if node == int(found[2]) else "not leading", int(found[3]))
+        for partition in partitions
+        if partition.endswith(f"-{found[1]}")
+        for node in nodes
+    ]
+
+
+def _place(mark: dict[str, Any]) -> tuple[str, str]:
+    """A fault is drawn through all rows; what a hunt noted has a row of its own."""
+    return (NOTES, NOTES) if mark["f"] == "note" else (WORLD, WORLD)
+
+
+def _name(node: int) -> str:
+    return f"node {node}"
 
 
 def _nearest(operations: list[Operation]) -> list[Operation]:

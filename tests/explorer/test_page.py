@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from linearizability.explorer.history import run_of as of_history
 from linearizability.explorer.page import DOWN, EXPLORER_FILE, NODE
 from linearizability.explorer.page import page as explorer_page
 from linearizability.history.commands import app as history
+from linearizability.pipeline.engine import check
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.explorer import explorer
 from linearizability.simulation.fuzzing import keep_run, run_planted
@@ -183,3 +185,20 @@ def test_a_counterexample_is_shown_step_by_step(browser, tmp_path):
         "step 3  b2  no longer has it",
         "step 4  b1  shows it below the high watermark",
     ]
+
+
+def test_nodes_of_a_hunt_have_rows_where_they_lead_or_are_down():
+    judgement = next(iter(check([HISTORY], engine="local")))
+    history = judgement.history
+    begin = history.marks[-1]["time"] + 1
+    for number, kind in enumerate(("fault", "heal")):
+        history.marks.append({"type": "mark", "f": kind, "name": "kill", "node": 2, "time": begin + number * 1_000_000})
+    shown = of_history(history, judgement)
+    assert shown.names[: shown.nodes] == ["node 1", "node 2", "node 3"]
+    of_node = [each for each in shown.samples if (each.node, each.partition) == ("node 2", NODE)]
+    assert [(each.role, shown.events[each.event - 1].text) for each in of_node[-2:]] == [
+        (DOWN, "fault kill 2"),
+        ("up", "heal kill 2"),
+    ]
+    led = [f"leader {each.node[5:]}, epoch {each.leader_epoch}" for each in shown.samples if each.role == "leader"]
+    assert led == ["leader 3, epoch 3", "leader 1, epoch 4"], "of the one partition that this history holds"

@@ -10,7 +10,7 @@ def quiet() -> bool:
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
-LEAST_SHARE = 0.02
+LEAST_SHARE = 0.1
 """Before so much is done nothing is estimated."""
 
 

@@ -7,6 +7,7 @@ import errno
 import importlib
 import importlib.metadata
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -55,11 +56,27 @@ class LazyCommands(TyperGroup):
             return None
         module, _ = COMMANDS[cmd_name]
         group = typer.main.get_command(importlib.import_module(module).app)
-        return group.commands[cmd_name] if isinstance(group, TyperGroup) else group
+        return _with_lines(group.commands[cmd_name] if isinstance(group, TyperGroup) else group)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _with_lines(command: click.Command) -> click.Command:
+    """Examples of --help stand in one line each, however narrow the terminal is, so that they can be copied.
+
+    A group of commands shows the first example of each.
+    """
+    inside = [_with_lines(each) for each in command.commands.values()] if isinstance(command, TyperGroup) else []
+    before, heading, after = (command.epilog or "").partition("Examples:")
+    if heading and "\b" not in before:
+        lines = "\n".join(f"  {example}" for example in re.split(r"\s+[·|]\s+", after.strip()))
+        command.epilog = f"\b\n{heading}\n{lines}"
+    elif inside:
+        firsts = [each.epilog.splitlines()[2] for each in inside if each.epilog]
+        command.epilog = "\n".join(("\b", "Examples:", *firsts))
+    return command
 
 
 app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
@@ -71,7 +88,10 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(
+    epilog="\b\nExamples:\n"
+    "  tidegauge run --target addr:localhost:9092\n  tidegauge explain PRD-05\n  tidegauge cluster --nodes 3"
+)
 def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and exit.")
@@ -122,7 +142,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traceback.print_exc()  # a mistake of ours is no verdict on anybody: Python itself would exit 1, which is "invalid"
         code = ENGINE_ERROR
     sys.exit(code if isinstance(code, int) else 0)
-
-
-if __name__ == "__main__":
-    main()

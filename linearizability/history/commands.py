@@ -257,7 +257,7 @@ def import_(
 
 
 @app.command(
-    epilog="Examples: tidegauge history export results/latest OUT.edn --to edn | … STORE --to parquet | … "
+    epilog="Examples: tidegauge history export results/latest STORE --to parquet | … FILE OUT.edn --to edn | … "
     "kafka:127.0.0.1:9092/histories --to topic"
 )
 def export(

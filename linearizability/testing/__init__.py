@@ -13,6 +13,9 @@
 
 A broker is a `linearizability.targets.Target`: its methods are the faults. Serving needs nothing beyond the base installation;
 histories need the extra `check`. docs/testing.md has a complete example and says how this compares with a container.
+
+Nothing of the other packages is imported before it is used: pytest loads the plugin for every project of the environment, and
+one that has a package of its own named `reference` must find that.
 """
 
 from __future__ import annotations
@@ -23,13 +26,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from linearizability.targets import Target, open_target
-
 if TYPE_CHECKING:
     from linearizability.history.contract import Contract
     from linearizability.history.operations import Key, Value
     from linearizability.history.recorder import Recorder
     from linearizability.pipeline.verdict import Judgement
+    from linearizability.targets import Target
 
 FAULTS = {"kill": "restart", "stop": "restart", "pause": "resume"}
 """What hurts a node -> what ends it."""
@@ -47,6 +49,8 @@ def reference_broker(
     nodes: int = 1, *, config: Mapping[str, str] | None = None, folder: Path | None = None
 ) -> Iterator[Target]:
     """The reference broker, or a cluster of it, until the end of the block. `config` are broker properties by Kafka's names."""
+    from linearizability.targets import open_target
+
     with tempfile.TemporaryDirectory(prefix="tidegauge-") as temporary:
         given = (REPLICATED if nodes >= 3 else {}) | dict(config or {})
         with open_target(f"reference:{nodes}", folder=folder or Path(temporary), config=given) as target:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from linearizability.targets import Target
 from linearizability.testing import History, reference_broker
+
+if TYPE_CHECKING:
+    from linearizability.targets import Target
 
 
 @pytest.fixture

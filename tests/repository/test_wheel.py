@@ -17,7 +17,7 @@ from linearizability.targets import Target
 from linearizability.testing import reference_broker
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PACKAGES = ("reference", "spec", "conformance", "linearizability")
+PACKAGES = ("tidegauge", "reference", "spec", "conformance", "linearizability")
 MOST_BYTES, MOST_INSTALLED_BYTES = 5 << 20, 60 << 20
 NOT_OURS = ("pip", "setuptools", "pkg_resources", "_distutils_hack")
 OF_CHECK = ("numpy", "pyarrow", "confluent_kafka", "pytest", "_pytest", "py", "pluggy", "iniconfig", "packaging")
@@ -105,7 +105,7 @@ def broker() -> Iterator[Target]:
 
 def test_it_holds_every_file_of_the_packages(job: Job) -> None:
     tracked = subprocess.run(
-        ["git", "ls-files", *PACKAGES, "tidegauge.py"], cwd=REPOSITORY, capture_output=True, text=True, check=True
+        ["git", "ls-files", *PACKAGES], cwd=REPOSITORY, capture_output=True, text=True, check=True
     ).stdout.split()
     present = [name for name in tracked if (REPOSITORY / name).is_file()]
     assert [name for name in present if not (job.packages / name).is_file()] == []
@@ -210,4 +210,21 @@ def test_the_plugin_brings_a_broker_and_a_verdict(job: Job) -> None:
 @pytest.mark.slow
 def test_the_plugin_brings_a_cluster_that_is_hurt(job: Job) -> None:
     done = documented_tests(job, "killed")
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_plugin_disturbs_no_project_with_packages_of_the_same_names(job: Job) -> None:
+    """pytest loads it in every project of the environment."""
+    own = job.home / "project"
+    (own / "reference").mkdir(parents=True)
+    (own / "reference" / "__init__.py").write_text("MINE = True\n")
+    (own / "test_mine.py").write_text(
+        "import tidegauge.testing\n"
+        "from reference import MINE\n\n\n"
+        "def test_mine(request):\n"
+        "    assert MINE and request.config.pluginmanager.has_plugin('tidegauge')\n"
+    )
+    documented_tests(job, "nothing of it")  # leaves the folder with pytest
+    command = [str(job.home / "tidegauge" / "bin" / "python"), "-m", "pytest", "-q", str(own)]
+    done = job.run(*command, environment={"PYTHONPATH": str(job.home / "check")})
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr

@@ -1,0 +1,5 @@
+"""`python -m tidegauge` is the command `tidegauge`."""
+
+from tidegauge import main
+
+main()

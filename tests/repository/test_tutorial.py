@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from docs.site.recording import PICTURE, picture, record
 
 CHAPTERS = Path(__file__).resolve().parents[2] / "docs" / "tutorial"
 PRINTED = {
@@ -77,3 +80,9 @@ def test_the_specification_proves_it(tmp_path: Path) -> None:
     follow("5-prove-it.md", PROOF, tmp_path)
     stored = (CHAPTERS / "counterexample.svg").read_text()
     assert (tmp_path / "counterexample.svg").read_text() == stored, "draw docs/tutorial/counterexample.svg again"
+
+
+def test_the_recorded_run_is_of_today_s_program(tmp_path: Path) -> None:
+    """The picture in the README shows what the command prints, but for times and the day."""
+    words = {word for word in re.findall(r"[a-zA-Z]{3,}", picture(record())) if word != "nbsp"}
+    assert words - set(re.findall(r"[a-zA-Z]{3,}", PICTURE.read_text())) == set()

@@ -155,6 +155,22 @@ def test_the_documented_shell_commands_run(job: Job, broker: Target) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_job_for_gitlab_runs_and_leaves_its_artifacts(job: Job, broker: Target) -> None:
+    (text,) = re.findall(r"```yaml\n(conformance:.*?)```", (REPOSITORY / "docs" / "ci.md").read_text(), re.S)
+    described = yaml.safe_load(text)["conformance"]
+    tidegauge = str(job.home / "tidegauge" / "bin" / "tidegauge")
+    install, judge = described["script"]
+    assert install == "pip install tidegauge"
+    judge = judge.replace("tidegauge run", f"{tidegauge} run API-01").replace("broker:9092", broker.bootstrap)
+    first = job.run("sh", "-e", "-c", re.sub(r"--baseline \S+", "", judge))
+    assert first.returncode == 0, first.stdout + first.stderr
+    (job.home / "conformance").mkdir()
+    (job.home / "conformance" / "baseline.json").write_bytes((job.home / "results/latest/report.json").read_bytes())
+    again = job.run("sh", "-e", "-c", judge)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert len({path.resolve() for path in job.home.glob(described["artifacts"]["reports"]["junit"])}) > 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [

@@ -423,7 +423,7 @@ PANELS: Sequence[tuple[str, str, str]] = (
 
 
 def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
-    """A panel for each quantity: its curve over the number of partitions or connections, a line a target."""
+    """A panel for each quantity that was measured: its curve over the number of partitions or connections, a line a target."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -442,6 +442,7 @@ def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
         unit = "connections" if kind == "connections" else "partitions"
         axes.set(xscale="log", xlabel=unit, title=title)
         axes.set_ylim(bottom=0)
+        axes.set_visible(bool(axes.lines))
         axes.grid(True, alpha=0.3)
     if found:
         grid.flat[0].legend()

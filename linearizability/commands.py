@@ -417,8 +417,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
     )
     print(f"  faults: {faults}")
     for name, count in summary["anomalies"].items():
-        permitted = summary["permitted"].get(name, 0)
-        print(f"  {name} × {count}" + (f", {permitted} of them permitted" if permitted else ""))
+        reasons = summary["permitted_because"].get(name, {})
+        print(f"  {name} × {count}" + "".join(f"; {each} permitted: {reason}" for reason, each in reasons.items()))
     for reason in summary["reasons"]:
         print(f"  {reason}")
     print(f"  seed {summary['seed']}, judged by {' and '.join(summary['engines'])}")

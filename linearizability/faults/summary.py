@@ -1,6 +1,6 @@
 """What a hunt's rounds come to: judged by both engines, and summed up."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,12 +45,12 @@ def sum_up(
     }
     anomalies: Counter[str] = Counter()
     faults: Counter[str] = Counter()
-    permitted: Counter[str] = Counter()
+    permitted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
         anomalies.update(result.anomalies)
         faults.update(result.faults)
         for name, causes in result.permitted.items():
-            permitted[name] += sum(causes.values())
+            permitted[name].update(causes)
     found = next((result for result in results if result.verdict == "invalid"), None)
     verdict = worst([result.verdict for result in results])
     reasons = [reason for result in results for reason in result.reasons][:50]
@@ -67,7 +67,8 @@ def sum_up(
         **totals,
         "faults": dict(sorted(faults.items())),
         "anomalies": dict(sorted(anomalies.items())),
-        "permitted": dict(sorted(permitted.items())),
+        "permitted": {name: causes.total() for name, causes in sorted(permitted.items())},
+        "permitted_because": {name: dict(causes) for name, causes in sorted(permitted.items())},
         "reasons": reasons,
         "agreement": [result.agreement.model_dump() for result in results if result.agreement is not None],
         "engines": sorted({engine for result in results for engine in result.engines}),

@@ -1,13 +1,16 @@
 """What the command line makes of a hunt's target."""
 
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 
 from linearizability import commands
 from linearizability.faults.plan import Plan
+from linearizability.faults.round import RoundResult
 from linearizability.faults.schedule import Schedule
+from linearizability.faults.summary import sum_up
 from linearizability.targets import java
 
 
@@ -75,3 +78,17 @@ def test_the_help_names_every_fault():
     from linearizability.faults import all_faults
 
     assert sorted(commands.FAULT_NAMES.split(", ")) == sorted(all_faults())
+
+
+def test_what_is_permitted_says_why(capsys):
+    def result(count: int) -> RoundResult:
+        found = {
+            "anomalies": {"lost-write": count + 1},
+            "permitted": {"lost-write": {"acks=1 promises no more": count}},
+        }
+        return RoundResult.model_construct(verdict="valid", folder="f", **found)
+
+    summary = sum_up(Plan(target="reference:1", minutes=1, seed=1), [result(560), result(1)], {}, 1.0, Path("f"), False)
+    commands._print_summary(summary)
+    assert summary["permitted"] == {"lost-write": 561}
+    assert "lost-write × 563; 561 permitted: acks=1 promises no more\n" in capsys.readouterr().out

@@ -96,7 +96,11 @@ def check(
             if not quiet():
                 left = time_left(sum(costs[:number]) / (sum(costs) or 1), time.monotonic() - began)
                 print(f"{case.name} … ({number + 1} of {len(chosen)}{left})", file=sys.stderr, flush=True)
-            result = run_case(case, workers, memory_mb, budget_s, thoroughly=record)
+            try:
+                result = run_case(case, workers, memory_mb, budget_s, thoroughly=record)
+            except KeyboardInterrupt:
+                print(f"interrupted: {number} of {len(chosen)} are checked", file=sys.stderr)
+                break
             if record and not result.engine_error:
                 stored = load() | {case.name: result}
                 save(stored)
@@ -112,6 +116,8 @@ def check(
 
         write_tables()
     code = exit_code(results)
+    if code == 0 and len(results) < len(chosen):
+        code = 2  # what was checked is as expected, and the rest is unknown
     if as_json:
         print(json.dumps(summary(results, code)))
     raise typer.Exit(code)

@@ -15,7 +15,7 @@ from spec.catalogue import MODELS, all_cases
 from spec.checker import Outcome, Verdict
 from spec.commands import app
 from spec.models import COUNTEREXAMPLES, SPEC, Case, checked, only_property, without_comments
-from spec.results import exit_code, load, result_of
+from spec.results import Result, exit_code, load, result_of
 from spec.tables import has_file, pages
 
 CHAPTERS = ("Controller", "Replica", "Client")
@@ -242,6 +242,18 @@ def test_a_checker_that_is_missing_is_said_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("spec.running.run_case", lambda case, *_, **__: result_of(case, missing))
     said = CliRunner().invoke(app, ["spec", "check", "--all"])
     assert (said.exit_code, said.output.count("tlc could not be fetched")) == (3, 1)
+
+
+def test_an_interrupted_check_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run_one(case: Case, *_: object, **__: object) -> Result:
+        if case.name != "MCFailover":
+            raise KeyboardInterrupt
+        return result_of(case, Outcome(Verdict.HOLDS))
+
+    monkeypatch.setattr("spec.running.run_case", run_one)
+    said = CliRunner().invoke(app, ["spec", "check", "MCFailover", "MCIsr", "--json"])
+    assert said.exit_code == 2 and '"verdict": "unknown"' in said.stdout
+    assert "interrupted: 1 of 2 are checked" in said.stderr
 
 
 def test_another_promise_than_the_expected_one_is_not_as_expected() -> None:

@@ -12,6 +12,7 @@ from linearizability.history.files import HistoryError
 from linearizability.history.streams import History
 from linearizability.pipeline.series import picture, series_of
 from linearizability.pipeline.verdict import Judgement, worst
+from linearizability.results import suite_version
 from linearizability.rules import RULES
 from linearizability.rules.rule import Anomaly
 
@@ -48,8 +49,9 @@ def write_report(path: Path, judged: Iterable[Judgement]) -> None:
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent), autoescape=True, trim_blocks=True)
     template = environment.get_template("report.html.j2")
     items = [_item(judgement, judgement.history) for judgement in shown]
+    verdict = worst(judgement.verdict for judgement in shown)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(template.render(items=items, verdict=worst(judgement.verdict for judgement in shown)))
+    path.write_text(template.render(items=items, verdict=verdict, version=suite_version()))
 
 
 def _item(judgement: Judgement, history: History | None) -> dict[str, Any]:

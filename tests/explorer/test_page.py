@@ -156,6 +156,17 @@ def test_a_history_is_shown_with_its_witnesses(browser, tmp_path):
 
 
 @needs_chromium
+@pytest.mark.parametrize("width", [400, 900, 1400])
+def test_the_report_of_a_history_can_be_read_at_every_width(browser, width, tmp_path):
+    checked = CliRunner().invoke(history, ["check", str(HISTORY), "--output", str(tmp_path)])
+    assert "invalid" in checked.output, checked.output
+    opened(browser, tmp_path / "report.html", width=width, dark=width == 900)
+    assert browser.serious() == []
+    assert browser.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert browser.evaluate("document.querySelector('meta[name=viewport]').content").startswith("width=device-width")
+
+
+@needs_chromium
 def test_a_counterexample_is_shown_step_by_step(browser, tmp_path):
     """Of two brokers the second loses the record when it becomes a follower, and the first commits it."""
 

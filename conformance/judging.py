@@ -28,6 +28,8 @@ HASTENING = {
 """How often a broker looks for what is over: without them it does the same, and later. A target of which they are unknown is
 judged all the same, and what does not come in time is not judged."""
 LEAST_SESSION = "group.min.session.timeout.ms"
+AUTHORIZER = "authorizer.class.name"
+"""With it several brokers that do not authenticate form no cluster, unless clients, who are the same principal, may do all."""
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""
 KEPT_BYTES_OF_A_PASS = 512
@@ -48,6 +50,8 @@ def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
             return f"needs {name} v{version}; the target serves up to v{subject.api_versions[key][1]}", Lack.API
     if needs.nodes > subject.nodes:
         return f"needs {needs.nodes} nodes; the target has {subject.nodes}", Lack.NODES
+    if AUTHORIZER in needs.configs and subject.nodes > 1:
+        return f"needs a target of one node: {AUTHORIZER} keeps brokers that do not authenticate apart", Lack.NODES
     offered = getattr(subject.target, "hooks", ())
     lacking = [hook for hook in needs.hooks if hook not in offered]
     if lacking:

@@ -50,6 +50,7 @@ AREAS = {
     "GAD": "Group administration",
     "TOP": "Topic administration",
     "CFG": "Configurations",
+    "ACL": "Access control: what is refused, and what is hidden",
     "REP": "Replication: in-sync replicas, high watermark",
     "ELE": "Leader election, fail-over, reassignment",
     "RET": "Retention and segments",

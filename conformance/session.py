@@ -20,10 +20,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from conformance.host import Host, TargetBroke
-from conformance.judging import cause_of, failed_by_death, judge, judged_by_prerequisite, missing
-from conformance.plan import Group, by_duration, in_order, plan
+from conformance.judging import AUTHORIZER, cause_of, failed_by_death, judge, judged_by_prerequisite, missing
+from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
-from conformance.results import Judgement, Verdict
+from conformance.results import Judgement, Lack, Verdict
 from conformance.steps import STEPS
 from conformance.subject import Subject
 
@@ -41,6 +41,8 @@ DEATHS = 40
 AGAIN_PATIENCE = 1.5
 """Deadlines of what was not in time beside others grow so much when it is judged again alone."""
 
+NOT_OF_A_START = (Lack.RELEASE, Lack.API, Lack.NODES)
+"""What a target lacks with whatever configurations it is started."""
 WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
 """Areas that mostly wait where a coordinator holds joins for long."""
 WAITING_JOBS = 24
@@ -121,13 +123,25 @@ class Session:
             if not waiting:
                 continue
             try:
-                if self.host.open_group is not group:
-                    self.starting(group, number, self.count)
-                self.host.prepare(group)
+                if not self._cannot_be_judged(waiting, group):
+                    if self.host.open_group is not group:
+                        self.starting(group, number, self.count)
+                    self.host.prepare(group)
                 self._judge_group(in_order(waiting), group)
             except TargetBroke:
                 self.groups.append(taken)
                 raise
+
+    def _cannot_be_judged(self, entries: Sequence[Entry], group: Group) -> bool:
+        """Whether none can be judged however the target is started: an authorizer can keep it from starting."""
+        if AUTHORIZER not in group.configs:
+            return False
+        if self.host.subject is None and not self.accompanies:
+            self.host.prepare(Group(dict(BASE_CONFIGS)))
+        subject = self.host.subject
+        return subject is not None and all(
+            missing(entry.requirement, subject)[1] in NOT_OF_A_START for entry in entries
+        )
 
     def _next_group(self) -> tuple[int, Group] | None:
         with self.lock:

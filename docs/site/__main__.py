@@ -8,6 +8,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from docs.site.access import access_page
 from docs.site.matrix import matrix_page
 from docs.site.npm import MERMAID, npm_file
 from docs.site.requirements import requirement_pages
@@ -30,7 +31,7 @@ def stage(source: Path) -> None:
     shutil.rmtree(source, ignore_errors=True)
     pages = {path: path.read_text() for path in documents()}
     pages[REPOSITORY / "index.md"] = (REPOSITORY / "docs" / "site" / "index.md").read_text()
-    for name, text in (requirement_pages() | {"matrix.md": matrix_page()}).items():
+    for name, text in (requirement_pages() | {"matrix.md": matrix_page(), "access.md": access_page()}).items():
         pages[REPOSITORY / "requirements" / name] = text
     for path, text in pages.items():
         place = source / path.relative_to(REPOSITORY)

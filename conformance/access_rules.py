@@ -1,0 +1,162 @@
+"""ACLs that a requirement sets for a while, and the things that they are about.
+
+The suite has one principal, which can be anyone: rules are for `User:*`, on names that nothing else uses. A resource with rules
+is closed to all that they do not allow, so that each denial comes with an ACL that allows everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from conformance.answers import error_name
+from conformance.broker import Broker
+from conformance.wire import Failed
+from linearizability.client.errors import error_of
+from linearizability.client.requests import Topic
+from reference.protocol.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_acls import CreateAclsRequest
+from reference.protocol.messages.delete_acls import DeleteAclsRequest
+from reference.protocol.messages.describe_acls import DescribeAclsRequest
+
+AUTHORIZED = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+}
+"""What a broker must be configured with: without ACLs it allows everything."""
+
+EVERYONE = "User:*"
+GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
+
+Rule = CreateAclsRequest.AclCreation
+
+
+def rule(
+    permission: Permission,
+    operation: Operation,
+    resource: ResourceType,
+    name: str,
+    *,
+    pattern: PatternType = PatternType.LITERAL,
+    principal: str = EVERYONE,
+    host: str = "*",
+) -> Rule:
+    """One ACL."""
+    return Rule(
+        resource_type=resource,
+        resource_name=name,
+        resource_pattern_type=pattern,
+        principal=principal,
+        host=host,
+        operation=operation,
+        permission_type=permission,
+    )
+
+
+def but(operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) -> list[Rule]:
+    """Everything is allowed with the resource, but this operation is denied."""
+    return [
+        rule(Permission.ALLOW, Operation.ALL, resource, name),
+        rule(Permission.DENY, operation, resource, name),
+    ]
+
+
+@contextmanager
+def rules(broker: Broker, wanted: Iterable[Rule]) -> Generator[None]:
+    """ACLs that hold within the block, on the broker that is asked by default."""
+    created = [*wanted]
+    results = broker.call(CreateAclsRequest(creations=created)).results
+    codes = {result.error_code for result in results}
+    if codes != {ErrorCode.NONE} or len(results) != len(created):
+        raise Failed(
+            f"CreateAcls for {len(created)} ACLs was answered with {', '.join(map(error_name, sorted(codes)))}"
+        )
+    shown = [each for each in created if each.resource_type != ResourceType.CLUSTER]
+    """Rules for the cluster may deny DescribeAcls itself."""
+    try:
+        for each in shown:
+            broker.eventually(
+                lambda each=each: described(broker, each) == 1, f"DescribeAcls shows {each.resource_name}"
+            )
+        yield
+    finally:
+        broker.call(DeleteAclsRequest(filters=[filter_of(each) for each in created]))
+        for each in shown:
+            broker.eventually(lambda each=each: described(broker, each) == 0, f"{each.resource_name} has no ACLs again")
+
+
+def filter_of(each: Rule) -> DeleteAclsRequest.DeleteAclsFilter:
+    """The filter that matches this ACL alone."""
+    return DeleteAclsRequest.DeleteAclsFilter(
+        resource_type_filter=each.resource_type,
+        resource_name_filter=each.resource_name,
+        pattern_type_filter=each.resource_pattern_type,
+        principal_filter=each.principal,
+        host_filter=each.host,
+        operation=each.operation,
+        permission_type=each.permission_type,
+    )
+
+
+def described(broker: Broker, each: Rule) -> int:
+    """How many ACLs DescribeAcls finds that are this one."""
+    wanted = filter_of(each)
+    fields = {field.name: getattr(wanted, field.name) for field in wanted.FIELDS}
+    answer = broker.call(DescribeAclsRequest(**fields))
+    if answer.error_code != ErrorCode.NONE:
+        raise Failed(f"DescribeAcls was answered with {error_name(answer.error_code)}")
+    return sum(len(resource.acls) for resource in answer.resources)
+
+
+@dataclass(slots=True)
+class Things:
+    """A topic, a group and a transactional id that nothing else uses, and where they are served."""
+
+    broker: Broker
+    topic: Topic
+    group: str
+    id: str
+    group_at: tuple[str, int]
+    id_at: tuple[str, int]
+    leader: tuple[str, int]
+
+    @staticmethod
+    def new(broker: Broker) -> Things:
+        topic, group, id = broker.topic(), broker.unused_name("group"), broker.unused_name("txn")
+        return Things(
+            broker,
+            topic,
+            group,
+            id,
+            broker.coordinator(group, GROUP_COORDINATOR),
+            broker.coordinator(id, TRANSACTION_COORDINATOR),
+            broker.leader(topic),
+        )
+
+    def name_of(self, resource: ResourceType) -> str:
+        """The name that a rule for this kind of resource has."""
+        return {
+            ResourceType.TOPIC: self.topic.name,
+            ResourceType.GROUP: self.group,
+            ResourceType.TRANSACTIONAL_ID: self.id,
+            ResourceType.CLUSTER: CLUSTER_NAME,
+        }[resource]
+
+
+def expect_refused(broker: Broker, ask: Callable[[], Any], code: ErrorCode) -> None:
+    """The request comes to be refused: a controller may learn of an ACL a moment after the broker that was asked."""
+    seen: set[int] = set()
+
+    def refused() -> bool:
+        seen.add(error_of(ask()))
+        return code in seen
+
+    try:
+        broker.eventually(refused, f"{code.name}", within_s=5.0)
+    except Failed:
+        raise
+    except Exception as late:
+        raise Failed(f"answered with {', '.join(map(error_name, sorted(seen)))}, and not with {code.name}") from late

@@ -1,0 +1,63 @@
+"""Bugs in access control: what a client may do, and what it may not see."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.authorizer.authorizer import Asker
+from reference.node.access import Admission
+from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
+
+LEAVE_GROUP = 13
+
+
+@mutant(
+    "leave-group-unchecked",
+    "reference.node.access:Access.admit",
+    "LeaveGroup is carried out whatever the ACLs of the group say.",
+    caught_by=("ACL-14",),
+)
+def leave_group_unchecked(original: Any, access: Any, request: Any, body: Any, *kind: Any) -> Any:
+    return Admission(body) if request.key == LEAVE_GROUP else original(access, request, body, *kind)
+
+
+@mutant(
+    "prefixed-acl-as-literal",
+    "reference.authorizer.acl:AclTable.of",
+    "A prefixed ACL counts for the one name that it has, and for no longer one.",
+    caught_by=("ACL-50",),
+)
+def prefixed_acl_as_literal(original: Any, table: Any, resource_type: int, name: str) -> Any:
+    return (
+        acl
+        for acl in original(table, resource_type, name)
+        if acl.pattern_type == PatternType.LITERAL or acl.name == name
+    )
+
+
+@mutant(
+    "allowed-before-denied",
+    "reference.authorizer.authorizer:Authorizer._decide",
+    "An ACL that allows decides before one that denies.",
+    caught_by=("ACL-51",),
+)
+def allowed_before_denied(
+    original: Any, authorizer: Any, asker: Asker, operation: Operation, type_: ResourceType, name: str
+) -> bool:
+    allowing = (
+        acl
+        for acl in authorizer.acls.of(type_, name)
+        if asker.is_named_by(acl) and acl.permission == Permission.ALLOW and acl.operation in (operation, Operation.ALL)
+    )
+    return next(allowing, None) is not None or original(authorizer, asker, operation, type_, name)
+
+
+@mutant(
+    "metadata-shows-all-topics",
+    "reference.node.access:Access.hide",
+    "What a client may not see is not left out of responses.",
+    caught_by=("ACL-60",),
+)
+def metadata_shows_all_topics(original: Any, access: Any, need: Any, request: Any, response: Any) -> None:
+    return None

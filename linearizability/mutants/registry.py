@@ -203,6 +203,7 @@ def _put(table: dict[Any, Any], key: Any, original: Any, replaced: Any) -> Calla
 def _load() -> None:
     """Fill the registry."""
     from linearizability.mutants import (  # noqa: F401
+        access_bugs,
         cluster_bugs,
         compaction_bugs,
         group_bugs,

@@ -11,7 +11,7 @@ Without an authorizer everything is admitted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,16 +19,20 @@ from typing import Any
 from reference.authorizer.acl import AclTable
 from reference.authorizer.authorizer import Asker, Authorizer
 from reference.controller.configs import Configuration
+from reference.controller.quorum import Quorum
 from reference.node.refusals import ITEMS, items_of, refusal, refused_items, with_items
 from reference.node.release import BROKER
-from reference.node.requests import Client, Request
+from reference.node.requests import Client, Key, Purgatories, Request
 from reference.protocol.acls import CLUSTER_NAME, Operation, ResourceType
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.needs import NEEDS, ON_CONTROLLERS, Need, Row
-from reference.protocol.primitives import NO_UUID, TopicName
+from reference.protocol.primitives import NO_UUID, TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
+
+ASKED_WITHOUT_ITEMS = frozenset({47})
+"""OffsetDelete: the group's error counts before that of a topic, so that the coordinator is asked anyway."""
 
 NOT_ASKED = -(1 << 31)
 """A field of authorized operations that was not asked for."""
@@ -73,6 +77,18 @@ class Access:
         controllers can elect (AuthorizerNotReadyException)."""
         self._steps = steps
         self._log = log
+        self._fetched_by = self.image.acls.changes
+        """The state of the ACLs by which waiting fetches and fetch sessions have read."""
+
+    def metadata_applied(
+        self, quorum: Quorum, purgatories: Purgatories, partitions: Iterable[Key], now: TimestampMs
+    ) -> None:
+        """What was committed is applied. Where the ACLs have changed, fetches read all partitions again."""
+        self.is_ready |= quorum.leader >= 0 and self.image.end_offset >= quorum.high_watermark
+        if self.authorizer is not None and self._fetched_by != self.image.acls.changes:
+            self._fetched_by = self.image.acls.changes
+            for key in [*partitions]:
+                purgatories.wake_fetches(key, now)
 
     def admit(self, request: Request, body: Message, kind: str = BROKER) -> Admission:
         """Check a request that came in on this kind of listener."""
@@ -131,7 +147,7 @@ class Access:
         left = [item for item, is_admitted in zip(items, admitted, strict=True) if is_admitted]
         part = refused_items(key, with_items(key, admission.body, refused), code)
         admission.body = with_items(key, admission.body, left)
-        if left:
+        if left or key in ASKED_WITHOUT_ITEMS:
             admission.amendments.append(partial(add_results, key, part))
         else:
             admission.refusal = admission.amend(part)
@@ -221,6 +237,8 @@ def asker_of(client: Client) -> Asker:
 
 
 def add_results(key: int, part: Message, response: Message) -> None:
-    """Add the results of refused items to a response."""
+    """Add the results of refused items to a response that has no error for all of them."""
+    if getattr(response, "error_code", ErrorCode.NONE) != ErrorCode.NONE:
+        return
     _, results = ITEMS[key]
     getattr(response, results).extend(getattr(part, results))

@@ -440,7 +440,7 @@ class Node:
                     self.receive(connection, frame, now)
 
     def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
-        self.access.is_ready |= self.quorum.leader >= 0 and self.image.end_offset >= self.quorum.high_watermark
+        self.access.metadata_applied(self.quorum, self.purgatories, self.partitions, now)
         if self.is_broker:
             self.membership.metadata_applied(now)
             if self.is_serving and self._reception.serves:

@@ -295,9 +295,10 @@ def remarks(configuration: ServerConfiguration) -> list[str]:
         for name in configuration.properties
         if name not in BROKER and name not in EXTENSIONS and name not in AUTHORIZER_SETTINGS
     ]
+    authorizer = "" if configuration.properties.get("authorizer.class.name") else ", and no authorizer"
     found += [
-        f"listener {each.name}://{each.host}:{each.port} is open to everyone who can reach it: there is no encryption, no "
-        "authentication and no authorizer"
+        f"listener {each.name}://{each.host}:{each.port} is open to everyone who can reach it: there is no encryption "
+        f"and no authentication{authorizer}"
         for each in configuration.listeners
         if is_open(each.host) and protocols_of(configuration.properties)[each.name] == PLAINTEXT
     ]

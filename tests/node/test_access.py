@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -166,6 +167,20 @@ def test_a_fetch_asks_for_each_topic_and_a_followers_for_the_cluster() -> None:
     assert found.may_fetch(asked, "t", is_follower=False)
     assert not found.may_fetch(asked, "u", is_follower=False)
     assert not found.may_fetch(asked, "t", is_follower=True)
+
+
+def test_waiting_fetches_look_again_when_the_acls_have_changed_and_no_oftener() -> None:
+    found = access(ready=False)
+    woken: list[tuple[str, int]] = []
+    quorum: Any = SimpleNamespace(leader=-1, high_watermark=0)
+    purgatories: Any = SimpleNamespace(wake_fetches=lambda key, now: woken.append(key))
+    found.metadata_applied(quorum, purgatories, {("t", 0)}, 1)
+    assert not found.is_ready and not woken
+    found.image.acls.add(UUID(int=9), acl(ResourceType.TOPIC, "t", Operation.READ))
+    quorum.leader = 1
+    for _ in range(2):
+        found.metadata_applied(quorum, purgatories, {("t", 0)}, 2)
+    assert found.is_ready and woken == [("t", 0)]
 
 
 def test_refusals_are_logged_and_what_is_merely_hidden_is_not() -> None:

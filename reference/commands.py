@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,9 @@ import typer
 
 ENGINE_ERROR = 3
 NODE_BROKEN = 1
+
+OWNER_ALONE = 0o077
+"""The mask of what others may not do with the files that a node makes: logs hold clients' data, metadata their credentials."""
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -47,6 +51,14 @@ def format_(
             "--no-initial-controllers", help="The node joins a quorum that can change; the others know its voters."
         ),
     ] = False,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CREDENTIAL",
+            help="A user's first SCRAM credential: SCRAM-SHA-256=[name=alice,password=secret]; may repeat. Give the same to "
+            "each controller.",
+        ),
+    ] = None,
 ) -> None:
     """Prepare the log directories and give the cluster its id; prints the id.
 
@@ -55,7 +67,10 @@ def format_(
     from reference.runtime import formatting
     from reference.runtime.configuration import ConfigurationError, load_configuration
     from reference.runtime.folders import format_folders, new_cluster_id, validate_cluster_id
+    from reference.runtime.scram_argument import read_credential
+    from reference.security.errors import WrongSecurity
 
+    os.umask(OWNER_ALONE)
     try:
         configuration = load_configuration(config)
         wanted = validate_cluster_id(cluster_id) if cluster_id else new_cluster_id()
@@ -70,8 +85,9 @@ def format_(
             first = formatting.initial_controllers(configuration, initial_controllers)
         elif no_initial_controllers:
             first = formatting.no_initial_controllers(configuration)
-        format_folders(configuration, wanted, ignore_formatted=ignore_formatted, first=first)
-    except ConfigurationError as error:
+        credentials = [read_credential(text) for text in add_scram or ()]
+        format_folders(configuration, wanted, ignore_formatted=ignore_formatted, first=first, credentials=credentials)
+    except (ConfigurationError, WrongSecurity) as error:
         raise _fail(str(error)) from None
     typer.echo(wanted)
 
@@ -102,6 +118,7 @@ def serve(
     from reference.runtime.process import run_broker
     from reference.runtime.server import NodeBroken
 
+    os.umask(OWNER_ALONE)
     try:
         try:
             properties = parse_properties(config.read_text(encoding="utf-8"), str(config))

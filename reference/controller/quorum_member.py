@@ -260,6 +260,11 @@ class Member(ABC):
         latest = self._log.snapshots.latest
         return iter(()) if latest is None else self._log.snapshots.records(latest)
 
+    @property
+    def bootstrap_records(self) -> list[Message]:
+        """What this node was formatted with, for the first active controller to append."""
+        return self._log.snapshots.bootstrap
+
     def take_snapshot_notice(self) -> bool:
         """Whether a snapshot has come in the place of records since the last call."""
         notice, self._snapshot_notice = self._snapshot_notice, False

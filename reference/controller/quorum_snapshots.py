@@ -39,6 +39,8 @@ from reference.storage.errors import CorruptFile, StorageError
 SUFFIX = ".checkpoint"
 PARTIAL_SUFFIX = ".checkpoint.part"
 NAME = re.compile(r"(\d{20})-(\d{10})" + re.escape(SUFFIX))
+BOOTSTRAP_NAME = "bootstrap.checkpoint"
+"""Records that the formatting tool leaves for the first active controller; a snapshot in its form, not by its name."""
 BATCH_RECORDS = 1000
 """How many records one batch of a snapshot holds."""
 MAX_BATCH_BYTES = 16 * 1024 * 1024
@@ -111,7 +113,10 @@ class Snapshots:
     """The snapshots of one folder, by age."""
 
     def __init__(self, disk: Disk, folder: Path, log_start: Offset) -> None:
-        """Find them; those that end before the log starts, and unfinished ones, are removed. Errors: StorageError."""
+        """Find them; those that end before the log starts, and unfinished ones, are removed.
+
+        Errors: StorageError; CorruptFile for what the node was formatted with.
+        """
         self._disk = disk
         self._folder = folder
         self.ids: list[SnapshotId] = []
@@ -125,6 +130,15 @@ class Snapshots:
         except OSError as error:
             raise _storage_error(folder, error) from error
         self.ids.sort()
+        self.bootstrap = self._read_bootstrap()
+
+    def _read_bootstrap(self) -> list[Message]:
+        """What the node was formatted with. Errors: CorruptFile, StorageError."""
+        path = self._folder.parent / BOOTSTRAP_NAME  # beside the folder of the metadata log
+        try:
+            return [*records_in(self._disk.open_file(path), path)] if self._disk.exists(path) else []
+        except OSError as error:
+            raise _storage_error(path, error) from error
 
     @property
     def earliest(self) -> SnapshotId | None:
@@ -239,6 +253,12 @@ def format_voters(disk: Disk, folder: Path, records: Sequence[tuple[ControlType,
     except OSError as error:
         raise _storage_error(folder, error) from error
     Snapshots(disk, folder, FIRST_OFFSET).write(BOOTSTRAP, [], (now, now), voters=records)
+
+
+def write_bootstrap(disk: Disk, folder: Path, records: Sequence[Message], now: TimestampMs) -> None:
+    """Leave records for the first active controller. Errors: OSError."""
+    data = b"".join(snapshot_batches(FIRST_EPOCH, records, (now, now), NEWEST_LEVEL, ()))
+    disk.write_file(folder / BOOTSTRAP_NAME, data)
 
 
 def records_in(file: File, path: Path) -> Iterator[Message]:

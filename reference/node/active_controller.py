@@ -229,7 +229,10 @@ class ActiveController:
             features = [
                 FeatureLevelRecord(name=name, feature_level=level) for name, level in self._first_features.items()
             ]
-            self._by_itself(lambda: Decision([*features, *unify_min_isr(self.image, self._static_min_isr)], None), now)
+            # The levels are those of the file's release, not those that a formatting tool chose for a node of Kafka.
+            formatted = [each for each in self._quorum.bootstrap_records if not isinstance(each, FeatureLevelRecord)]
+            first = [*features, *unify_min_isr(self.image, self._static_min_isr), *formatted]
+            self._by_itself(lambda: Decision(first, None), now)
 
     # ---- deciding
 

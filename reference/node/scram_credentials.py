@@ -35,6 +35,7 @@ MAX_ITERATIONS = 16_384
 Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
+Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
 NAMES = {number: name for name, number in SCRAM.items()}
 
 
@@ -76,22 +77,23 @@ def alter_user_scram_credentials(
     controller: ActiveController, version: int, body: AlterUserScramCredentialsRequest, now: TimestampMs
 ) -> AlterUserScramCredentialsResponse:
     """Set and delete credentials: of a password only what verifies it is kept, and a user is altered once in a request."""
-    changes = [*body.deletions, *body.upsertions]
-    names = [each.name for each in changes]
-    result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-    results, records = list[AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult](), list[Message]()
-    for name in dict.fromkeys(names):
+    results: dict[str, Result] = {}
+    records: dict[str, Message] = {}
+    for change in (*body.deletions, *body.upsertions):
+        if change.name in results and results[change.name].error_code != ErrorCode.NONE:
+            continue
         try:
-            if names.count(name) > 1:
+            if change.name in records:
+                del records[change.name]
                 raise KafkaError(
                     ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request"
                 )
-            records.append(_record(controller.image, changes[names.index(name)]))
-            results.append(result(user=name, error_message=None))
+            records[change.name] = _record(controller.image, change)
+            results[change.name] = Result(user=change.name, error_message=None)
         except KafkaError as error:
-            results.append(result(user=name, error_code=error.code, error_message=error.message))
-    controller.append(records, now)
-    return AlterUserScramCredentialsResponse(results=results)
+            results[change.name] = Result(user=change.name, error_code=error.code, error_message=error.message)
+    controller.append([*records.values()], now)
+    return AlterUserScramCredentialsResponse(results=[*results.values()])
 
 
 def _record(image: MetadataImage, change: Deletion | Upsertion) -> Message:

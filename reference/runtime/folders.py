@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from reference.controller.quorum_snapshots import format_voters
+from reference.controller.quorum_snapshots import format_voters, write_bootstrap
 from reference.controller.quorum_voters import LEVELS, Entry, voter_records
+from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.primitives import NO_OFFSET, TimestampMs
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
 from reference.runtime.formatting import FirstVoters
@@ -58,11 +59,17 @@ def validate_cluster_id(text: str) -> str:
 
 
 def format_folders(
-    configuration: ServerConfiguration, cluster_id: str, *, ignore_formatted: bool, first: FirstVoters | None = None
+    configuration: ServerConfiguration,
+    cluster_id: str,
+    *,
+    ignore_formatted: bool,
+    first: FirstVoters | None = None,
+    credentials: Sequence[UserScramCredentialRecord] = (),
 ) -> None:
     """Make the folders this node's; those that are formatted already stay as they are.
 
-    `first` are the voters to begin with; None where the configuration names them.
+    `first` are the voters to begin with; None where the configuration names them. A new cluster begins with the credentials that
+    its first active controller was formatted with (KIP-900).
 
     Errors: ConfigurationError when one is another cluster's, or formatted already (unless that is ignored).
     """
@@ -78,6 +85,8 @@ def format_folders(
             raise ConfigurationError(f"{folder}: {_reason(error)}") from error
     for folder in configuration.folders:
         try:
+            if credentials and folder == configuration.folder:
+                write_bootstrap(PosixDisk(), folder, credentials, TimestampMs(time.time_ns() // 1_000_000))
             if read_meta_properties(PosixDisk(), folder) is None:
                 own = first is not None and folder == configuration.folder
                 directory = first.directory if first is not None and own else uuid.uuid4()

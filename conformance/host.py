@@ -32,6 +32,10 @@ HANGS_AFTER_S = 40.0
 """One whose process runs may be slow on a busy machine: it hangs if it does not answer for so long."""
 LOG_LINES = 5
 
+OWN_CLUSTERS = ("reference", "kafka", "mixed")
+"""Targets whose listeners have the suite's names."""
+OF_LISTENERS = ("listener.", "sasl.")
+
 
 class TargetBroke(Exception):
     """The target cannot be opened or reached, or is gone for good: nothing more can be judged."""
@@ -107,10 +111,22 @@ class Host:
         """Whether the open group has these configurations."""
         return configs.items() <= (self.open_group.configs if self.open_group else {}).items()
 
+    def _given(self, group: Group) -> dict[str, str]:
+        """The group's configurations with which the suite starts the target.
+
+        Those of listeners and their authentication name listeners of the suite's own clusters: another target, which knows
+        none of these names, might not start with them.
+        """
+        if not self.startable:
+            return {}
+        knows_listeners = self.spec.partition(":")[0] in OWN_CLUSTERS
+        return {
+            name: value for name, value in group.configs.items() if knows_listeners or not name.startswith(OF_LISTENERS)
+        }
+
     def _honoured(self, group: Group, target: Any) -> frozenset[str]:
         """The names of the group's configurations with which the target was started, and which it heeds."""
-        given = group.configs if self.startable else ()
-        return frozenset(given).difference(getattr(target, "unknown_config", ()))
+        return frozenset(self._given(group)).difference(getattr(target, "unknown_config", ()))
 
     def _introduce(self, subject: Subject) -> None:
         """Find out what the target can do, once, and what each start may change: its ranges and its nodes."""
@@ -131,7 +147,7 @@ class Host:
 
     def _enter(self, group: Group) -> Any:
         """Open the target. Errors: TargetBroke when it does not start."""
-        config = dict(group.configs) if self.startable else {}
+        config = self._given(group)
         folder = self.folder / f"target-{next(self.starts)}"
         folder.mkdir(parents=True, exist_ok=True)
         try:

@@ -56,6 +56,7 @@ AREAS = {
     "RET": "Retention and segments",
     "CMP": "Compaction",
     "HIS": "Delivery histories",
+    "SEC": "Authentication by SASL",
     "OPT": "Optional areas",
 }
 """Area code -> what it is about, in the order of reports."""

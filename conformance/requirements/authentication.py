@@ -1,0 +1,650 @@
+"""SEC: authentication by SASL: handshake, mechanisms, failures, sessions that end, credentials.
+
+The controllers' listener is given SASL by configuration: every node of a KRaft cluster has it at an address that DescribeQuorum
+names, and the suite's other connections stay as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from typing import Any
+
+from scramp import ScramClient, ScramException  # pyright: ignore[reportMissingTypeStubs]
+
+from conformance.answers import only
+from conformance.broker import Broker
+from conformance.requirement import requirement
+from conformance.wire import Closed, Connection, Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.describe_cluster import DescribeClusterRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
+from reference.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from reference.protocol.schema import Message
+
+USER, PASSWORD = "suite", "of the suite"
+OTHER, OTHER_PASSWORD = "other", "of the other"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+"""Mechanism -> its number in credentials, and its hash."""
+
+SESSION_MS = 3_000
+LIMITED = "SCRAM-SHA-512"
+"""The mechanism whose sessions end after SESSION_MS."""
+
+MARGIN_MS = 200
+ITERATIONS = 4096
+SALT = b"a salt of the suite"
+LOGIN = "org.apache.kafka.common.security"
+ON_CONTROLLER = "listener.name.controller."
+SASL = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    f"{ON_CONTROLLER}plain.sasl.jaas.config": f"{LOGIN}.plain.PlainLoginModule required "
+    f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}" user_{OTHER}="{OTHER_PASSWORD}";',
+    **{f"{ON_CONTROLLER}{name.lower()}.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;" for name in SCRAM},
+    f"{ON_CONTROLLER}{LIMITED.lower()}.connections.max.reauth.ms": str(SESSION_MS),
+}  # fmt: skip
+APIS = {"DescribeQuorum": 2}
+WITH_CREDENTIALS = {**APIS, "AlterUserScramCredentials": 0}
+EXPOSED = "security: a client is served without authentication, or is taken for another user"
+LOCKED_OUT = (
+    "stuck: Java, librdkafka and franz-go cannot log in, or wait for ever instead of reporting a wrong password"
+)
+_METADATA = DescribeQuorumRequest.TopicData(
+    topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+)
+WHO_LEADS = DescribeQuorumRequest(topics=[_METADATA])
+ASKED: tuple[tuple[Message, int], ...] = (
+    (DescribeClusterRequest(endpoint_type=2), 1),
+    (WHO_LEADS, 2),
+    (CreateTopicsRequest(topics=[], timeout_ms=1000), 7),
+    (FetchRequest(max_wait_ms=0, topics=[]), 13),
+)
+"""What a controllers' listener serves to those that have authenticated."""
+
+
+# ---- a client of the SASL listener
+
+
+def unauthenticated(broker: Broker) -> Connection:
+    """A new connection to the listener with SASL."""
+    answer = broker.call(WHO_LEADS, 2)
+    node = only(answer.nodes, "node of the quorum")
+    listener = only(node.listeners, "listener of the controller")
+    return broker.connect((listener.host, listener.port))
+
+
+def shake_hands(broker: Broker, connection: Connection, mechanism: str, version: int = 1) -> Any:
+    answer = connection.call(SaslHandshakeRequest(mechanism=mechanism), version)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"SaslHandshake for {mechanism}")
+    return answer
+
+
+def say(connection: Connection, message: str | bytes, version: int = 2) -> Any:
+    """One message of a mechanism in SaslAuthenticate; gives the answer."""
+    data = message.encode() if isinstance(message, str) else message
+    return connection.call(SaslAuthenticateRequest(auth_bytes=data), version)
+
+
+def plain(user: str = USER, password: str = PASSWORD, acts_as: str = "") -> str:
+    return f"{acts_as}\0{user}\0{password}"
+
+
+def log_in_plain(broker: Broker) -> Connection:
+    connection = unauthenticated(broker)
+    shake_hands(broker, connection, "PLAIN")
+    broker.expect_error(say(connection, plain()).error_code, ErrorCode.NONE, what="SaslAuthenticate")
+    return connection
+
+
+def exchange_scram(broker: Broker, connection: Connection, mechanism: str, user: str, password: str) -> Any:
+    """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
+    shake_hands(broker, connection, mechanism)
+    client: Any = ScramClient([mechanism], user, password)
+    first = say(connection, client.get_client_first())
+    if first.error_code:
+        return first
+    try:
+        client.set_server_first(bytes(first.auth_bytes).decode())
+        final = say(connection, client.get_client_final())
+        if not final.error_code:
+            client.set_server_final(bytes(final.auth_bytes).decode())
+    except (ScramException, UnicodeDecodeError) as error:
+        raise Failed(f"the server's message of {mechanism} is refused: {error}") from error
+    return final
+
+
+def set_password(broker: Broker, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> None:
+    number, hash_name = SCRAM[mechanism]
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), SALT, ITERATIONS)
+    upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name=user, mechanism=number, iterations=ITERATIONS, salt=SALT, salted_password=salted
+    )
+    answer = broker.call(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
+    broker.expect_error(only(answer.results, "result").error_code, ErrorCode.NONE, what="AlterUserScramCredentials")
+
+
+def accepted(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+    """Whether the user may log in: credentials take effect when they are replayed."""
+    return exchange_scram(broker, unauthenticated(broker), mechanism, user, password).error_code == ErrorCode.NONE
+
+
+def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> Connection:
+    """A user of its own, unless one is given, logs in as soon as the listener knows the password."""
+    user = user or broker.unused_name("user")
+    set_password(broker, user, PASSWORD, mechanism)
+    broker.eventually(lambda: accepted(broker, mechanism, user, PASSWORD), f"{mechanism} takes the password")
+    connection = unauthenticated(broker)
+    exchange_scram(broker, connection, mechanism, user, PASSWORD)
+    return connection
+
+
+def expect_authenticated(broker: Broker, connection: Connection, what: str = "a request after authentication") -> None:
+    answer = connection.call(WHO_LEADS, 2)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
+
+
+def expect_refused(broker: Broker, connection: Connection, answer: Any) -> None:
+    """SASL_AUTHENTICATION_FAILED, and the connection is closed."""
+    broker.expect_error(answer.error_code, ErrorCode.SASL_AUTHENTICATION_FAILED)
+    broker.expect_closed(connection, what="the connection after the refusal")
+
+
+def expect_not_served(broker: Broker, connection: Connection, request: Message, version: int) -> None:
+    """The request is not carried out: the connection closes, before or after an error that says so."""
+    try:
+        answer = connection.call(request, version)
+    except Closed:
+        broker.saw(f"{type(request).__name__}: the connection was closed")
+        return
+    code = getattr(answer, "error_code", None)
+    broker.expect(code == ErrorCode.ILLEGAL_SASL_STATE, f"{type(request).__name__} was answered with error {code}")
+    broker.expect_closed(connection)
+
+
+# ---- before authentication
+
+
+@requirement(
+    "SEC-01",
+    notices=LOCKED_OUT,
+    source="KIP-43; SaslServerAuthenticator.handleApiVersionsRequest",
+    sentence="ApiVersions is answered on a SASL listener before authentication, with the versions of SaslHandshake and "
+    "SaslAuthenticate.",
+    accepted="error NONE(0), both APIs listed",
+    configs=SASL,
+    apis=APIS,
+)
+def versions_before_authentication(broker: Broker) -> None:
+    answer = unauthenticated(broker).call(ApiVersionsRequest(), 0)
+    broker.expect_error(answer.error_code, ErrorCode.NONE)
+    listed = {api.api_key for api in answer.api_keys}
+    wanted = {SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY}
+    broker.expect(wanted <= listed, f"of APIs {sorted(wanted)}, {sorted(wanted & listed)} are listed")
+
+
+@requirement(
+    "SEC-02",
+    notices=LOCKED_OUT,
+    source="KIP-43; SaslServerAuthenticator.handleHandshakeRequest",
+    sentence="SaslHandshake for an enabled mechanism is answered without error by the list of all enabled ones.",
+    accepted="error NONE(0), the mechanisms of sasl.enabled.mechanisms in any order",
+    configs=SASL,
+    apis=APIS,
+)
+def handshake(broker: Broker) -> None:
+    for mechanism in MECHANISMS:
+        with broker.case(mechanism):
+            answer = shake_hands(broker, unauthenticated(broker), mechanism)
+            broker.expect_equal("the mechanisms", sorted(answer.mechanisms), sorted(MECHANISMS))
+
+
+@requirement(
+    "SEC-03",
+    notices=LOCKED_OUT,
+    source="KIP-43; SaslServerAuthenticator.handleHandshakeRequest",
+    sentence="SaslHandshake for a mechanism that is not enabled is refused with UNSUPPORTED_SASL_MECHANISM and the list of "
+    "enabled "
+    "ones; the connection is closed.",
+    accepted="UNSUPPORTED_SASL_MECHANISM(33), the list, then closed",
+    configs=SASL,
+    apis=APIS,
+)
+def unknown_mechanism(broker: Broker) -> None:
+    for mechanism in ("GSSAPI", "plain", ""):
+        with broker.case(mechanism or "empty"):
+            connection = unauthenticated(broker)
+            answer = connection.call(SaslHandshakeRequest(mechanism=mechanism), 1)
+            broker.expect_error(answer.error_code, ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+            broker.expect_equal("the mechanisms", sorted(answer.mechanisms), sorted(MECHANISMS))
+            broker.expect_closed(connection, what="the connection after the refusal")
+
+
+@requirement(
+    "SEC-04",
+    notices=EXPOSED,
+    source="KIP-43; SaslServerAuthenticator.handleKafkaRequest",
+    sentence="Before authentication no API but ApiVersions and SaslHandshake is served: the connection is closed without an "
+    "answer.",
+    accepted="closed, at once as after ApiVersions",
+    configs=SASL,
+    apis=APIS,
+)
+def nothing_before_authentication(broker: Broker) -> None:
+    for request, version in (*ASKED, (SaslAuthenticateRequest(auth_bytes=plain().encode()), 2)):
+        for after_versions in (False, True):
+            with broker.case(f"{type(request).__name__} {'after ApiVersions' if after_versions else 'first'}"):
+                connection = unauthenticated(broker)
+                if after_versions:
+                    connection.call(ApiVersionsRequest(), 0)
+                connection.send(request, version, awaited=False)
+                broker.expect_closed(connection)
+    expect_authenticated(broker, log_in_plain(broker))
+
+
+@requirement(
+    "SEC-05",
+    notices=EXPOSED,
+    source="KIP-152; SaslServerAuthenticator.handleSaslToken",
+    sentence="Between SaslHandshake and the end of the mechanism's exchange no API but SaslAuthenticate is served.",
+    accepted="closed, with or without ILLEGAL_SASL_STATE(34) before",
+    configs=SASL,
+    apis=APIS,
+)
+def nothing_within_an_exchange(broker: Broker) -> None:
+    for request, version in ((ApiVersionsRequest(), 0), (SaslHandshakeRequest(mechanism="PLAIN"), 1)):
+        with broker.case(type(request).__name__):
+            connection = unauthenticated(broker)
+            shake_hands(broker, connection, "PLAIN")
+            expect_not_served(broker, connection, request, version)
+    with broker.case("DescribeQuorumRequest"):
+        connection = unauthenticated(broker)
+        shake_hands(broker, connection, "PLAIN")
+        expect_not_served(broker, connection, WHO_LEADS, 2)
+    expect_authenticated(broker, log_in_plain(broker))
+
+
+# ---- PLAIN
+
+
+@requirement(
+    "SEC-06",
+    notices=LOCKED_OUT,
+    source="KIP-43, KIP-152; RFC 4616",
+    sentence="PLAIN with a known user and password is accepted in every version of SaslAuthenticate, and requests are served "
+    "then.",
+    accepted="error NONE(0), then answers",
+    configs=SASL,
+    apis=APIS,
+)
+def plain_accepted(broker: Broker) -> None:
+    for version in range(3):
+        with broker.case(f"SaslAuthenticate v{version}"):
+            connection = unauthenticated(broker)
+            shake_hands(broker, connection, "PLAIN")
+            broker.expect_error(say(connection, plain(), version).error_code, ErrorCode.NONE)
+            expect_authenticated(broker, connection)
+    with broker.case("with the user as authorization id"):
+        connection = unauthenticated(broker)
+        shake_hands(broker, connection, "PLAIN")
+        broker.expect_error(say(connection, plain(acts_as=USER)).error_code, ErrorCode.NONE)
+
+
+@requirement(
+    "SEC-07",
+    notices=EXPOSED,
+    source="KIP-152; PlainSaslServer.evaluateResponse",
+    sentence="PLAIN with a wrong password, an unknown user, or another user's name as authorization id is refused with "
+    "SASL_AUTHENTICATION_FAILED, and the connection is closed; the first two are refused in the same words.",
+    accepted="SASL_AUTHENTICATION_FAILED(58), then closed; one message for the first two",
+    configs=SASL,
+    apis=APIS,
+)
+def plain_refused(broker: Broker) -> None:
+    tokens = {
+        "wrong password": plain(password="wrong"),
+        "unknown user": plain(user=broker.unused_name("user")),
+        "password of another": plain(password=OTHER_PASSWORD),
+        "another as authorization id": plain(acts_as=OTHER),
+        "empty password": plain(password=""),
+        "empty": "",
+    }
+    said: dict[str, str | None] = {}
+    for name, token in tokens.items():
+        with broker.case(name):
+            connection = unauthenticated(broker)
+            shake_hands(broker, connection, "PLAIN")
+            answer = say(connection, token)
+            said[name] = answer.error_message
+            expect_refused(broker, connection, answer)
+    broker.expect_equal("the message for an unknown user", said.get("unknown user"), said.get("wrong password"))
+    expect_authenticated(broker, log_in_plain(broker))
+
+
+@requirement(
+    "SEC-08",
+    notices=LOCKED_OUT,
+    source="KIP-43; SaslServerAuthenticator.handleSaslToken",
+    sentence="After SaslHandshake v0 the mechanism's messages come and go without a request around them, each behind its size.",
+    accepted="an empty answer to PLAIN's message, then requests are served; closed where the password is wrong",
+    configs=SASL,
+    apis=APIS,
+)
+def raw_tokens(broker: Broker) -> None:
+    for password, good in ((PASSWORD, True), ("wrong", False)):
+        with broker.case("right password" if good else "wrong password"):
+            connection = unauthenticated(broker)
+            shake_hands(broker, connection, "PLAIN", version=0)
+            token = plain(password=password).encode()
+            connection.send_bytes(len(token).to_bytes(4, "big") + token)
+            if good:
+                broker.expect_equal("the answer's bytes", connection.receive_frame(), b"")
+                expect_authenticated(broker, connection)
+            else:
+                broker.expect_closed(connection)
+
+
+# ---- SCRAM
+
+
+@requirement(
+    "SEC-09",
+    notices=LOCKED_OUT,
+    source="KIP-84, KIP-554; RFC 5802, RFC 7677",
+    sentence="A user whose credential AlterUserScramCredentials has set authenticates by SCRAM, and the server proves that it "
+    "knows "
+    "the credential.",
+    accepted="error NONE(0) twice, a server signature that verifies, then answers",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def scram_accepted(broker: Broker) -> None:
+    for mechanism in SCRAM:
+        with broker.case(mechanism):
+            expect_authenticated(broker, log_in_scram(broker, mechanism))
+
+
+@requirement(
+    "SEC-10",
+    notices=EXPOSED,
+    source="RFC 5802, section 5; ScramSaslServer",
+    sentence="The server's first message of SCRAM begins its nonce with the client's, adds one of its own that differs each "
+    "time, and "
+    "has the credential's salt and iterations.",
+    accepted="r=CLIENT…, another each time; s and i as they were set",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def scram_first_message(broker: Broker) -> None:
+    user = broker.unused_name("user")
+    log_in_scram(broker, "SCRAM-SHA-256", user)
+    nonces: set[str] = set()
+    for _ in range(3):
+        connection = unauthenticated(broker)
+        shake_hands(broker, connection, "SCRAM-SHA-256")
+        answer = say(connection, f"n,,n={user},r=nonceofclient")
+        broker.expect_error(answer.error_code, ErrorCode.NONE)
+        parts = dict(part.split("=", 1) for part in bytes(answer.auth_bytes).decode().split(",") if "=" in part)
+        nonce = parts.get("r", "")
+        broker.expect(nonce.startswith("nonceofclient") and len(nonce) >= 13 + 16, f"the nonce is {nonce}")
+        broker.expect_equal("the iterations", parts.get("i"), str(ITERATIONS))
+        broker.expect_equal("the salt", parts.get("s"), "YSBzYWx0IG9mIHRoZSBzdWl0ZQ==")
+        nonces.add(nonce)
+    broker.expect_equal("different nonces", len(nonces), 3)
+
+
+@requirement(
+    "SEC-11",
+    notices=EXPOSED,
+    source="KIP-84; ScramSaslServer.evaluateResponse",
+    sentence="SCRAM with a wrong password, an unknown user, a credential of the other mechanism, or messages of another "
+    "exchange is "
+    "refused with SASL_AUTHENTICATION_FAILED, and the connection is closed.",
+    accepted="SASL_AUTHENTICATION_FAILED(58), then closed; closed without an answer to a last message that is none",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def scram_refused(broker: Broker) -> None:
+    user = broker.unused_name("user")
+    log_in_scram(broker, "SCRAM-SHA-256", user)
+    for name, mechanism, asked, password in (
+        ("wrong password", "SCRAM-SHA-256", user, "wrong"),
+        ("unknown user", "SCRAM-SHA-256", broker.unused_name("user"), PASSWORD),
+        ("the other mechanism", "SCRAM-SHA-512", user, PASSWORD),
+    ):
+        with broker.case(name):
+            connection = unauthenticated(broker)
+            expect_refused(broker, connection, exchange_scram(broker, connection, mechanism, asked, password))
+    for name, final in (
+        ("an empty proof", "c=biws,r={},p="),
+        ("another nonce", "c=biws,r=x{},p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+        ("a proof of zeros", "c=biws,r={},p=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="),
+        ("no message", ""),
+    ):
+        with broker.case(name):
+            connection = unauthenticated(broker)
+            shake_hands(broker, connection, "SCRAM-SHA-256")
+            first = bytes(say(connection, f"n,,n={user},r=abc").auth_bytes).decode()
+            nonce = first.partition(",")[0].removeprefix("r=")
+            try:
+                answer = say(connection, final.format(nonce))
+            except Closed:
+                broker.saw("the connection was closed")
+            else:
+                expect_refused(broker, connection, answer)
+
+
+@requirement(
+    "SEC-12",
+    notices=EXPOSED,
+    source="KIP-554; ScramControlManager, ScramPublisher",
+    sentence="After a user's password was changed only the new one is accepted, and none after the credential was deleted.",
+    accepted="SASL_AUTHENTICATION_FAILED(58) for the old password, and for both after the deletion",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def scram_changed(broker: Broker) -> None:
+    user, mechanism = broker.unused_name("user"), "SCRAM-SHA-256"
+    log_in_scram(broker, mechanism, user)
+    set_password(broker, user, "changed", mechanism)
+    broker.eventually(lambda: accepted(broker, mechanism, user, "changed"), "the new password is accepted")
+    broker.expect(not accepted(broker, mechanism, user, PASSWORD), "the old password is refused")
+    deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=SCRAM[mechanism][0])
+    answer = broker.call(AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]))
+    broker.expect_error(only(answer.results, "result").error_code, ErrorCode.NONE, what="the deletion")
+    broker.eventually(lambda: not accepted(broker, mechanism, user, "changed"), "a deleted credential is refused")
+
+
+# ---- after authentication, and again
+
+
+@requirement(
+    "SEC-13",
+    notices=LOCKED_OUT,
+    source="KIP-368; KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticateRequest",
+    sentence="SaslHandshake and SaslAuthenticate are answered with ILLEGAL_SASL_STATE by a listener without SASL, and after an "
+    "authentication whose session has no end; the connection goes on.",
+    accepted="ILLEGAL_SASL_STATE(34) for each, then answers",
+    configs=SASL,
+    apis=APIS,
+)
+def illegal_state(broker: Broker) -> None:
+    with broker.case("a listener without SASL"):
+        connection = broker.connect()
+        broker.expect_error(
+            connection.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code, ErrorCode.ILLEGAL_SASL_STATE
+        )
+        broker.expect_error(say(connection, plain()).error_code, ErrorCode.ILLEGAL_SASL_STATE)
+        broker.expect_error(connection.call(ApiVersionsRequest(), 0).error_code, ErrorCode.NONE, what="ApiVersions")
+    with broker.case("after authentication"):
+        connection = log_in_plain(broker)
+        broker.expect_error(
+            connection.call(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code, ErrorCode.ILLEGAL_SASL_STATE
+        )
+        broker.expect_error(say(connection, plain()).error_code, ErrorCode.ILLEGAL_SASL_STATE)
+        expect_authenticated(broker, connection)
+
+
+@requirement(
+    "SEC-14",
+    notices=LOCKED_OUT,
+    source="KIP-368; SaslServerAuthenticator.ReauthInfo",
+    sentence="The last SaslAuthenticate answer says how long the session lasts: connections.max.reauth.ms of the mechanism, 0 "
+    "where "
+    "there is no limit.",
+    accepted="session_lifetime_ms of 3000 with the limit, 0 without",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def session_lifetime(broker: Broker) -> None:
+    connection = unauthenticated(broker)
+    shake_hands(broker, connection, "PLAIN")
+    broker.expect_equal("the lifetime without a limit", say(connection, plain()).session_lifetime_ms, 0)
+    user = broker.unused_name("user")
+    log_in_scram(broker, LIMITED, user)
+    answer = exchange_scram(broker, unauthenticated(broker), LIMITED, user, PASSWORD)
+    broker.expect_equal("the lifetime with a limit", answer.session_lifetime_ms, SESSION_MS)
+
+
+@requirement(
+    "SEC-15",
+    notices=EXPOSED,
+    source="KIP-368; SocketServer.processCompletedReceives",
+    sentence="A client that goes on after its session's end without authenticating again is not served: its connection is "
+    "closed.",
+    accepted="closed without an answer",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def session_ends(broker: Broker) -> None:
+    connection = log_in_scram(broker, LIMITED)
+    time.sleep((SESSION_MS + MARGIN_MS) / 1000)
+    connection.send(WHO_LEADS, 2, awaited=False)
+    broker.expect_closed(connection)
+
+
+@requirement(
+    "SEC-16",
+    notices=LOCKED_OUT,
+    source="KIP-368; SaslServerAuthenticator.reauthenticate",
+    sentence="A client that authenticates again as before goes on with the same connection after its former session's end.",
+    accepted="error NONE(0), a new lifetime, and answers beyond the former one",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def authenticated_again(broker: Broker) -> None:
+    user = broker.unused_name("user")
+    connection = log_in_scram(broker, LIMITED, user)
+    for _ in range(2):
+        time.sleep(SESSION_MS * 0.6 / 1000)
+        began = time.monotonic()
+        answer = exchange_scram(broker, connection, LIMITED, user, PASSWORD)
+        broker.expect_error(answer.error_code, ErrorCode.NONE)
+        broker.expect_equal("the new lifetime", answer.session_lifetime_ms, SESSION_MS)
+        connection.send(WHO_LEADS, 2)
+        if (time.monotonic() - began) * 1000 > SESSION_MS / 2:
+            broker.skip("this machine was too slow to ask within the new session")
+        broker.expect_error(connection.receive().error_code, ErrorCode.NONE, what="a request in the new session")
+
+
+@requirement(
+    "SEC-17",
+    notices=EXPOSED,
+    source="KIP-368; SaslServerAuthenticator.ReauthInfo.ensurePrincipalUnchanged, saslMechanismUnchanged",
+    sentence="A client that authenticates again as another user, by another mechanism, or with a wrong password is not served "
+    "any "
+    "more: its connection is closed.",
+    accepted="SASL_AUTHENTICATION_FAILED(58) and closed for another user and a wrong password; closed for another mechanism",
+    configs=SASL,
+    apis=WITH_CREDENTIALS,
+)
+def authenticated_as_another(broker: Broker) -> None:
+    other = broker.unused_name("user")
+    log_in_scram(broker, LIMITED, other)
+    with broker.case("another user"):
+        connection = log_in_scram(broker, LIMITED)
+        expect_refused(broker, connection, exchange_scram(broker, connection, LIMITED, other, PASSWORD))
+    with broker.case("a wrong password"):
+        connection = log_in_scram(broker, LIMITED, other)
+        expect_refused(broker, connection, exchange_scram(broker, connection, LIMITED, other, "wrong"))
+    with broker.case("another mechanism"):
+        connection = log_in_scram(broker, LIMITED)
+        shake_hands(broker, connection, "PLAIN")
+        connection.send(SaslAuthenticateRequest(auth_bytes=plain().encode()), 2, awaited=False)
+        broker.expect_closed(connection)
+
+
+# ---- credentials
+
+
+@requirement(
+    "SEC-18",
+    notices=EXPOSED,
+    source="KIP-554; ScramControlManager.alterCredentials",
+    sentence="AlterUserScramCredentials refuses, user by user, what it cannot do: iterations below 4096 or above 16384, an "
+    "empty user "
+    "name, an unknown mechanism, a deletion of what is not there, two changes of one user.",
+    accepted="UNACCEPTABLE_CREDENTIAL(93), UNSUPPORTED_SASL_MECHANISM(33), RESOURCE_NOT_FOUND(91), DUPLICATE_RESOURCE(92)",
+    apis={"AlterUserScramCredentials": 0, "DescribeUserScramCredentials": 0},
+)
+def credentials_refused(broker: Broker) -> None:
+    def upsertion(name: str, mechanism: int = 1, iterations: int = ITERATIONS) -> Any:
+        return AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            name=name, mechanism=mechanism, iterations=iterations, salt=SALT, salted_password=bytes(32)
+        )
+
+    user = broker.unused_name("user")
+    deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=1)
+    for name, deletions, upsertions, error in (
+        ("too few iterations", [], [upsertion(user, iterations=4095)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ("too many iterations", [], [upsertion(user, iterations=16_385)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ("no user name", [], [upsertion("")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
+        ("unknown mechanism", [], [upsertion(user, mechanism=3)], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
+        ("nothing to delete", [deletion], [], ErrorCode.RESOURCE_NOT_FOUND),
+        ("twice", [], [upsertion(user), upsertion(user, mechanism=2)], ErrorCode.DUPLICATE_RESOURCE),
+        ("deleted and set", [deletion], [upsertion(user, mechanism=2)], ErrorCode.RESOURCE_NOT_FOUND),
+    ):
+        with broker.case(name):
+            answer = broker.call(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
+            broker.expect_error(only(answer.results, "result").error_code, error)
+    described = describe(broker, user)
+    broker.expect_error(described.error_code, ErrorCode.RESOURCE_NOT_FOUND, what="DescribeUserScramCredentials")
+
+
+def describe(broker: Broker, *users: str) -> Any:
+    names = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in users]
+    answer = broker.call(DescribeUserScramCredentialsRequest(users=names))
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeUserScramCredentials")
+    return only(answer.results, "result")
+
+
+@requirement(
+    "SEC-19",
+    notices="tool: kafka-configs --describe and user interfaces show wrong users, or none",
+    source="KIP-554; ScramImage.describe",
+    sentence="DescribeUserScramCredentials says each mechanism and iteration count of a user; a user without credentials is "
+    "RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE.",
+    accepted="the credentials that were set; RESOURCE_NOT_FOUND(91), DUPLICATE_RESOURCE(92)",
+    apis={"AlterUserScramCredentials": 0, "DescribeUserScramCredentials": 0},
+)
+def credentials_described(broker: Broker) -> None:
+    user = broker.unused_name("user")
+    broker.expect_error(describe(broker, user).error_code, ErrorCode.RESOURCE_NOT_FOUND, what="before")
+    for mechanism in SCRAM:
+        set_password(broker, user, PASSWORD, mechanism)
+
+    def complete() -> bool:
+        result = describe(broker, user)
+        found = {each.mechanism: each.iterations for each in result.credential_infos}
+        return result.error_code == ErrorCode.NONE and found == {1: ITERATIONS, 2: ITERATIONS}
+
+    broker.eventually(complete, "both credentials are described")
+    broker.expect_error(describe(broker, user, user).error_code, ErrorCode.DUPLICATE_RESOURCE, what="twice")

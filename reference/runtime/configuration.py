@@ -20,7 +20,13 @@ from reference.controller.config_table import BROKER, TOPIC
 from reference.node.listeners import PLAINTEXT, protocols_of
 from reference.node.preferred_replicas import SELECTORS
 from reference.protocol.primitives import NodeId
-from reference.runtime.security import AUTHORIZER_SETTINGS, is_open, refused_line, refused_listener
+from reference.runtime.security import (
+    AUTHORIZER_SETTINGS,
+    is_open,
+    is_served_on_listener,
+    refused_line,
+    refused_listener,
+)
 from reference.security.java_properties import logical_lines
 
 EXTENSIONS = {
@@ -290,10 +296,15 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
 
 def remarks(configuration: ServerConfiguration) -> list[str]:
     """What an operator is to know of a configuration that can be run: a sentence for the log each."""
+    controllers = map(str.upper, configuration.controller_listener_names)
+    listeners = {*(each.name for each in configuration.listeners), *controllers}
     found = [
         f"unknown configuration name '{name}': it has no effect{_hint(name)}"
         for name in configuration.properties
-        if name not in BROKER and name not in EXTENSIONS and name not in AUTHORIZER_SETTINGS
+        if name not in BROKER
+        and name not in EXTENSIONS
+        and name not in AUTHORIZER_SETTINGS
+        and not is_served_on_listener(name, listeners)
     ]
     authorizer = "" if configuration.properties.get("authorizer.class.name") else ", and no authorizer"
     found += [

@@ -73,6 +73,14 @@ def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | Non
     return None
 
 
+def is_served_on_listener(name: str, listeners: Iterable[str]) -> bool:
+    """Whether a setting is one of a listener's own, and that listener is one of these (in capitals)."""
+    found = OF_LISTENER.match(name)
+    own = name[found.end() :] if found else ""
+    named = name.removeprefix("listener.name.").partition(".")[0].upper()
+    return (own in SERVED or own == "connections.max.reauth.ms") and named in listeners
+
+
 def _begins(name: str, start: str) -> bool:
     return name.startswith(start) if start.endswith(".") else name == start
 

@@ -111,6 +111,20 @@ def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
     ]
 
 
+def test_a_setting_of_a_listener_has_an_effect_where_that_listener_is() -> None:
+    name = "listener.name.{}.ssl.client.auth"
+    given = {
+        **GOOD,
+        name.format("plaintext"): "none",
+        name.format("other"): "none",
+        "listener.name.plaintext.max.connections": "1",
+    }
+    assert [remark.partition("'")[2].partition("'")[0] for remark in remarks(check_configuration(given, "f"))] == [
+        name.format("other"),
+        "listener.name.plaintext.max.connections",
+    ]
+
+
 MAP = "listener.security.protocol.map"
 JAAS = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
 SASL: dict[str, str | None] = {

@@ -134,9 +134,10 @@ class Secured(Cluster):
             given |= {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token.endpoint.url": url}
         if mechanism:
             quoted = password.replace("\\", "\\\\").replace('"', '\\"')
+            module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
             given |= {
                 "sasl.mechanism": mechanism,
-                "sasl.jaas.config": f'a.LoginModule required username="{USER}" password="{quoted}";',
+                "sasl.jaas.config": f'{LOGIN}.{module} required username="{USER}" password="{quoted}";',
             }
         return given | {name.replace("_", "."): value for name, value in changes.items()}
 

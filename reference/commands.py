@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +19,16 @@ OWNER_ALONE = 0o077
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="Kafka's server.properties.")]
+
+
+@contextmanager
+def _for_owner_alone() -> Generator[None]:
+    """Make files that no other user may read."""
+    before = os.umask(OWNER_ALONE)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _fail(message: str) -> typer.Exit:
@@ -70,7 +82,6 @@ def format_(
     from reference.runtime.scram_argument import read_credential
     from reference.security.errors import WrongSecurity
 
-    os.umask(OWNER_ALONE)
     try:
         configuration = load_configuration(config)
         wanted = validate_cluster_id(cluster_id) if cluster_id else new_cluster_id()
@@ -86,7 +97,10 @@ def format_(
         elif no_initial_controllers:
             first = formatting.no_initial_controllers(configuration)
         credentials = [read_credential(text) for text in add_scram or ()]
-        format_folders(configuration, wanted, ignore_formatted=ignore_formatted, first=first, credentials=credentials)
+        with _for_owner_alone():
+            format_folders(
+                configuration, wanted, ignore_formatted=ignore_formatted, first=first, credentials=credentials
+            )
     except (ConfigurationError, WrongSecurity) as error:
         raise _fail(str(error)) from None
     typer.echo(wanted)
@@ -118,7 +132,6 @@ def serve(
     from reference.runtime.process import run_broker
     from reference.runtime.server import NodeBroken
 
-    os.umask(OWNER_ALONE)
     try:
         try:
             properties = parse_properties(config.read_text(encoding="utf-8"), str(config))
@@ -129,7 +142,8 @@ def serve(
             if not equals:
                 raise ConfigurationError(f"--set {pair}: NAME=VALUE is needed")
             properties[name.strip()] = value.strip()
-        run_broker(check_configuration(properties, str(config)), stop_with_stdin=stop_with_stdin)
+        with _for_owner_alone():
+            run_broker(check_configuration(properties, str(config)), stop_with_stdin=stop_with_stdin)
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     except NodeBroken as error:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from linearizability.targets.cluster import Member
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.security import ClientSecurity, Tunnels
 from linearizability.targets.wire import Wire, WireClosed, listed_brokers
+from reference.commands import app
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from tests.targets.secured_kafka import LOGIN, PASSWORD, STORE_PASSWORD, USER, SecuredReference
@@ -95,10 +97,11 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
 
 
 class InnerSecurity(SecuredReference):
-    """Three nodes that speak SASL_SSL among themselves, each mechanism of its own; clients come in PLAINTEXT."""
+    """Three nodes that speak SASL_SSL among themselves, brokers by a mechanism of theirs; clients come in PLAINTEXT."""
 
-    def __init__(self, folder: Path, secrets: Path) -> None:
+    def __init__(self, folder: Path, secrets: Path, mechanism: str) -> None:
         ReferenceCluster.__init__(self, "reference:3", nodes=3, folder=folder)
+        self.mechanism = mechanism
         self.secure(secrets, 2_000)
         self._store("broker", self.authority.issue_cert("127.0.0.1", "localhost"))
 
@@ -107,6 +110,8 @@ class InnerSecurity(SecuredReference):
         logins = {
             "controller.plain": f'{LOGIN}.plain.PlainLoginModule required username="n" password="p" user_n="p";',
             "inner.plain": f'{LOGIN}.plain.PlainLoginModule required username="n" password="p" user_n="p";',
+            "inner.scram-sha-512": f'{LOGIN}.scram.ScramLoginModule required username="b" password="q";',
+            "controller.scram-sha-512": f"{LOGIN}.scram.ScramLoginModule required;",
         }
         own_port = self.inner_ports[member.node.id]
         return given | {
@@ -114,9 +119,9 @@ class InnerSecurity(SecuredReference):
             "advertised.listeners": f"{given['advertised.listeners']},INNER://127.0.0.1:{own_port}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_SSL,INNER:SASL_SSL",
             "inter.broker.listener.name": "INNER",
-            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": self.mechanism,
             "sasl.mechanism.controller.protocol": "PLAIN",
-            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "connections.max.reauth.ms": str(self.session_ms),
             "ssl.keystore.location": str(self.secrets / "broker.p12"),
             "ssl.keystore.type": "PKCS12",
@@ -126,6 +131,11 @@ class InnerSecurity(SecuredReference):
             **{f"listener.name.{name}.sasl.jaas.config": text for name, text in logins.items()},
         }
 
+    def format(self, member: Member) -> None:
+        arguments = ["--cluster-id", self.cluster_id, "--add-scram", "SCRAM-SHA-512=[name=b,password=q]"]
+        done = CliRunner().invoke(app, ["format", str(member.properties_file), *arguments])
+        assert done.exit_code == 0, done.output
+
     @property
     def inner_ports(self) -> dict[int, int]:
         return dict(enumerate(self.ports.values(), start=self.members[0].node.id))
@@ -134,8 +144,9 @@ class InnerSecurity(SecuredReference):
         ReferenceCluster.open(self)
 
 
-def test_nodes_speak_sasl_over_tls_among_themselves_and_authenticate_again(tmp_path: Path) -> None:
-    with InnerSecurity(tmp_path, tmp_path) as cluster:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_nodes_speak_sasl_over_tls_among_themselves_and_authenticate_again(tmp_path: Path, mechanism: str) -> None:
+    with InnerSecurity(tmp_path, tmp_path, mechanism) as cluster:
         node = cluster.nodes[0]
         assert len(listed_brokers(node.host, node.port)) == 3
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=3, replication_factor=3)

@@ -169,3 +169,35 @@ def test_only_authentication_is_answered_before_it(broker: SecuredReference) -> 
             wire.call(MetadataRequest(topics=[]))
     wait_for_line(broker, "API 3 was asked before authentication")
     assert USER not in log_of(broker)
+
+
+class WithAuthorizer(SecuredReference):
+    """alice may do everything; others nothing but what ACLs allow them, and there are none."""
+
+    def properties(self, member: Member) -> dict[str, str]:
+        return super().properties(member) | {
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:ANONYMOUS;User:{USER}",  # in plaintext: the broker itself, and who prepares this test
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{LOGIN}.plain.PlainLoginModule required user_bob="b" user_{USER}="a";',
+            "listener.name.mutual.ssl.principal.mapping.rules": f"RULE:^.*O=.*$/{USER}/",
+        }
+
+
+def test_what_a_client_may_do_is_by_the_principal_that_it_authenticated_as(tmp_path: Path) -> None:
+    with WithAuthorizer(tmp_path, tmp_path) as broker:
+        own = {"ssl_keystore_type": "PEM", "ssl_keystore_location": str(tmp_path / "client.pem")}
+        bob = {"sasl.jaas.config": f'{LOGIN}.plain.PlainLoginModule required username="bob" password="b";'}
+        ways = {
+            "alice": ("SASL_SSL", broker.client("SASL_SSL", "PLAIN", password="a"), 0),
+            "bob": ("SASL_SSL", broker.client("SASL_SSL", "PLAIN") | bob, 29),
+            "a certificate of hers": ("MUTUAL", broker.client("MUTUAL", **own), 0),
+        }
+        for name, (listener, properties, expected) in ways.items():
+            topic = CreateTopicsRequest.CreatableTopic(
+                name=name.partition(" ")[0], num_partitions=1, replication_factor=1
+            )
+            with Tunnels(ClientSecurity.of(properties)) as tunnels:
+                wire = Wire.connect(*tunnels.to("localhost", broker.ports[listener]))
+                answer = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
+                assert answer.topics[0].error_code == expected, name
+                wire.close()

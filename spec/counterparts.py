@@ -96,7 +96,9 @@ REQUIREMENTS: dict[str, dict[str, tuple[str, ...]]] = {
 UNSEEN = "no client sees it: no requirement"
 
 NO_REQUIREMENT: dict[str, dict[str, str]] = {
-    "quorum": dict.fromkeys(("AppendRecord", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark"), UNSEEN),
+    "quorum": dict.fromkeys(
+        ("AppendRecord", "AppendVoters", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark"), UNSEEN
+    ),
 }
 """Steps that no requirement speaks of, and why."""
 

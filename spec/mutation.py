@@ -170,6 +170,8 @@ def models_for(mutant: Mutant, largest_s: float) -> list[Model]:
         result = results.get(model.name)
         if model.folder != mutant.folder or not result or result.cpu_seconds > largest_s:
             continue
+        if mutant.module not in {path.stem for path in modules_of(SPEC / model.folder, model.module)}:
+            continue
         actions = actions_by(model, mutant.definition)
         taken = {name for name, count in result.coverage.items() if count} if result.coverage else actions
         if mutant.definition in behaviour(model) and actions & taken:

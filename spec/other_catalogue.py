@@ -53,6 +53,47 @@ MODELS: tuple[Model, ...] = (
     Model("MCLateQuorum", "quorum", covered=False, workers=2),
     Model("SIMQuorum", "quorum", behaviours=1000),
     Model(
+        "MCThreeVoters",
+        "quorum",
+        quick=True,
+        switches=(
+            Switch(
+                "SecondChangeAtOnce",
+                "OneLeaderPerEpoch",
+                "KIP-853; Raft 6",
+                "A leader appends a second change of voters before the first is committed: its own voters and those of the "
+                "others differ by two, and two majorities have no voter in common.",
+            ),
+        ),
+    ),
+    Model(
+        "MCFewerVoters",
+        "quorum",
+        switches=(
+            Switch(
+                "RemovedLeaderCountsItself",
+                "LeaderCompleteness",
+                "KIP-853; Ongaro's thesis 4.2.2",
+                "A leader that has removed itself goes on counting itself: with half of the voters that are left it commits what "
+                "the other half, a majority of the new set, elects a leader without.",
+            ),
+        ),
+    ),
+    Model(
+        "MCChangingVoters",
+        "quorum",
+        switches=(
+            Switch(
+                "ChangeBeforeEpochIsCommitted",
+                "LeaderCompleteness",
+                "KIP-853; bug in single-server changes, raft-dev 2015",
+                "A new leader changes the voters before a record of its own epoch is committed: a change that an earlier leader "
+                "appended, and that it does not know, may still come back. Of four voters each has removed another one, and two "
+                "of three and the other two decide without each other.",
+            ),
+        ),
+    ),
+    Model(
         "MCTransactions",
         "transactions",
         switches=(

@@ -70,6 +70,7 @@ def test_the_voters_of_a_formatted_node_are_in_its_log_from_the_first_epoch_on(o
     assert one[1].role is Role.FOLLOWER
 
 
+@pytest.mark.step("quorum", "AppendVoters")
 def test_observers_become_voters_one_after_the_other(one: Members) -> None:
     for id in (1, 2):
         assert change(one, 0, addition(one, id)) == ErrorCode.NONE
@@ -159,6 +160,7 @@ def test_a_node_that_does_not_answer_is_not_added(one: Members) -> None:
     assert one[0].voters.ids == (0,)
 
 
+@pytest.mark.step("quorum", "AppendVoters")
 def test_one_change_at_a_time(three: Members) -> None:
     three.lose_power(1, 2)
     assert change(three, 0, removal(three, 2)) is None

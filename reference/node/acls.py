@@ -6,7 +6,6 @@ from reference.authorizer.acl import Acl, AclFilter, matching
 from reference.controller import acls
 from reference.node.active_controller import ActiveController
 from reference.node.context import Context
-from reference.node.refusals import refusal
 from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
@@ -60,10 +59,11 @@ def delete_acls(controller: ActiveController, version: int, body: DeleteAclsRequ
 
 def describe_acls(
     context: Context, request: Request, body: DescribeAclsRequest, now: TimestampMs
-) -> DescribeAclsResponse | Message:
+) -> DescribeAclsResponse:
     """The ACLs that match a filter, by their patterns."""
     if context.access.authorizer is None:
-        return refusal(request.key, request.version, body, ErrorCode.SECURITY_DISABLED)
+        message = "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=ErrorCode.SECURITY_DISABLED, error_message=message)
     found: dict[tuple[int, str, int], DescribeAclsResponse.DescribeAclsResource] = {}
     for acl in sorted(matching(context.image.acls.by_id.values(), _filter_of(body))):
         pattern = acl.resource_type, acl.name, acl.pattern_type

@@ -148,8 +148,7 @@ DIFFERS = {
     "kafka-features describe": FEATURES,
     "kafka-features upgrade --release-version 4.3 --dry-run": FEATURES,
     "kafka-metadata-quorum describe --status": FEATURES,
-    "kafka-broker-api-versions": "quotas, ACLs, delegation tokens, share and Streams groups are not served",
-    "kafka-acls --list": "ACLs are not served: UNSUPPORTED_VERSION, where Kafka has no authorizer",
+    "kafka-broker-api-versions": "quotas, delegation tokens, share and Streams groups are not served",
 }
 """Tool and arguments -> why the reference prints something else."""
 

@@ -6,169 +6,48 @@ names, and the suite's other connections stay as they are.
 
 from __future__ import annotations
 
-import hashlib
 import time
-from typing import Any
-
-from scramp import ScramClient, ScramException  # pyright: ignore[reportMissingTypeStubs]
 
 from conformance.answers import only
 from conformance.broker import Broker
 from conformance.requirement import requirement
-from conformance.wire import Closed, Connection, Failed
+from conformance.sasl import (
+    APIS,
+    ASKED,
+    EXPOSED,
+    ITERATIONS,
+    LIMITED,
+    LOCKED_OUT,
+    MARGIN_MS,
+    MECHANISMS,
+    OTHER,
+    OTHER_PASSWORD,
+    PASSWORD,
+    SASL,
+    SCRAM,
+    SESSION_MS,
+    USER,
+    WHO_LEADS,
+    WITH_CREDENTIALS,
+    accepted,
+    exchange_scram,
+    expect_authenticated,
+    expect_not_served,
+    expect_refused,
+    log_in_plain,
+    log_in_scram,
+    plain,
+    say,
+    set_password,
+    shake_hands,
+    unauthenticated,
+)
+from conformance.wire import Closed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from reference.protocol.messages.api_versions import ApiVersionsRequest
-from reference.protocol.messages.create_topics import CreateTopicsRequest
-from reference.protocol.messages.describe_cluster import DescribeClusterRequest
-from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
-from reference.protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from reference.protocol.schema import Message
-
-USER, PASSWORD = "suite", "of the suite"
-OTHER, OTHER_PASSWORD = "other", "of the other"
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
-"""Mechanism -> its number in credentials, and its hash."""
-
-SESSION_MS = 3_000
-LIMITED = "SCRAM-SHA-512"
-"""The mechanism whose sessions end after SESSION_MS."""
-
-MARGIN_MS = 200
-ITERATIONS = 4096
-SALT = b"a salt of the suite"
-LOGIN = "org.apache.kafka.common.security"
-ON_CONTROLLER = "listener.name.controller."
-SASL = {
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
-    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-    "sasl.mechanism.controller.protocol": "PLAIN",
-    f"{ON_CONTROLLER}plain.sasl.jaas.config": f"{LOGIN}.plain.PlainLoginModule required "
-    f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}" user_{OTHER}="{OTHER_PASSWORD}";',
-    **{f"{ON_CONTROLLER}{name.lower()}.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;" for name in SCRAM},
-    f"{ON_CONTROLLER}{LIMITED.lower()}.connections.max.reauth.ms": str(SESSION_MS),
-}  # fmt: skip
-APIS = {"DescribeQuorum": 2}
-WITH_CREDENTIALS = {**APIS, "AlterUserScramCredentials": 0}
-EXPOSED = "security: a client is served without authentication, or is taken for another user"
-LOCKED_OUT = (
-    "stuck: Java, librdkafka and franz-go cannot log in, or wait for ever instead of reporting a wrong password"
-)
-_METADATA = DescribeQuorumRequest.TopicData(
-    topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
-)
-WHO_LEADS = DescribeQuorumRequest(topics=[_METADATA])
-ASKED: tuple[tuple[Message, int], ...] = (
-    (DescribeClusterRequest(endpoint_type=2), 1),
-    (WHO_LEADS, 2),
-    (CreateTopicsRequest(topics=[], timeout_ms=1000), 7),
-    (FetchRequest(max_wait_ms=0, topics=[]), 13),
-)
-"""What a controllers' listener serves to those that have authenticated."""
-
-
-# ---- a client of the SASL listener
-
-
-def unauthenticated(broker: Broker) -> Connection:
-    """A new connection to the listener with SASL."""
-    answer = broker.call(WHO_LEADS, 2)
-    node = only(answer.nodes, "node of the quorum")
-    listener = only(node.listeners, "listener of the controller")
-    return broker.connect((listener.host, listener.port))
-
-
-def shake_hands(broker: Broker, connection: Connection, mechanism: str, version: int = 1) -> Any:
-    answer = connection.call(SaslHandshakeRequest(mechanism=mechanism), version)
-    broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"SaslHandshake for {mechanism}")
-    return answer
-
-
-def say(connection: Connection, message: str | bytes, version: int = 2) -> Any:
-    """One message of a mechanism in SaslAuthenticate; gives the answer."""
-    data = message.encode() if isinstance(message, str) else message
-    return connection.call(SaslAuthenticateRequest(auth_bytes=data), version)
-
-
-def plain(user: str = USER, password: str = PASSWORD, acts_as: str = "") -> str:
-    return f"{acts_as}\0{user}\0{password}"
-
-
-def log_in_plain(broker: Broker) -> Connection:
-    connection = unauthenticated(broker)
-    shake_hands(broker, connection, "PLAIN")
-    broker.expect_error(say(connection, plain()).error_code, ErrorCode.NONE, what="SaslAuthenticate")
-    return connection
-
-
-def exchange_scram(broker: Broker, connection: Connection, mechanism: str, user: str, password: str) -> Any:
-    """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
-    shake_hands(broker, connection, mechanism)
-    client: Any = ScramClient([mechanism], user, password)
-    first = say(connection, client.get_client_first())
-    if first.error_code:
-        return first
-    try:
-        client.set_server_first(bytes(first.auth_bytes).decode())
-        final = say(connection, client.get_client_final())
-        if not final.error_code:
-            client.set_server_final(bytes(final.auth_bytes).decode())
-    except (ScramException, UnicodeDecodeError) as error:
-        raise Failed(f"the server's message of {mechanism} is refused: {error}") from error
-    return final
-
-
-def set_password(broker: Broker, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> None:
-    number, hash_name = SCRAM[mechanism]
-    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), SALT, ITERATIONS)
-    upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-        name=user, mechanism=number, iterations=ITERATIONS, salt=SALT, salted_password=salted
-    )
-    answer = broker.call(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
-    broker.expect_error(only(answer.results, "result").error_code, ErrorCode.NONE, what="AlterUserScramCredentials")
-
-
-def accepted(broker: Broker, mechanism: str, user: str, password: str) -> bool:
-    """Whether the user may log in: credentials take effect when they are replayed."""
-    return exchange_scram(broker, unauthenticated(broker), mechanism, user, password).error_code == ErrorCode.NONE
-
-
-def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> Connection:
-    """A user of its own, unless one is given, logs in as soon as the listener knows the password."""
-    user = user or broker.unused_name("user")
-    set_password(broker, user, PASSWORD, mechanism)
-    broker.eventually(lambda: accepted(broker, mechanism, user, PASSWORD), f"{mechanism} takes the password")
-    connection = unauthenticated(broker)
-    exchange_scram(broker, connection, mechanism, user, PASSWORD)
-    return connection
-
-
-def expect_authenticated(broker: Broker, connection: Connection, what: str = "a request after authentication") -> None:
-    answer = connection.call(WHO_LEADS, 2)
-    broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
-
-
-def expect_refused(broker: Broker, connection: Connection, answer: Any) -> None:
-    """SASL_AUTHENTICATION_FAILED, and the connection is closed."""
-    broker.expect_error(answer.error_code, ErrorCode.SASL_AUTHENTICATION_FAILED)
-    broker.expect_closed(connection, what="the connection after the refusal")
-
-
-def expect_not_served(broker: Broker, connection: Connection, request: Message, version: int) -> None:
-    """The request is not carried out: the connection closes, before or after an error that says so."""
-    try:
-        answer = connection.call(request, version)
-    except Closed:
-        broker.saw(f"{type(request).__name__}: the connection was closed")
-        return
-    code = getattr(answer, "error_code", None)
-    broker.expect(code == ErrorCode.ILLEGAL_SASL_STATE, f"{type(request).__name__} was answered with error {code}")
-    broker.expect_closed(connection)
-
 
 # ---- before authentication
 
@@ -580,71 +459,3 @@ def authenticated_as_another(broker: Broker) -> None:
         shake_hands(broker, connection, "PLAIN")
         connection.send(SaslAuthenticateRequest(auth_bytes=plain().encode()), 2, awaited=False)
         broker.expect_closed(connection)
-
-
-# ---- credentials
-
-
-@requirement(
-    "SEC-18",
-    notices=EXPOSED,
-    source="KIP-554; ScramControlManager.alterCredentials",
-    sentence="AlterUserScramCredentials refuses, user by user, what it cannot do: iterations below 4096 or above 16384, an "
-    "empty user "
-    "name, an unknown mechanism, a deletion of what is not there, two changes of one user.",
-    accepted="UNACCEPTABLE_CREDENTIAL(93), UNSUPPORTED_SASL_MECHANISM(33), RESOURCE_NOT_FOUND(91), DUPLICATE_RESOURCE(92)",
-    apis={"AlterUserScramCredentials": 0, "DescribeUserScramCredentials": 0},
-)
-def credentials_refused(broker: Broker) -> None:
-    def upsertion(name: str, mechanism: int = 1, iterations: int = ITERATIONS) -> Any:
-        return AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-            name=name, mechanism=mechanism, iterations=iterations, salt=SALT, salted_password=bytes(32)
-        )
-
-    user = broker.unused_name("user")
-    deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=1)
-    for name, deletions, upsertions, error in (
-        ("too few iterations", [], [upsertion(user, iterations=4095)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ("too many iterations", [], [upsertion(user, iterations=16_385)], ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ("no user name", [], [upsertion("")], ErrorCode.UNACCEPTABLE_CREDENTIAL),
-        ("unknown mechanism", [], [upsertion(user, mechanism=3)], ErrorCode.UNSUPPORTED_SASL_MECHANISM),
-        ("nothing to delete", [deletion], [], ErrorCode.RESOURCE_NOT_FOUND),
-        ("twice", [], [upsertion(user), upsertion(user, mechanism=2)], ErrorCode.DUPLICATE_RESOURCE),
-        ("deleted and set", [deletion], [upsertion(user, mechanism=2)], ErrorCode.RESOURCE_NOT_FOUND),
-    ):
-        with broker.case(name):
-            answer = broker.call(AlterUserScramCredentialsRequest(deletions=deletions, upsertions=upsertions))
-            broker.expect_error(only(answer.results, "result").error_code, error)
-    described = describe(broker, user)
-    broker.expect_error(described.error_code, ErrorCode.RESOURCE_NOT_FOUND, what="DescribeUserScramCredentials")
-
-
-def describe(broker: Broker, *users: str) -> Any:
-    names = [DescribeUserScramCredentialsRequest.UserName(name=name) for name in users]
-    answer = broker.call(DescribeUserScramCredentialsRequest(users=names))
-    broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeUserScramCredentials")
-    return only(answer.results, "result")
-
-
-@requirement(
-    "SEC-19",
-    notices="tool: kafka-configs --describe and user interfaces show wrong users, or none",
-    source="KIP-554; ScramImage.describe",
-    sentence="DescribeUserScramCredentials says each mechanism and iteration count of a user; a user without credentials is "
-    "RESOURCE_NOT_FOUND, one that is named twice DUPLICATE_RESOURCE.",
-    accepted="the credentials that were set; RESOURCE_NOT_FOUND(91), DUPLICATE_RESOURCE(92)",
-    apis={"AlterUserScramCredentials": 0, "DescribeUserScramCredentials": 0},
-)
-def credentials_described(broker: Broker) -> None:
-    user = broker.unused_name("user")
-    broker.expect_error(describe(broker, user).error_code, ErrorCode.RESOURCE_NOT_FOUND, what="before")
-    for mechanism in SCRAM:
-        set_password(broker, user, PASSWORD, mechanism)
-
-    def complete() -> bool:
-        result = describe(broker, user)
-        found = {each.mechanism: each.iterations for each in result.credential_infos}
-        return result.error_code == ErrorCode.NONE and found == {1: ITERATIONS, 2: ITERATIONS}
-
-    broker.eventually(complete, "both credentials are described")
-    broker.expect_error(describe(broker, user, user).error_code, ErrorCode.DUPLICATE_RESOURCE, what="twice")

@@ -1,0 +1,162 @@
+"""A client of a listener with SASL, step by step, for the requirements of the area SEC."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from scramp import ScramClient, ScramException  # pyright: ignore[reportMissingTypeStubs]
+
+from conformance.answers import only
+from conformance.broker import Broker
+from conformance.wire import Closed, Connection, Failed
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.describe_cluster import DescribeClusterRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from reference.protocol.schema import Message
+
+USER, PASSWORD = "suite", "of the suite"
+OTHER, OTHER_PASSWORD = "other", "of the other"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+SCRAM = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}
+"""Mechanism -> its number in credentials, and its hash."""
+
+SESSION_MS = 3_000
+LIMITED = "SCRAM-SHA-512"
+"""The mechanism whose sessions end after SESSION_MS."""
+
+MARGIN_MS = 200
+ITERATIONS = 4096
+SALT = b"a salt of the suite"
+LOGIN = "org.apache.kafka.common.security"
+ON_CONTROLLER = "listener.name.controller."
+SASL = {
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    f"{ON_CONTROLLER}plain.sasl.jaas.config": f"{LOGIN}.plain.PlainLoginModule required "
+    f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}" user_{OTHER}="{OTHER_PASSWORD}";',
+    **{f"{ON_CONTROLLER}{name.lower()}.sasl.jaas.config": f"{LOGIN}.scram.ScramLoginModule required;" for name in SCRAM},
+    f"{ON_CONTROLLER}{LIMITED.lower()}.connections.max.reauth.ms": str(SESSION_MS),
+}  # fmt: skip
+APIS = {"DescribeQuorum": 2}
+WITH_CREDENTIALS = {**APIS, "AlterUserScramCredentials": 0}
+EXPOSED = "security: a client is served without authentication, or is taken for another user"
+LOCKED_OUT = (
+    "stuck: Java, librdkafka and franz-go cannot log in, or wait for ever instead of reporting a wrong password"
+)
+_METADATA = DescribeQuorumRequest.TopicData(
+    topic_name="__cluster_metadata", partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+)
+WHO_LEADS = DescribeQuorumRequest(topics=[_METADATA])
+ASKED: tuple[tuple[Message, int], ...] = (
+    (DescribeClusterRequest(endpoint_type=2), 1),
+    (WHO_LEADS, 2),
+    (CreateTopicsRequest(topics=[], timeout_ms=1000), 7),
+    (FetchRequest(max_wait_ms=0, topics=[]), 13),
+)
+"""What a controllers' listener serves to those that have authenticated."""
+
+
+# ---- a client of the SASL listener
+
+
+def unauthenticated(broker: Broker) -> Connection:
+    """A new connection to the listener with SASL."""
+    answer = broker.call(WHO_LEADS, 2)
+    node = only(answer.nodes, "node of the quorum")
+    listener = only(node.listeners, "listener of the controller")
+    return broker.connect((listener.host, listener.port))
+
+
+def shake_hands(broker: Broker, connection: Connection, mechanism: str, version: int = 1) -> Any:
+    answer = connection.call(SaslHandshakeRequest(mechanism=mechanism), version)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"SaslHandshake for {mechanism}")
+    return answer
+
+
+def say(connection: Connection, message: str | bytes, version: int = 2) -> Any:
+    """One message of a mechanism in SaslAuthenticate; gives the answer."""
+    data = message.encode() if isinstance(message, str) else message
+    return connection.call(SaslAuthenticateRequest(auth_bytes=data), version)
+
+
+def plain(user: str = USER, password: str = PASSWORD, acts_as: str = "") -> str:
+    return f"{acts_as}\0{user}\0{password}"
+
+
+def log_in_plain(broker: Broker) -> Connection:
+    connection = unauthenticated(broker)
+    shake_hands(broker, connection, "PLAIN")
+    broker.expect_error(say(connection, plain()).error_code, ErrorCode.NONE, what="SaslAuthenticate")
+    return connection
+
+
+def exchange_scram(broker: Broker, connection: Connection, mechanism: str, user: str, password: str) -> Any:
+    """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
+    shake_hands(broker, connection, mechanism)
+    client: Any = ScramClient([mechanism], user, password)
+    first = say(connection, client.get_client_first())
+    if first.error_code:
+        return first
+    try:
+        client.set_server_first(bytes(first.auth_bytes).decode())
+        final = say(connection, client.get_client_final())
+        if not final.error_code:
+            client.set_server_final(bytes(final.auth_bytes).decode())
+    except (ScramException, UnicodeDecodeError) as error:
+        raise Failed(f"the server's message of {mechanism} is refused: {error}") from error
+    return final
+
+
+def set_password(broker: Broker, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> None:
+    number, hash_name = SCRAM[mechanism]
+    salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), SALT, ITERATIONS)
+    upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+        name=user, mechanism=number, iterations=ITERATIONS, salt=SALT, salted_password=salted
+    )
+    answer = broker.call(AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
+    broker.expect_error(only(answer.results, "result").error_code, ErrorCode.NONE, what="AlterUserScramCredentials")
+
+
+def accepted(broker: Broker, mechanism: str, user: str, password: str) -> bool:
+    """Whether the user may log in: credentials take effect when they are replayed."""
+    return exchange_scram(broker, unauthenticated(broker), mechanism, user, password).error_code == ErrorCode.NONE
+
+
+def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> Connection:
+    """A user of its own, unless one is given, logs in as soon as the listener knows the password."""
+    user = user or broker.unused_name("user")
+    set_password(broker, user, PASSWORD, mechanism)
+    broker.eventually(lambda: accepted(broker, mechanism, user, PASSWORD), f"{mechanism} takes the password")
+    connection = unauthenticated(broker)
+    exchange_scram(broker, connection, mechanism, user, PASSWORD)
+    return connection
+
+
+def expect_authenticated(broker: Broker, connection: Connection, what: str = "a request after authentication") -> None:
+    answer = connection.call(WHO_LEADS, 2)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
+
+
+def expect_refused(broker: Broker, connection: Connection, answer: Any) -> None:
+    """SASL_AUTHENTICATION_FAILED, and the connection is closed."""
+    broker.expect_error(answer.error_code, ErrorCode.SASL_AUTHENTICATION_FAILED)
+    broker.expect_closed(connection, what="the connection after the refusal")
+
+
+def expect_not_served(broker: Broker, connection: Connection, request: Message, version: int) -> None:
+    """The request is not carried out: the connection closes, before or after an error that says so."""
+    try:
+        answer = connection.call(request, version)
+    except Closed:
+        broker.saw(f"{type(request).__name__}: the connection was closed")
+        return
+    code = getattr(answer, "error_code", None)
+    broker.expect(code == ErrorCode.ILLEGAL_SASL_STATE, f"{type(request).__name__} was answered with error {code}")
+    broker.expect_closed(connection)

@@ -47,6 +47,14 @@ def expect_at(broker: Broker, topic: Topic, timestamp: int, wanted: tuple[int, i
     broker.expect_equal(f"{version}offset and timestamp for {timestamp}", at(found), wanted)
 
 
+def expect_offset(broker: Broker, topic: Topic, special: int, wanted: int, **options: Any) -> None:
+    """The offset that is found for a special timestamp; clients use nothing else of the answer."""
+    found = broker.offset_of(topic, special, **options)
+    version = f"v{options['version']}: " if options.get("version") else ""
+    broker.expect_error(found.error_code, ErrorCode.NONE, what=f"{version}timestamp {special}")
+    broker.expect_equal(f"{version}offset for {special}", found.offset, wanted)
+
+
 def stamped(*stamps: int, codec: int = 0) -> bytes:
     """A batch of records with these timestamps, counted from STAMP."""
     return batch(*(Record(b"%d" % stamp, timestamp=STAMP + stamp) for stamp in stamps), codec=codec)
@@ -56,36 +64,36 @@ def stamped(*stamps: int, codec: int = 0) -> bytes:
     "LOF-01",
     notices="data: auto.offset.reset=earliest begins here, in every client: too late loses records, too early fails",
     source="UnifiedLog.fetchOffsetByTimestamp",
-    sentence="Timestamp -2 gives the log start offset, with timestamp -1.",
+    sentence="Timestamp -2 gives the log start offset.",
     accepted="in every version 0 for an empty log and for one with records, and the new log start after DeleteRecords",
     apis={"DeleteRecords": 0},
 )
 def earliest(broker: Broker) -> None:
     topic = broker.topic()
     for version in versions_of(broker):
-        expect_at(broker, topic, EARLIEST, (0, -1), version=version)
+        expect_offset(broker, topic, EARLIEST, 0, version=version)
     broker.append(topic, stamped(1, 2, 3))
-    expect_at(broker, topic, EARLIEST, (0, -1))
+    expect_offset(broker, topic, EARLIEST, 0)
     broker.delete_records(topic, 2)
     for version in versions_of(broker):
-        expect_at(broker, topic, EARLIEST, (2, -1), version=version)
+        expect_offset(broker, topic, EARLIEST, 2, version=version)
 
 
 @requirement(
     "LOF-02",
     notices="data: auto.offset.reset=latest begins here, in every client; tools compute lag from it",
     source="Partition.fetchOffsetForTimestamp",
-    sentence="Timestamp -1 gives the high watermark, with timestamp -1; without transactions read_committed gives the same.",
+    sentence="Timestamp -1 gives the high watermark; without transactions read_committed gives the same.",
     accepted="in every version 0 for an empty log, and the number of records after each append",
 )
 def latest(broker: Broker) -> None:
     topic, end = broker.topic(), 0
     for version in versions_of(broker):
-        expect_at(broker, topic, LATEST, (end, -1), version=version)
+        expect_offset(broker, topic, LATEST, end, version=version)
         end = broker.append(topic, stamped(1, 2)) + 2
-        expect_at(broker, topic, LATEST, (end, -1), version=version)
+        expect_offset(broker, topic, LATEST, end, version=version)
         if version >= 2:
-            expect_at(broker, topic, LATEST, (end, -1), version=version, isolation=READ_COMMITTED)
+            expect_offset(broker, topic, LATEST, end, version=version, isolation=READ_COMMITTED)
 
 
 @requirement(
@@ -391,3 +399,22 @@ def unknown_isolation_level(broker: Broker) -> None:
             broker.tolerate(f"v{version}: the connection was closed")
             continue
         broker.expect_error(found.error_code, ErrorCode.UNKNOWN_SERVER_ERROR, what=f"v{version}, isolation level 2")
+
+
+@requirement(
+    "LOF-16",
+    notices="none seen: clients and tools take the offset alone",
+    source="UnifiedLog.fetchOffsetByTimestamp (RecordBatch.NO_TIMESTAMP)",
+    sentence="What is found for timestamps -2 and -1 has timestamp -1.",
+    accepted="-1 in every version with the field, for an empty log and for one with records",
+)
+def timestamp_of_special_offsets(broker: Broker) -> None:
+    topic = broker.topic()
+    for records in (0, 3):
+        if records:
+            broker.append(topic, stamped(1, 2, 3))
+        for version in versions_of(broker):
+            for special in (EARLIEST, LATEST):
+                found = broker.offset_of(topic, special, version=version)
+                what = f"v{version}: timestamp of what is found for {special}, {records} records"
+                broker.expect_equal(what, found.timestamp, -1)

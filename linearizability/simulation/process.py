@@ -210,7 +210,7 @@ class Process:
             self._channels.send(effect)
         elif isinstance(effect, HangUp):
             self._channels.hang_up((effect.peer, effect.purpose))
-        else:
+        elif isinstance(effect, Close):
             self._close(effect)
 
     def _close(self, effect: Close) -> None:

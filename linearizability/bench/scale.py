@@ -332,17 +332,11 @@ def measure_start(target: Cluster, count: int, meter: Meter) -> None:
     meter.stage("served", topics.serve)
     meter.row["resident_mb"], meter.row["descriptors"] = map(round, meter.holdings())
     meter.idle("idle_cpu_ms_per_s")
-    meter.stage("stop", lambda: stop(target, node))
+    meter.stage("stop", lambda: target.stop(node))
     meter.gone_cpu_s = 0
     meter.stage("start_after_stop", lambda: (target.restart(node), topics.serve()))
     meter.kill(node)
     meter.stage("start_after_kill", lambda: (target.restart(node), topics.serve()))
-
-
-def stop(target: Cluster, node: int) -> None:
-    """Stop a node, however many logs it has to close. Errors: TargetError where it had to be killed."""
-    if not target.member(node).process.stop(SERVED_WITHIN_S):
-        raise TargetError(f"node {node} of {target.spec} did not stop within {SERVED_WITHIN_S:.0f} s")
 
 
 KINDS: dict[str, tuple[int, Callable[[Cluster, int, Meter], None]]] = {

@@ -82,17 +82,9 @@ class QuorumLog:
         self._take_up_start()
         # A crash of the process alone leaves records that were never flushed: a voter must not count them as they are.
         log.flush()
-        self._keep_folder(disk)
         self.history = VoterHistory(configured)
         self._load_voters()
         self._next_cleaning = now + CLEANING_INTERVAL_MS
-
-    def _keep_folder(self, disk: Disk) -> None:
-        """Make the log's folder durable: a vote in it must survive a power loss before any record does. Errors: StorageError."""
-        try:
-            disk.sync_folder(self.log.folder.parent)
-        except OSError as error:
-            raise StorageError(f"{self.log.folder.parent}: {error.strerror or error}") from error
 
     def _load_voters(self) -> None:
         """Read who votes: from the latest snapshot, then from the log behind it. Errors: CorruptFile, StorageError."""

@@ -150,11 +150,6 @@ class Replicas:
         taken_up = 0
         while self._due and taken_up < TAKE_UPS_A_STEP:
             taken_up += self._follow(self._due.popitem(last=False)[0], now)
-        if taken_up:
-            try:
-                self._logs.identify_new_logs()
-            except StorageError as error:
-                self._log("error", str(error))
 
     def _follow(self, key: Key, now: TimestampMs) -> bool:
         """Make one replica what the image says; whether it leads or follows in a new leader epoch, or has another ISR."""
@@ -212,7 +207,7 @@ class Replicas:
         if partition is None:
             partition = self._make(topic, index, config, min_isr, now)
         elif partition.log.config != config:
-            partition.log.configure(config)
+            partition.log.config = config
         partition.learn_min_isr(min_isr)
         before = partition.role, partition.leader_epoch
         returns = self._set_aside.get(key) is partition
@@ -319,10 +314,8 @@ class Replicas:
         """Write the checkpoint of high watermarks, if any moved; before the first replica is taken up the old one stays."""
         reached = self.high_watermarks()
         if reached and reached != self._checkpointed:
-            known = self._checkpointed
-            moved = {key: offset for key, offset in reached.items() if known.get(key) != offset}
             try:
-                self._logs.checkpoint_high_watermarks(moved)
+                self._logs.checkpoint_high_watermarks(reached)
                 self._checkpointed = reached
             except StorageError as error:
                 self._log("error", f"high watermarks: {error}")

@@ -14,8 +14,7 @@ import logging
 import os
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from reference.controller.quorum_snapshots import format_voters, write_bootstrap
@@ -32,9 +31,6 @@ from reference.storage.log_manager import LogManager
 
 LOCK_FILE = ".lock"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"
-
-MOST_FLUSHES = 8
-"""How many files of a disk are flushed side by side."""
 
 Unreadable = OSError
 
@@ -211,23 +207,13 @@ def log_manager(
     """The log directories, each on a disk of its own."""
     made: dict[Path, LogDirectory] = {}
     for folder, meta in folders.items():
-        disk = PosixDisk(run_side_by_side)
+        disk = PosixDisk()
         if isinstance(meta, Unreadable):
             disk.failed(meta)
         made[folder] = LogDirectory(
             disk, folder, say, uuid.UUID(int=0) if isinstance(meta, Unreadable) else meta.directory_id
         )
     return LogManager([made[folder] for folder in configuration.data_folders], made[configuration.folder], say)
-
-
-def run_side_by_side(calls: Sequence[Callable[[], None]]) -> None:
-    """Run what waits for the disk in several threads: a file system flushes many files in little more time than one."""
-    if len(calls) == 1:
-        calls[0]()
-    elif calls:
-        with ThreadPoolExecutor(min(len(calls), MOST_FLUSHES)) as pool:
-            for running in [pool.submit(call) for call in calls]:
-                running.result()
 
 
 def _reason(error: Exception) -> str:

@@ -90,13 +90,7 @@ def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
 
 def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
     """Write the topic's id into a partition's folder."""
-    write_topic_ids(disk, {folder: topic_id})
-
-
-def write_topic_ids(disk: Disk, topic_ids: Mapping[Path, UUID]) -> None:
-    """Write topics' ids into partitions' folders."""
-    files = {folder: f"version: 0\ntopic_id: {text_of_uuid(topic_id)}" for folder, topic_id in topic_ids.items()}
-    disk.write_files({folder / PARTITION_METADATA: text.encode() for folder, text in files.items()})
+    disk.write_file(folder / PARTITION_METADATA, f"version: 0\ntopic_id: {text_of_uuid(topic_id)}".encode())
 
 
 def text_of_uuid(value: UUID) -> str:

@@ -164,10 +164,6 @@ class Cleaner:
 
     # ---- how far each log is clean
 
-    def clean_to(self, key: TopicPartition) -> Offset:
-        """Up to where a log is clean."""
-        return self._clean_to.get(key, FIRST_OFFSET)
-
     def lower(self, key: TopicPartition, offset: Offset) -> None:
         """A log was cut, or its recovery point is lower: from there on nothing is clean any more. Errors: OSError."""
         if self._clean_to.get(key, FIRST_OFFSET) > offset:

@@ -13,15 +13,13 @@ that failed nothing is known of what was written since the one before: Linux tak
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import mmap
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn, Protocol
 
@@ -99,9 +97,6 @@ class Disk(Protocol):
     def write_file(self, path: Path, data: bytes) -> None:
         """Replace a whole small file, atomically and durably (a temporary file, flushed and renamed)."""
 
-    def write_files(self, files: Mapping[Path, bytes]) -> None:
-        """Replace several small files, each as `write_file` does; the disk may flush them side by side."""
-
     def exists(self, path: Path) -> bool:
         """Whether there is a file or folder."""
         ...
@@ -141,13 +136,6 @@ class Disk(Protocol):
         """Bytes of the file system that holds a folder, and how many are free; -1 where it is unknown."""
         ...
 
-    def flushing_at_end(self, folder: Path) -> AbstractContextManager[None]:
-        """Within it no flush waits; its end makes durable what was written to the folder's file system. Errors: OSError."""
-        ...
-
-
-SYNCFS: Callable[[int], int] | None = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-"""Linux's flush of a whole file system; since 5.8 it fails where writing anything back has failed."""
 
 TEMPORARY = ".tmp"
 """Ending of a file that is being written; one that is found at a start is rubbish."""
@@ -161,8 +149,6 @@ class _Failing:
 
     def __init__(self) -> None:
         self.failure: OSError | None = None
-        self.flushes_at_end = False
-        """Within `flushing_at_end`."""
 
     def failed(self, error: OSError) -> None:
         if self.failure is None and not isinstance(error, FileNotFoundError):
@@ -224,9 +210,8 @@ class PosixFile:
 
     def flush(self) -> None:
         """See `File`."""
-        if not self._disk.flushes_at_end:
-            with self._disk.noticed():
-                os.fdatasync(self._descriptor)
+        with self._disk.noticed():
+            os.fdatasync(self._descriptor)
 
     def fileno(self) -> int:
         """See `File`."""
@@ -323,31 +308,19 @@ class PosixMappedFile:
 
     def flush(self) -> None:
         """See `MappedFile`."""
-        if not self._disk.flushes_at_end:
-            with self._disk.noticed():
-                os.fdatasync(self._open())
+        with self._disk.noticed():
+            os.fdatasync(self._open())
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.close()
 
 
-RunAll = Callable[[Sequence[Callable[[], None]]], None]
-
-
-def run_in_turn(calls: Sequence[Callable[[], None]]) -> None:
-    """Run some calls one after the other."""
-    for call in calls:
-        call()
-
-
 class PosixDisk(_Failing):
     """The operating system's files."""
 
-    def __init__(self, run_all: RunAll = run_in_turn) -> None:
-        """`run_all` runs several calls, side by side if it can, and raises what one of them has raised."""
+    def __init__(self) -> None:
         super().__init__()
-        self._run_all = run_all
         self._open_maps: OrderedDict[int, weakref.ref[PosixMappedFile]] = OrderedDict()
 
     def opened(self, file: PosixMappedFile) -> None:
@@ -376,27 +349,21 @@ class PosixDisk(_Failing):
 
     def write_file(self, path: Path, data: bytes) -> None:
         """See `Disk`."""
-        self.write_files({path: data})
-
-    def write_files(self, files: Mapping[Path, bytes]) -> None:
-        """See `Disk`."""
         with self.noticed():
-            temporary = {path: path.with_name(path.name + TEMPORARY) for path in files}
-            self._run_all([partial(self._write, temporary[path], data) for path, data in files.items()])
-            for path in files:
-                temporary[path].replace(path)
-            self._run_all([partial(self.sync_folder, folder) for folder in {path.parent for path in files}])
+            self._replace(path, data)
 
-    def _write(self, path: Path, data: bytes) -> None:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    def _replace(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + TEMPORARY)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
             rest = memoryview(data)
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
-            if not self.flushes_at_end:
-                os.fsync(descriptor)
+            os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        temporary.replace(path)
+        self.sync_folder(path.parent)
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
@@ -412,8 +379,7 @@ class PosixDisk(_Failing):
 
     def list_folder(self, path: Path) -> list[str]:
         """See `Disk`."""
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries)
+        return sorted(entry.name for entry in path.iterdir())
 
     def is_folder(self, path: Path) -> bool:
         """See `Disk`."""
@@ -447,31 +413,10 @@ class PosixDisk(_Failing):
 
     def sync_folder(self, path: Path) -> None:
         """See `Disk`."""
-        if self.flushes_at_end:
-            return
         with self.noticed():
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:
                 os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    @contextmanager
-    def flushing_at_end(self, folder: Path) -> Generator[None]:
-        """See `Disk`. Where the system has no syncfs each flush waits."""
-        if SYNCFS is None:
-            yield
-            return
-        with self.noticed():
-            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                self.flushes_at_end = True
-                try:
-                    yield
-                finally:
-                    self.flushes_at_end = False
-                if SYNCFS(descriptor):
-                    raise OSError(number := ctypes.get_errno(), os.strerror(number))
             finally:
                 os.close(descriptor)
 
@@ -647,7 +592,7 @@ class SimulatedDisk(_Failing):
 
     def flush(self, inode: _Inode) -> None:
         """Make a file durable."""
-        if inode.changes and not self.flushes_at_end:
+        if inode.changes:
             if self.flushes_fail:
                 inode.changes, inode.has_lost = [], True
                 self._fail(errno.EIO, "a flush of the simulated disk failed")
@@ -683,11 +628,6 @@ class SimulatedDisk(_Failing):
         file.flush()
         self.rename(temporary, path)
         self.sync_folder(path.parent)
-
-    def write_files(self, files: Mapping[Path, bytes]) -> None:
-        """See `Disk`."""
-        for path, data in files.items():
-            self.write_file(path, data)
 
     def size_of(self, path: Path) -> int:
         """See `Disk`."""
@@ -746,23 +686,7 @@ class SimulatedDisk(_Failing):
 
     def sync_folder(self, path: Path) -> None:
         """See `Disk`."""
-        if not self.flushes_at_end:
-            self._folder(path).sync()
-
-    @contextmanager
-    def flushing_at_end(self, folder: Path) -> Generator[None]:
-        """See `Disk`."""
-        self.flushes_at_end = True
-        try:
-            yield
-        finally:
-            self.flushes_at_end = False
-        self._flush_all(self._root)
-
-    def _flush_all(self, folder: _Folder) -> None:
-        for entry in folder.entries.values():
-            self._flush_all(entry) if isinstance(entry, _Folder) else self.flush(entry)
-        folder.sync()
+        self._folder(path).sync()
 
     def space(self, path: Path) -> tuple[int, int]:
         """See `Disk`."""

@@ -243,8 +243,6 @@ class Log(Shortening):
                 if too_far:
                     self.flush(now)  # recovery takes a gap between segments that were not flushed for a loss
                 active = self._roll(first if too_far else self.log_end_offset, now)
-            elif not self.is_identified:
-                self._identify()
             if epoch > self._epochs.latest or first < self._epochs.latest_start:
                 self._epochs.assign(epoch, first)
             if aborted is not None:
@@ -259,7 +257,7 @@ class Log(Shortening):
         self.log_end_offset, self._gap_begins = last + 1, None
 
     def assign_epoch_start(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
-        """An epoch begins here (a new leader does so at its log's end). Errors: StorageError."""
+        """Record that an epoch begins here (a new leader does so at its log's end). Errors: StorageError."""
         try:
             self._epochs.assign(epoch, start_offset)
         except OSError as error:

@@ -24,7 +24,6 @@ from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, BrokerEpoch, Of
 from reference.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
-    PARTITION_METADATA,
     RECOVERY_POINTS,
     TopicPartition,
     read_offsets,
@@ -33,7 +32,6 @@ from reference.storage.checkpoints import (
     was_shut_down_clean,
     write_clean_shutdown,
     write_offsets,
-    write_topic_ids,
 )
 from reference.storage.cleaner import Cleaner
 from reference.storage.config import DAY_MS, LogConfig
@@ -50,7 +48,6 @@ from reference.storage.segment_checksums import (
     read_checksums,
     write_checksums,
 )
-from reference.storage.segment_row import SegmentRow
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
@@ -64,7 +61,7 @@ _FUTURE = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
 CHECKPOINT_INTERVAL_MS = 60_000
 """log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
 UPKEEP_INTERVAL_MS = 1000
-"""How often the logs that have work are asked whether it is due."""
+"""How often all logs are asked whether something is due."""
 MIN_UPKEEP_INTERVAL_MS = 50
 
 Logger = Callable[[str, str], None]
@@ -140,13 +137,6 @@ class LogDirectory:
         self._deleted: list[tuple[TimestampMs, Path]] = []
         self._next_checkpoint = AT_ONCE
         self._next_upkeep = AT_ONCE
-        self._last_expiry = AT_ONCE
-        self._with_work: set[SegmentRow] = set()
-        """Logs whose `tick` may have something to do."""
-        self._new: list[Log] = []
-        """Logs whose folders do not name their topics' ids yet."""
-        self._noted: dict[TopicPartition, tuple[Offset, ...] | None] = {}
-        """Of each log what decides its lines in the checkpoints: those of logs for which it is the same stay as they are."""
 
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
@@ -155,7 +145,6 @@ class LogDirectory:
         """
         self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
         self._next_upkeep = now + UPKEEP_INTERVAL_MS
-        self._last_expiry = now
         try:
             self.disk.make_folder(self.folder)
             self._find_futures()
@@ -251,12 +240,7 @@ class LogDirectory:
                 f"{self.folder / folder_name(METADATA_TOPIC, 0)} has no log, and {self.unopened()[0][0]} is there: "
                 "restore it, or format a new folder"
             )
-        log = self.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now)
-        try:
-            self.disk.sync_folder(self.folder)  # the quorum's votes are beside the log
-        except OSError as error:
-            raise self._storage_error(error) from error
-        return log
+        return self.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now)
 
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
         """The log of a partition: opened and, after a crash, recovered, or made.
@@ -282,20 +266,6 @@ class LogDirectory:
                 raise CorruptFile(self.offline[key]) from error
             self.offline.pop(key, None)
         return log
-
-    def identify_new_logs(self) -> None:
-        """Write the topics' ids into the folders of all new logs at once: else each waits for it with its first record.
-
-        Errors: StorageError.
-        """
-        new, self._new = self._new, []
-        new = [log for log in new if not log.is_identified and self.logs.get((log.topic, log.partition)) is log]
-        try:
-            write_topic_ids(self.disk, {log.folder: log.topic_id for log in new})
-        except OSError as error:
-            raise self._storage_error(error) from error
-        for log in new:
-            log.is_identified = True
 
     def _list(self, folder: Path) -> list[str]:
         return self.disk.list_folder(folder) if self.disk.is_folder(folder) else []
@@ -363,11 +333,6 @@ class LogDirectory:
             checksums=checksums if self._is_ours else None,
         )
         self._log_repairs(log)
-        log.with_work = self._with_work
-        if log.has_work:
-            self._with_work.add(log)
-        if not log.is_identified:
-            self._new.append(log)
         if log.log_end_offset < self._high_watermarks.get(key, FIRST_OFFSET):
             self._say(
                 "warning",
@@ -384,7 +349,7 @@ class LogDirectory:
             )
         return log
 
-    def _log_repairs(self, log: SegmentRow) -> None:
+    def _log_repairs(self, log: Log) -> None:
         for repair in log.repairs:
             self._say("warning", f"{log.folder.name}: {repair}")
         log.repairs.clear()
@@ -440,7 +405,6 @@ class LogDirectory:
 
     def _forget(self, key: TopicPartition) -> None:
         """The log of this name is no more; what the checkpoints say of it is gone with the next ones. Errors: OSError."""
-        self._noted.pop(key, None)
         for known in (self._recovery_points, self._log_starts, self._high_watermarks, self._checksums):
             self._has_stale_lines |= known.pop(key, None) is not None
         self.cleaner.forget(key)
@@ -453,12 +417,14 @@ class LogDirectory:
         if now < self._next_upkeep:
             return
         due = now + UPKEEP_INTERVAL_MS
-        for log in [*self._with_work]:
-            due = min(due, self._tick_log(log, now))
-        if now - self._last_expiry >= self.expiry_check_ms:
-            self._last_expiry = now
-            for log in self.logs.values():
-                log.expire_producers(now)
+        for log in self.logs.values():
+            if log.repairs:
+                self._log_repairs(log)
+            try:
+                log.tick(now)
+            except StorageError as error:
+                self._say("error", str(error))
+            due = min(due, log.next_deadline())
         self._next_upkeep = max(due, now + MIN_UPKEEP_INTERVAL_MS)
         try:
             if self._has_stale_lines and self._deleted and self._deleted[0][0] <= now:
@@ -471,19 +437,6 @@ class LogDirectory:
                 self._checkpoint()
         except OSError as error:
             self._say("error", str(self._storage_error(error)))
-
-    def _tick_log(self, log: SegmentRow, now: TimestampMs) -> TimestampMs:
-        """Upkeep of one log; gives when it is due again. What is closed or deleted has no work left."""
-        self._log_repairs(log)
-        try:
-            if self.logs.get((log.topic, log.partition)) is log:
-                log.tick(now)
-                if log.has_work:
-                    return log.next_deadline()
-            self._with_work.discard(log)
-        except StorageError as error:
-            self._say("error", str(error))
-        return now + UPKEEP_INTERVAL_MS
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
@@ -505,15 +458,11 @@ class LogDirectory:
         """
         checksums = self._checksums_of_kept() if is_closed else dict(self._checksums)
         for key, log in self.logs.items():
-            is_cleaned = self.cleaner.works_on(key)
-            state = None if is_cleaned else (log.recovery_point, log.log_start_offset, self.cleaner.clean_to(key))
-            if self._noted.get(key) == state and state is not None and not is_closed:
-                continue
-            self._noted[key] = state
             self._recovery_points[key] = log.recovery_point
             self._log_starts[key] = log.log_start_offset
             self.cleaner.lower(key, log.recovery_point)
-            checksums[key] = LogChecksums(log.topic_id, {} if is_cleaned else log.checksums(is_closed))
+            segments = {} if self.cleaner.works_on(key) else log.checksums(is_closed)
+            checksums[key] = LogChecksums(log.topic_id, segments)
         if checksums != self._checksums or not self._checksums_are_written:
             self._checksums = checksums
             write_checksums(self.disk, self.folder, checksums)
@@ -536,35 +485,22 @@ class LogDirectory:
         failures: list[StorageError] = []
         if not self._clean:
             self._recover_what_is_left(now)
+        for log in self.logs.values():
+            try:
+                log.close()
+            except StorageError as error:
+                failures.append(error)
+        self.checkpoint_high_watermarks(high_watermarks)
         try:
-            self._close_logs(failures)
-            self.checkpoint_high_watermarks(high_watermarks)
             self._checkpoint(is_closed=not failures)
             for _, path in self._deleted:
                 self.disk.remove_folder(path)
-            left = [] if self._clean else [name for name, _ in self.unopened()]
-            if not failures and not any(self._took_a_record(self.folder / name) for name in left):
+            if not failures and (self._clean or not self.unopened()):
                 write_clean_shutdown(self.disk, self.folder, self.broker_epoch)
         except OSError as error:
             raise self._storage_error(error) from error
         if failures:
             raise failures[0]
-
-    def _close_logs(self, failures: list[StorageError]) -> None:
-        """Close all logs. Flushed one by one, some files of each, thousands would take minutes. Errors: OSError."""
-        closing: list[Log] = []
-        for log in self.logs.values():
-            try:
-                log.resume()  # it may write checkpoints, which must not be durable before the logs are
-                closing.append(log)
-            except StorageError as error:
-                failures.append(error)
-        with self.disk.flushing_at_end(self.folder):
-            for log in closing:
-                try:
-                    log.close()
-                except StorageError as error:
-                    failures.append(error)
 
     def _recover_what_is_left(self, now: TimestampMs) -> None:
         """Open the logs that a crash left and no metadata have named since: those of partitions that were moved meanwhile.
@@ -594,12 +530,6 @@ class LogDirectory:
             if self.disk.is_folder(folder) and self.disk.list_folder(folder):
                 found.append((name, key))
         return found
-
-    def _took_a_record(self, folder: Path) -> bool:
-        """Whether there is more than a log that took no record, and so does not name its topic's id. Errors: OSError."""
-        names = self.disk.list_folder(folder)
-        logs = [folder / name for name in names if name.endswith(LOG_SUFFIX)]
-        return PARTITION_METADATA in names or not logs or any(self.disk.size_of(log) for log in logs)
 
     def _storage_error(self, error: OSError) -> StorageError:
         return StorageError(f"{self.folder}: {error.strerror or error}")

@@ -198,11 +198,6 @@ class LogManager:
         self._preferred.pop(key, None)
         return holder.get_or_create(*key, topic_id, config, now)
 
-    def identify_new_logs(self) -> None:
-        """Write the topics' ids into the folders of logs that were made since the last call. Errors: StorageError."""
-        for each in self._working:
-            each.identify_new_logs()
-
     def _choose(self, key: TopicPartition, assigned: UUID | None, is_new: bool) -> LogDirectory:
         """Where a new log is made. Errors: CorruptFile where it may be in a directory that is offline."""
         live, preferred = self.live, self._preferred.get(key)

@@ -88,7 +88,6 @@ def load(
     truncated the log, so truncation below it is allowed.
     Errors: OSError; CorruptFile where data that the previous run had flushed is damaged.
     """
-    found = disk.list_folder(folder)
     complete_swaps(disk, folder)
     check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
     remove_leftovers(disk, folder)
@@ -107,13 +106,13 @@ def load(
         segments = [Segment(disk, folder, log_start, now)]
     log_start = max(log_start, segments[0].base_offset)
     recovery.remove_stray_snapshots(segments, log_end)
-    if not {*found} <= {*disk.list_folder(folder)}:
-        disk.sync_folder(folder)  # or a loss of power would bring back what has gone
+    if not clean:
+        disk.sync_folder(folder)
     recovery.check_epochs(segments, log_end)
     epochs.truncate_from_end(log_end)
     epochs.truncate_from_start(log_start)
     recovery.restore_epochs(segments, log_start, log_end)
-    recovery.rebuild_producers(log_end, segments)
+    recovery.rebuild_producers(segments, log_end)
     segments[-1].activate(config.segment_index_bytes)
     return Loaded(segments, log_start, log_end, recovery.recovered_bytes, recovery.lost_bytes, recovery.repairs)
 
@@ -354,7 +353,7 @@ class _Recovery:
 
         Errors: CorruptFile where nothing may be truncated.
         """
-        self.rebuild_producers(segment.base_offset, before)
+        self._rebuild_producers_to(segment.base_offset, before)
         segment.clear_indexes(self.config.segment_index_bytes)
         position, end = 0, segment.base_offset
         whole = True
@@ -435,8 +434,13 @@ class _Recovery:
             if offset > log_end or (offset not in kept and offset != offsets[-1]):
                 self.producers.remove_snapshot(offset)
 
-    def rebuild_producers(self, offset: Offset, segments: list[Segment]) -> None:
-        """Bring the producer state to an offset, from the newest snapshot on."""
+    def rebuild_producers(self, segments: list[Segment], log_end: Offset) -> None:
+        """Bring the producer state to the log end, from the newest snapshot on."""
+        self._rebuild_producers_to(log_end, segments)
+        if self.recovered_bytes:
+            self.producers.take_snapshot()
+
+    def _rebuild_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
         if self.producers.end_offset != offset or not segments:
             self.producers.load(self.log_start, offset)
             replay(self.producers, segments, offset)

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, NO_UUID, Offset, TimestampMs
 from reference.storage.checkpoints import read_topic_id, write_topic_id
-from reference.storage.config import DAY_MS, MAX_LONG, LogConfig
+from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.disk import Disk
 from reference.storage.epoch_cache import open_epochs
 from reference.storage.errors import StorageError
@@ -67,13 +67,10 @@ class SegmentRow:
         self.expiry_check_ms = expiry_check_ms
         self._checkpoint = checkpoint
         try:
-            self._is_new_folder = not clean or not disk.exists(folder)
-            """Whether the folder's own name may not be durable yet."""
-            disk.make_folder(folder)
-            known_id = read_topic_id(disk, folder)
-            self.topic_id: UUID = known_id or topic_id or NO_UUID
-            self.is_identified = known_id is not None or topic_id is None
-            """Whether the folder names the topic's id. It does before a record is in it."""
+            if not disk.exists(folder):
+                disk.make_folder(folder)
+                disk.sync_folder(folder.parent)
+            self.topic_id: UUID = self._identify(topic_id)
             self._epochs, repairs = open_epochs(disk, folder)
             self._producers = ProducerState(disk, folder)
             loaded = load(
@@ -88,17 +85,13 @@ class SegmentRow:
                 now=now,
                 checksums=checksums,
             )
-            if any(segment.size for segment in loaded.segments):
-                self._identify()
         except OSError as error:
             raise storage_error(folder, error) from error
         self.repairs = [*repairs, *loaded.repairs]
         """What was found damaged and was rebuilt, and is not reported yet."""
-        self.with_work: set[SegmentRow] = set()
-        """The logs of a directory whose `tick` has something to do: this one adds itself."""
         self._segments = loaded.segments
         for segment in self._segments:
-            segment.on_repair = self._note_repair
+            segment.on_repair = self.repairs.append
         self._bases = [segment.base_offset for segment in loaded.segments]
         self._active = self._segments[-1]
         self.log_start_offset: Offset = loaded.log_start
@@ -120,11 +113,11 @@ class SegmentRow:
             # durable: a loss of power would take what consumers have seen. Kafka 4.3.1 does not flush here.
             self._flush_when_due(now)
 
-    def _identify(self) -> None:
-        """Write the topic's id into the folder. Errors: OSError."""
-        if not self.is_identified:
-            write_topic_id(self._disk, self.folder, self.topic_id)
-            self.is_identified = True
+    def _identify(self, topic_id: UUID | None) -> UUID:
+        known = read_topic_id(self._disk, self.folder)
+        if known is None and topic_id is not None:
+            write_topic_id(self._disk, self.folder, topic_id)
+        return known or topic_id or NO_UUID
 
     @property
     def size_bytes(self) -> int:
@@ -180,11 +173,10 @@ class SegmentRow:
         self._folder_changed = True
         segment = Segment(self._disk, self.folder, base, now)
         segment.activate(self.config.segment_index_bytes)
-        segment.on_repair = self._note_repair
+        segment.on_repair = self.repairs.append
         self._segments.append(segment)
         self._bases.append(base)
         self._active = segment
-        self.with_work.add(self)
         return segment
 
     def flush(self, now: TimestampMs | None = None) -> None:
@@ -198,8 +190,6 @@ class SegmentRow:
         """Flush by flush.messages. Errors: StorageError."""
         if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush(now)
-        elif self.config.flush_ms != MAX_LONG:
-            self.with_work.add(self)
 
     def _flush_segments(self, segments: list[Segment], end: Offset) -> None:
         if self.recovery_point >= end:
@@ -207,9 +197,8 @@ class SegmentRow:
         try:
             for segment in segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) :]:
                 segment.flush()
-            self._epochs.store(end)
             if self._folder_changed:
-                self.sync_folder()
+                self._disk.sync_folder(self.folder)
                 self._folder_changed = False
         except OSError as error:
             raise storage_error(self.folder, error) from error
@@ -218,9 +207,8 @@ class SegmentRow:
     def _flush_closed(self) -> None:
         first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
         flush = PendingFlush(self, self._segments[first:-1], self._active.base_offset)
+        self._pending_flush = flush
         try:
-            self._epochs.store(self._active.base_offset)
-            self._pending_flush = flush
             self.run_flush(flush)
         except OSError as error:
             self._pending_flush = None
@@ -234,11 +222,8 @@ class SegmentRow:
                 self.recovery_point = max(self.recovery_point, end)
 
     def sync_folder(self) -> None:
-        """Make the files' names durable, and that of the folder. Errors: OSError."""
+        """Make the files' names durable. Errors: OSError."""
         self._disk.sync_folder(self.folder)
-        if self._is_new_folder:
-            self._disk.sync_folder(self.folder.parent)
-            self._is_new_folder = False
 
     def _resume(self) -> None:
         """Go on with what a failing disk has broken off. Errors: OSError."""
@@ -249,27 +234,6 @@ class SegmentRow:
             self._resume()
         except OSError as error:
             raise storage_error(self.folder, error) from error
-
-    def _note_repair(self, repair: str) -> None:
-        self.repairs.append(repair)
-        self.with_work.add(self)
-
-    def configure(self, config: LogConfig) -> None:
-        """Follow other settings from now on."""
-        self.config = config
-        self.with_work.add(self)
-
-    @property
-    def must_resume(self) -> bool:
-        """Whether a failing disk has broken something off."""
-        return False
-
-    @property
-    def has_work(self) -> bool:
-        """Whether `tick` has something to do, now or later; but for producers, which `expire_producers` looks at."""
-        if self.must_resume or self._deleted or self.recovery_point < self._active.base_offset:
-            return True
-        return self.config.flush_ms != MAX_LONG and self.recovery_point < self.log_end_offset
 
     def tick(self, now: TimestampMs) -> None:
         """Periodic work: flush by flush.ms and of closed segments, removal of deleted files, expiry of producers.
@@ -288,12 +252,8 @@ class SegmentRow:
         except OSError as error:
             raise storage_error(self.folder, error) from error
         if now >= self._next_expiry:
-            self.expire_producers(now)
-
-    def expire_producers(self, now: TimestampMs) -> None:
-        """Forget producers that have been idle for too long."""
-        self._producers.expire(now, self.producer_expiration_ms)
-        self._next_expiry = now + self.expiry_check_ms
+            self._producers.expire(now, self.producer_expiration_ms)
+            self._next_expiry = now + self.expiry_check_ms
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
@@ -310,7 +270,6 @@ class SegmentRow:
             self._resume()
             self._producers.end_offset = self.log_end_offset
             self._producers.take_snapshot()
-            self._epochs.store(self.log_end_offset)
             self._active.close()
             self._active.flush()
             self._flush_segments(self._segments, self.log_end_offset)

@@ -38,10 +38,6 @@ class Shortening(SegmentRow):
     _cut: Cut | None = None
     _swap: Swap | None = None
 
-    @property
-    def must_resume(self) -> bool:
-        return self._cut is not None or self._swap is not None
-
     def _resume(self) -> None:
         if self._cut is not None:
             self._finish_cut(self._cut)
@@ -89,7 +85,6 @@ class Shortening(SegmentRow):
         try:
             self._remove_snapshots_behind(cut.end)
             self.log_end_offset, self._cut = cut.end, cut
-            self.with_work.add(self)
             self._finish_cut(cut)
         except OSError:
             if self._extent == extent:
@@ -131,7 +126,7 @@ class Shortening(SegmentRow):
         self._epochs.truncate_from_end(cut.end)
         self._producers.load(self.log_start_offset, cut.end)
         replay(self._producers, self._segments, cut.end)
-        self.sync_folder()
+        self._disk.sync_folder(self.folder)
         self._folder_changed = False
         self._cut = None
 
@@ -196,7 +191,6 @@ class Shortening(SegmentRow):
                 self.log_start_offset = max(self.log_start_offset, self._bases[0])
                 self._folder_changed = True
                 self._deleted.append((now + self.config.file_delete_delay_ms, segment))
-                self.with_work.add(self)
                 self._producers.remove_snapshot(segment.base_offset)
             self._epochs.truncate_from_start(self.log_start_offset)
         except OSError as error:
@@ -235,7 +229,6 @@ class Shortening(SegmentRow):
             self._segments[slot : slot + len(originals)] = [cleaned]
             self._bases[slot : slot + len(originals)] = [cleaned.base_offset]
             self._swap = Swap(cleaned, originals, now + self.config.file_delete_delay_ms)
-            self.with_work.add(self)
             self._finish_swap(self._swap)
         except OSError as error:
             raise storage_error(self.folder, error) from error
@@ -244,11 +237,11 @@ class Shortening(SegmentRow):
         """Go on with a swap that has begun, as far as the disk lets it. Errors: OSError, and it may be gone on with."""
         cleaned, originals, delete_at = swap
         # Before the originals lose their names it must be certain that a power failure leaves what takes their place.
-        self.sync_folder()
+        self._disk.sync_folder(self.folder)
         for segment in originals:
             segment.mark_deleted()
         cleaned.rename("")
-        self.sync_folder()
+        self._disk.sync_folder(self.folder)
         self._swap = None
         self._deleted += [(delete_at, segment) for segment in originals]
         for segment in originals[1:]:

@@ -497,14 +497,12 @@ def test_a_proposal_that_changed_nothing_is_settled() -> None:
 # ---- the disk
 
 
-def test_a_leader_epoch_needs_the_disk_for_its_first_record_only() -> None:
+def test_a_leader_epoch_that_the_disk_does_not_take_does_not_begin() -> None:
     leading, _ = caught_up()
     leading.log._disk.read_only = True  # type: ignore[attr-defined]
-    leading.take_up(state(epoch=6, partition_epoch=11), NOW)
-    assert leading.is_leader and leading.log.end_offset_for_epoch(5) == (5, 1)
     with pytest.raises(StorageError):
-        produce(leading)
-    assert contents(leading.log) == [(0, 5, b"x")]
+        leading.take_up(state(epoch=6, partition_epoch=11), NOW)
+    assert leading.leader_epoch == 5 and contents(leading.log) == [(0, 5, b"x")]
 
 
 # ---- settings, and the end of a replica

@@ -18,7 +18,10 @@ GOOD = {
 }
 WRONG = {
     "unknown name of our own": ({"tidegauge.trace.files": "7"}, ["tidegauge.trace.files"]),
-    "protection": ({"authorizer.class.name": "x.Y"}, ["authorizer.class.name asks for an authorizer"]),
+    "protection": (
+        {"authorizer.class.name": "x.Y"},
+        ["authorizer.class.name=x.Y", "StandardAuthorizer alone can be served"],
+    ),
     "not a number": ({"num.partitions": "many"}, ["num.partitions", "many"]),
     "out of bounds": ({"num.partitions": "0"}, ["num.partitions", "0"]),
     "no listener": ({"listeners": "127.0.0.1:9092"}, ["listeners", "127.0.0.1:9092"]),

@@ -80,7 +80,7 @@ def metadata(data: Path, logged: list[Message], snapshot: list[Message] | None, 
     home = data / METADATA_LOG
     home.mkdir(parents=True)
     if snapshot is not None:
-        Snapshots(PosixDisk(), home, 0).write(SnapshotId(1, snapshot_end), snapshot, 0, 0)
+        Snapshots(PosixDisk(), home, 0).write(SnapshotId(1, snapshot_end), snapshot, (0, 0))
     batches = [build([Record(at, 0, None, encode_metadata_record(each))]) for at, each in enumerate(logged)]
     (home / "00000000000000000000.log").write_bytes(b"".join(batches))
     return home

@@ -4,8 +4,8 @@ from collections import defaultdict
 
 import pytest
 
-from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.outbox import CUSTOMERS, Outbox, customer_of
+from linearizability.simulation.run import SimulatedRun
 from linearizability.simulation.schedule import Fault, Partitioned, Producer, Schedule, Topic
 
 ORDERS = Topic(name="orders", partitions=3)
@@ -13,9 +13,9 @@ ORDERS = Topic(name="orders", partitions=3)
 
 def acknowledged(producer: Producer, *faults: Fault) -> list[tuple[int, str, int]]:
     """Value, partition and offset of each record that one producer sent, in the order of sending."""
-    cluster = Cluster(Schedule(seed=5, duration_ms=1_500, topics=(ORDERS,), clients=(producer,), faults=faults))
-    cluster.run()
-    oks = [event for recorder in cluster.recorders for event in recorder.events if event["type"] == "ok"]
+    run = SimulatedRun(Schedule(seed=5, duration_ms=1_500, topics=(ORDERS,), clients=(producer,), faults=faults))
+    run.run()
+    oks = [event for recorder in run.cluster.recorders for event in recorder.events if event["type"] == "ok"]
     sent = [mop for event in oks if event["f"] == "send" for mop in event["mops"]]
     return sorted((mop["value"], mop["key"], mop["offset"]) for mop in sent)
 

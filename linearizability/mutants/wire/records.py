@@ -344,10 +344,10 @@ LIES = [
     Lie("epoch-never-checked", EPOCH, "the current leader epoch is not looked at", "EPO-02 EPO-01", ask=put("topics.partitions.current_leader_epoch", -1), versions="2+"),
 
     Lie("earliest-is-0", LIST, "the earliest offset is always 0", "LOF-01", answer=at_timestamp(lambda t: t == -2, offset=0)),
-    Lie("earliest-has-timestamp", LIST, "the earliest offset has the timestamp 0", "LOF-01", answer=at_timestamp(lambda t: t == -2, timestamp=0)),
+    Lie("earliest-has-timestamp", LIST, "the earliest offset has the timestamp 0", "LOF-16", answer=at_timestamp(lambda t: t == -2, timestamp=0)),
     Lie("latest-plus-one", LIST, "the latest offset is one too high", "LOF-02 LOF-11", answer=at_timestamp(lambda t: t == -1, offset=lambda offset: offset + 1)),
     Lie("latest-minus-one", LIST, "the latest offset is that of the last record", "LOF-02 LOF-11", answer=at_timestamp(lambda t: t == -1, offset=lambda offset: max(offset - 1, 0))),
-    Lie("latest-has-timestamp", LIST, "the latest offset has a timestamp", "LOF-02", answer=at_timestamp(lambda t: t == -1, timestamp=1)),
+    Lie("latest-has-timestamp", LIST, "the latest offset has a timestamp", "LOF-16", answer=at_timestamp(lambda t: t == -1, timestamp=1)),
     Lie("search-finds-next", LIST, "a search by time gives the record after", "LOF-03 LOF-12", answer=at_timestamp(lambda t: t >= 0, offset=lambda offset: offset + 1 if offset >= 0 else offset)),
     Lie("search-is-strict", LIST, "a search by time looks for later records only", "LOF-03 LOF-12", ask=put(FOUND + "timestamp", lambda t: t + 1 if t >= 0 else t)),
     Lie("search-tells-sought", LIST, "a search by time reports the sought timestamp", "LOF-03", answer=each_partition(lambda q, a: setattr(a, "timestamp", q.timestamp) if q.timestamp >= 0 and a.offset >= 0 else None)),

@@ -24,6 +24,7 @@ from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, BrokerEpoch, Of
 from reference.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     TopicPartition,
     read_offsets,
@@ -35,7 +36,7 @@ from reference.storage.checkpoints import (
 )
 from reference.storage.cleaner import Cleaner
 from reference.storage.config import DAY_MS, LogConfig
-from reference.storage.disk import Disk
+from reference.storage.disk import TEMPORARY, Disk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
 from reference.storage.recovery import check
@@ -235,12 +236,19 @@ class LogDirectory:
 
         Errors: as for `get_or_create`; CorruptFile where it is missing and the logs are there that only it can have made.
         """
-        if not self.has_metadata_log() and self.unopened():
-            raise CorruptFile(
-                f"{self.folder / folder_name(METADATA_TOPIC, 0)} has no log, and {self.unopened()[0][0]} is there: "
-                "restore it, or format a new folder"
-            )
+        if not self.has_metadata_log():
+            home = folder_name(METADATA_TOPIC, 0)
+            left = [name for name, _ in self.unopened() if name != home or self._took_part()]
+            if left:
+                raise CorruptFile(
+                    f"{self.folder / home} has no log, and {left[0]} is there: restore it, or format a new folder"
+                )
         return self.get_or_create(METADATA_TOPIC, 0, METADATA_TOPIC_ID, METADATA_LOG_CONFIG, now)
+
+    def _took_part(self) -> bool:
+        """Whether the folder of the quorum's log holds more than its topic's id, which alone a kill at the first start leaves."""
+        names = self._list(self.folder / folder_name(METADATA_TOPIC, 0))
+        return any(name != PARTITION_METADATA and not name.endswith(TEMPORARY) for name in names)
 
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
         """The log of a partition: opened and, after a crash, recovered, or made.

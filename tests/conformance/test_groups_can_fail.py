@@ -62,11 +62,12 @@ def coordinator() -> Iterator[Agreeable]:
 
 @pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)
 def test_agreeing_to_everything_is_not_enough(entry: Entry, coordinator: Agreeable) -> None:
-    hurried = entry.requirement.model_copy(update={"deadline_s": 1.0})
+    met = entry.requirement.id in MET_BY_AGREEING
+    # What is met ends by itself, however busy the machine is; what waits for something else than agreement is cut off.
+    hurried = entry.requirement.model_copy(update={"deadline_s": 30.0 if met else 1.0})
     subject = Subject(
         addresses(coordinator.bootstrap), "4.3.1", coordinator.ranges(), hooks_of_all(), honoured=frozenset(HASTENING)
     )
     judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
-    met = entry.requirement.id in MET_BY_AGREEING
     wanted = (Verdict.PASS, Verdict.TOLERATED) if met else (Verdict.FAIL,)
     assert judgement.verdict in wanted, f"{judgement.verdict}: {judgement.reason} {judgement.traceback}"

@@ -32,7 +32,7 @@ Shares = dict[str, list[Key]]
 class SimulatedDescriber(SimulatedClient):
     """Asks until all answers are what the members know; `difference` says what the last one lacks.
 
-    A member that dies in the meantime is not expected: the group goes on without it.
+    A member that dies in the meantime is not expected, nor is a group of which no member is left.
     """
 
     def __init__(
@@ -59,9 +59,12 @@ class SimulatedDescriber(SimulatedClient):
         self.world.after(BACKOFF_MS * MICROSECONDS_A_MS, self._begin)
 
     def _begin(self) -> None:
-        if not self.finished and not self.in_flight:
-            self._steps = iter([self._list, *(self._describing(group) for group in self._groups)])
-            self._next()
+        if self.finished or self.in_flight:
+            return
+        living = {group: [one for one in members if not one.finished] for group, members in self._groups.items()}
+        self._groups = {group: members for group, members in living.items() if members}
+        self._steps = iter([self._list, *(self._describing(group) for group in self._groups)] if self._groups else [])
+        self._next()
 
     def _next(self) -> None:
         node = self.home.node if self.cluster.is_alone else self.cluster.leader_of((GROUPS_TOPIC, 0))
@@ -121,7 +124,7 @@ class SimulatedDescriber(SimulatedClient):
         self._compare(group, described.error_code, described.group_state if is_one else "Reconciling", shares)
 
     def _compare(self, group: str, code: int, state: str, shares: Shares) -> None:
-        known = {member.member_id: sorted(member.places) for member in self._groups[group] if not member.finished}
+        known = {member.member_id: sorted(member.places) for member in self._groups[group]}
         holds = code == ErrorCode.NONE and state == STABLE and shares == known
         self._require(
             holds, f"{group} is described as {state}, error {code}, with {shares}, and its members know {known}"

@@ -5,7 +5,6 @@ A hunt's history says more: which node a fault hit, and which one leads. Each no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ ENDS_A_NODE = ("kill", "stop", "power-loss")
 """Faults after which the node does not run until they are healed."""
 NOTES = "notes"
 """The row of what a hunt noted."""
-LEADER = re.compile(r"partition (\d+): leader (\d+), epoch (\d+)")
-"""What a hunt notes when a partition has another leader."""
 
 
 def run_of(history: History, judgement: Judgement) -> Run:
@@ -63,13 +60,12 @@ def _samples(mark: dict[str, Any], nodes: list[int], partitions: list[str]) -> l
     """What a mark says of the nodes; the number of the event is put in later."""
     if mark["f"] in ("fault", "heal") and mark.get("name") in ENDS_A_NODE and "node" in mark:
         return [Sample(0, _name(mark["node"]), NODE, DOWN if mark["f"] == "fault" else "up")]
-    found = LEADER.fullmatch(str(mark.get("text", "")))
-    if not found or int(found[2]) not in nodes:
+    if mark.get("leader") not in nodes:
         return []
     return [
-        Sample(0, _name(node), partition, "leader" if node == int(found[2]) else "not leading", int(found[3]))
+        Sample(0, _name(node), partition, "leader" if node == mark["leader"] else "not leading", mark["epoch"])
         for partition in partitions
-        if partition.endswith(f"-{found[1]}")
+        if partition.endswith(f"-{mark['partition']}")
         for node in nodes
     ]
 
@@ -135,7 +131,9 @@ def _doubt(found: tuple[Found, Anomaly]) -> tuple[bool, bool, bool]:
 
 
 def _words(mark: dict[str, Any]) -> str:
-    """A mark without what every mark has."""
+    """A mark without what every mark has; a note's text says all of it."""
+    if mark["f"] == "note" and "text" in mark:
+        return f"note {mark['text']}"
     return " ".join(str(value) for name, value in mark.items() if name not in ("type", "n", "time"))
 
 

@@ -177,7 +177,8 @@ class Nemesis:
             leader = (seen.leader, seen.epoch)
             if seen.leader >= 0 and self._leaders.get(partition, leader) != leader:
                 self.leader_changes += 1
-                self.recorder.mark("note", text=f"partition {partition}: leader {seen.leader}, epoch {seen.epoch}")
+                text = f"partition {partition}: leader {seen.leader}, epoch {seen.epoch}"
+                self.recorder.mark("note", text=text, partition=partition, leader=seen.leader, epoch=seen.epoch)
             if seen.leader >= 0:
                 self._leaders[partition] = leader
 

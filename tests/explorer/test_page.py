@@ -204,6 +204,9 @@ def test_nodes_of_a_hunt_have_rows_where_they_lead_or_are_down():
     begin = history.marks[-1]["time"] + 1
     for number, kind in enumerate(("fault", "heal")):
         history.marks.append({"type": "mark", "f": kind, "name": "kill", "node": 2, "time": begin + number * 1_000_000})
+    for number, leader in enumerate((3, 1)):
+        note = {"f": "note", "text": "a leader", "partition": 1, "leader": leader, "epoch": 3 + number}
+        history.marks.append({"type": "mark", "time": begin + (2 + number) * 1_000_000, **note})
     shown = of_history(history, judgement)
     assert shown.names[: shown.nodes] == ["node 1", "node 2", "node 3"]
     of_node = [each for each in shown.samples if (each.node, each.partition) == ("node 2", NODE)]

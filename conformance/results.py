@@ -355,8 +355,8 @@ class Coverage(Form):
     def line(self) -> str:
         """The line to quote."""
         return (
-            f"of {self.served} requirements whose APIs the target serves it has the nodes, hooks and configurations for "
-            f"{self.equipped}: {self.judged} judged, {self.blocked} blocked ({self.share:.1%}; {self.share_by_apis:.1%} by APIs)"
+            f"{self.judged} judged and {self.blocked} blocked, of {self.equipped} requirements that fit the target's APIs, "
+            f"nodes, hooks and configurations ({self.share:.1%}); {self.served} fit its APIs alone ({self.share_by_apis:.1%})"
         )
 
     @property

@@ -30,7 +30,7 @@ def record() -> str:
 
 
 def picture(text: str) -> str:
-    """The text as SVG, which needs nothing from elsewhere."""
+    """The text as SVG, which needs no other file."""
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=WIDTH, file=nowhere, force_terminal=True)
         console.print(Text.from_ansi(text), soft_wrap=False)

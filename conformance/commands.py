@@ -54,7 +54,7 @@ from conformance.output import (
 from conformance.releases_commands import app as releases
 from conformance.strangers_commands import app as strangers
 from linearizability.options import ClientConfig, Mapped
-from linearizability.quiet import quiet
+from linearizability.progress import Progress, is_quiet, is_verbose
 
 if TYPE_CHECKING:
     from conformance.expectations import Expectation
@@ -138,7 +138,7 @@ def run(
         )
         runs.append(_carry_out(plan, with_demonstrations and turn == 0, as_json))
         if not as_json:
-            _show(runs[-1], plan.folder, verbose)
+            _show(runs[-1], plan.folder, verbose or is_verbose())
         _summarize(runs[-1], summary)
         if runs[-1].verdict == "unknown" and runs[-1].reason != "nothing was judged":
             break
@@ -166,11 +166,11 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
 
     from conformance import report
     from conformance.demonstrations import demonstrate
-    from conformance.report.terminal import Progress
+    from conformance.report import terminal
     from conformance.runner import run as run_suite
 
-    plan.listener = progress = Progress(
-        Console(stderr=True, quiet=quiet()), len(plan.entries), _report if as_json else None
+    plan.listener = progress = terminal.Progress(
+        Console(stderr=True, quiet=is_quiet()), len(plan.entries), _report if as_json else None
     )
     try:
         found = run_suite(plan)
@@ -179,7 +179,7 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
     found.folder = str(plan.folder)
     if with_demonstrations:
         broke = found.reason if found.broken else ""
-        found.demonstrations = list(demonstrate(lambda text: print(text, file=sys.stderr, flush=True)))
+        found.demonstrations = list(demonstrate(Progress().keep))
         found.sum_up(target_broke=broke)
     try:
         report.write(found, plan.folder)
@@ -226,7 +226,7 @@ def _show(found: Run, folder: Path, verbose: bool) -> None:
     from conformance import report
     from conformance.report.terminal import show, show_verdict
 
-    if quiet():
+    if is_quiet():
         show_verdict(found, console())
         return
     show(found, console(), verbose=verbose)
@@ -327,7 +327,7 @@ def report(
     if as_json:
         print_line(summary_of([found], []))
     else:
-        _show(found, folder, verbose)
+        _show(found, folder, verbose or is_verbose())
     raise typer.Exit(exit_code(found))
 
 

@@ -6,11 +6,12 @@ Exit codes: 0 where no must fails but by Kafka's own bugs, 1 where one does, 64 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from linearizability.progress import Progress
 
 FAIL = 1
 
@@ -110,7 +111,7 @@ def _in_words(found: dict[str, int]) -> str:
 
 
 def _reported(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    Progress().keep(text)
 
 
 def _key(version: str) -> list[int]:

@@ -15,7 +15,7 @@ from typer._click import Context as ClickContext
 from typer.core import TyperGroup
 
 from linearizability.options import ClientConfig, Mapped
-from linearizability.quiet import quiet
+from linearizability.progress import Progress
 
 ENGINE_ERROR = 3
 EXIT_CODES = {"valid": 0, "invalid": 1, "unknown": 2}
@@ -275,8 +275,10 @@ def _judge_again(stored: Any, engine: str, as_json: bool) -> int:
     from linearizability.faults.replay import judge_again
     from linearizability.faults.summary import EnginesDisagree
 
+    engines = 2 if engine == Engine.BOTH else 1
     try:
-        summary = judge_again(stored, engine)
+        with Progress(engines * len(stored.folders)) as progress:
+            summary = judge_again(stored, engine, progress)
     except EnginesDisagree as error:
         print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
         return ENGINE_ERROR
@@ -314,7 +316,7 @@ def _on_backend(plan: Any, backend: Backend) -> Any:
     if reason and backend is Backend.NETNS:
         raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
     if reason:
-        _progress(f"without network faults: {reason}")
+        Progress().keep(f"without network faults: {reason}")
         return plan
     return plan.model_copy(update={"backend": "netns"})
 
@@ -328,7 +330,7 @@ def _carry_out(plan: Any, folder: Path, schedules: Any, as_json: bool) -> int:
         if plan.backend == "netns":
             summary = _carry_out_in_sandbox(plan, folder, schedules)
         else:
-            summary = carry_out(plan, folder, _progress, schedules)
+            summary = carry_out(plan, folder, Progress().keep, schedules)
     except WrongTarget as error:
         raise typer.BadParameter(str(error), param_hint="--target") from None
     except Exception as error:
@@ -351,7 +353,7 @@ def _carry_out_in_sandbox(plan: Any, folder: Path, schedules: Any) -> Any:
     from linearizability.faults.sandbox import keep_given_schedules, run_in_sandbox
     from linearizability.targets import TargetError
 
-    _progress(f"preparing {plan.target}")
+    Progress().keep(f"preparing {plan.target}")
     planned_target(plan, folder).prepare()  # type: ignore[attr-defined]  # only clusters come here
     (folder / "plan.json").write_text(plan.model_dump_json(indent=1) + "\n")
     keep_given_schedules(folder, schedules)
@@ -402,11 +404,6 @@ def _properties(pairs: list[str]) -> dict[str, str]:
         if "=" not in pair:
             raise typer.BadParameter(f"{pair!r} is not NAME=VALUE", param_hint="--config")
     return {name.strip(): value.strip() for name, _, value in (pair.partition("=") for pair in pairs)}
-
-
-def _progress(text: str) -> None:
-    if not quiet():
-        print(text, file=sys.stderr, flush=True)
 
 
 def _print_summary(summary: dict[str, Any]) -> None:

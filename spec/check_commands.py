@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from linearizability.quiet import quiet, time_left
+from linearizability.progress import Progress
 from spec.options import Json
 
 if TYPE_CHECKING:
@@ -86,25 +85,25 @@ def check(
         raise typer.BadParameter("with several workers a switch's trace need not be the shortest: it is not recorded")
     stored = load()
     results: list[Result] = []
-    began = time.monotonic()
     costs = [stored[case.name].seconds if case.name in stored else 1.0 for case in chosen]
+    progress = Progress(sum(costs))
     for number, case in enumerate(chosen):
         kept = stored.get(case.name)
         if resume and kept and kept.digest == case.digest() and kept.as_expected:
             result = replace(kept, stored=True)
         else:
-            if not quiet():
-                left = time_left(sum(costs[:number]) / (sum(costs) or 1), time.monotonic() - began)
-                print(f"{case.name} … ({number + 1} of {len(chosen)}{left})", file=sys.stderr, flush=True)
+            progress.step(f"{case.name}, {number + 1} of {len(chosen)}", sum(costs[:number]))
             try:
                 result = run_case(case, workers, memory_mb, budget_s, thoroughly=record)
             except KeyboardInterrupt:
+                progress.clear()
                 print(f"interrupted: {number} of {len(chosen)} are checked", file=sys.stderr)
                 break
             if record and not result.engine_error:
                 stored = load() | {case.name: result}
                 save(stored)
         results.append(result)
+        progress.clear()
         if as_json:
             print(json.dumps(asdict(result) | {"as_expected": result.as_expected}), flush=True)
         else:

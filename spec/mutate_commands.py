@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from linearizability.progress import Progress
 from spec.options import Json
 
 if TYPE_CHECKING:
@@ -61,12 +62,15 @@ def mutate(
     limits = Limits(mutant_s, model_s, largest_s, memory_mb, states)
     start = time.monotonic()
     done: dict[str, Row] = {}
+    progress = Progress(len(chosen))
 
     def keep(*rows: Row) -> None:
         store(*rows)
         for row in rows:
             done[row.mutant] = row
+            progress.clear()
             print(json.dumps(asdict(row)) if as_json else _line(row), flush=True)
+        progress.often(f"{len(done)} of {len(chosen)} mutants", len(done))
 
     if dry_run:
         for mutant in chosen:
@@ -79,6 +83,7 @@ def mutate(
     else:
         for rows in rows_together(chosen, limits, {} if again else load(), for_s):
             keep(*rows)
+    progress.clear()
     left = len(chosen) - len(done)
     counts = Counter(row.outcome for row in done.values())
     if as_json:

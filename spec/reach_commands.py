@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from linearizability.progress import Progress
 from spec.options import Json
 
 EXAMPLES = "Examples:  tidegauge spec reach MCFailover   ·   tidegauge spec reach --resume --record --json"
@@ -28,7 +29,9 @@ def reach(
     if unknown := [name for name in names or () if name not in models]:
         raise typer.BadParameter(f"no model is called {', '.join(unknown)}; see `tidegauge spec list`")
     asked: set[tuple[str, str]] = set()
-    for name in names or models:
+    progress = Progress(len(names or models))
+    for number, name in enumerate(names or models, 1):
+        progress(f"{name}, {number} of {len(names or models)}")
         kept = promises.load().get(name)
         if resume and kept and kept.digest == promises.digest(models[name]):
             row = kept
@@ -39,6 +42,7 @@ def reach(
         asked |= {(models[name].folder, promise) for promise in row.reached}
         never = ", ".join(row.unreached) or "none"
         line = f"{name:<32} {len(row.reached)} asked in {row.distinct:,} states ({row.verdict}); not asked: {never}"
+        progress.clear()
         print(json.dumps(asdict(row)) if as_json else line, flush=True)
     never = [] if names else sorted({(f, p) for f, probed in promises.REACHED.items() for p in probed} - asked)
     if as_json:

@@ -6,16 +6,17 @@ Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 
 import errno
 import importlib
 import importlib.metadata
-import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 from typer import _click as click  # typer carries its own click: only its error classes tell wrong usage apart
 from typer.core import TyperGroup
+
+from linearizability.progress import QUIET, VERBOSE, choose
 
 WRONG_USAGE = 64
 ENGINE_ERROR = 3
@@ -56,7 +57,7 @@ class LazyCommands(TyperGroup):
             return None
         module, _ = COMMANDS[cmd_name]
         group = typer.main.get_command(importlib.import_module(module).app)
-        return _with_lines(group.commands[cmd_name] if isinstance(group, TyperGroup) else group)
+        return _with_progress(_with_lines(group.commands[cmd_name] if isinstance(group, TyperGroup) else group))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -79,6 +80,37 @@ def _with_lines(command: click.Command) -> click.Command:
     return command
 
 
+def _with_progress(command: click.Command) -> click.Command:
+    """Each command takes --quiet and --verbose behind its name too; one that has its own --verbose keeps it."""
+    if isinstance(command, TyperGroup):
+        for each in command.commands.values():
+            _with_progress(each)
+        return command
+    own = {name for each in command.params for name in each.opts}
+    command.params += [each for each in typer.main.get_command(_progress).params if not own & set(each.opts)]
+    return command
+
+
+def _chosen(variable: str) -> Callable[[bool], None]:
+    return lambda asked: choose(variable) if asked else None
+
+
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", expose_value=False, callback=_chosen(QUIET), help="No progress: results and errors alone."),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", expose_value=False, callback=_chosen(VERBOSE), help="Each step in a line with its time."),
+]
+_progress = typer.Typer(add_completion=False)
+
+
+@_progress.command()
+def _options(quiet: Quiet = False, verbose: Verbose = False) -> None:
+    """Holds the options that every command takes."""
+
+
 app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=True, rich_markup_mode=None)
 
 
@@ -96,17 +128,14 @@ def root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Say the version and exit.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress: results and errors alone.")] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """The replicated log of Apache Kafka: a reference broker, its specification, and the suite that judges any broker.
 
     Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown, 3 engine or target error, 64 wrong usage, 130 interrupted.
     With NO_COLOR=1 nothing is coloured.
     """
-    if quiet:
-        from linearizability.quiet import VARIABLE
-
-        os.environ[VARIABLE] = "1"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 from conformance.plan import BASE_CONFIGS, Group
 from conformance.requirement import AREAS, Entry, Requirement
 from conformance.results import Cause, Judgement, Run, RunVerdict, Verdict, coverage, profile_tallies, root_causes
-from linearizability.quiet import time_left
+from linearizability.progress import is_verbose, time_left
 
 STYLE = {
     Verdict.PASS: "green",
@@ -46,7 +46,7 @@ class Progress:
         self.total = total
         self.done = 0
         self.began = time.monotonic()
-        self.status = console.status("") if console.is_terminal else None
+        self.status = console.status("") if console.is_terminal and not is_verbose() else None
         if self.status:
             self.status.start()
 
@@ -81,7 +81,7 @@ class Progress:
     def _say(self, text: str, *, often: bool = False) -> None:
         if self.status:
             self.status.update(escape(text))
-        elif not often:
+        elif is_verbose() or not often:
             self.console.print(escape(text), soft_wrap=True)
 
 

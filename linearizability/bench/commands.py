@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -14,6 +13,7 @@ from linearizability.bench.history import history
 from linearizability.bench.scale import scale
 from linearizability.bench.suite import suite
 from linearizability.damage.campaign import damage
+from linearizability.progress import Progress
 
 app = typer.Typer(
     name="bench",
@@ -138,7 +138,8 @@ def _compare(
     folder = new_run_folder(kind, f"{target}-against-{against}".replace(":", "-"))
     plan = bench.Plan(tuple(cases), rounds, seconds, warmup)
     try:
-        table = bench.compare(target, against, plan, folder, lambda text: print(text, file=sys.stderr, flush=True))
+        with Progress(2 * len(cases) * rounds) as progress:
+            table = bench.compare(target, against, plan, folder, progress)
     except (TargetError, RuntimeError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None
@@ -218,7 +219,8 @@ def failover(
     folder = new_run_folder("bench", f"failover-{target}-against-{against}".replace(":", "-"))
     plan = bench.Plan(target, against, clients, faults, rounds)
     try:
-        table = bench.compare(plan, folder, lambda text: print(text, file=sys.stderr, flush=True))
+        with Progress(2 * len(faults) * rounds) as progress:
+            table = bench.compare(plan, folder, progress)
     except TargetError as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None

@@ -11,7 +11,6 @@ import json
 import os
 import random
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, Connection, make_topic, produce_body
+from linearizability.progress import Progress
 from linearizability.targets import Target
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.primitives import Offset, TimestampMs
@@ -191,15 +191,9 @@ def compaction(
         raise typer.BadParameter(f"there is no case '{unknown[0]}'; there are: {', '.join(CASES)}")
     folder = new_run_folder("bench", f"compaction-{target}-against-{against}".replace(":", "-"))
     try:
-        table = compare(
-            target,
-            against,
-            [*(case or CASES)],
-            rounds,
-            megabytes,
-            folder,
-            lambda text: print(text, file=sys.stderr, flush=True),
-        )
+        cases = [*(case or CASES)]
+        with Progress(2 * len(cases) * rounds) as progress:
+            table = compare(target, against, cases, rounds, megabytes, folder, progress)
     except (TargetError, RuntimeError, TimeoutError) as error:
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None

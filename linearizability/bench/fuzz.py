@@ -12,7 +12,6 @@ import hashlib
 import inspect
 import json
 import statistics
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
+
+from linearizability.progress import Progress
 
 if TYPE_CHECKING:
     from linearizability.simulation.judging import Outcome
@@ -320,17 +321,22 @@ def _run_all(
 ) -> bool:
     """Run what is missing; true where Ctrl-C or the time ended it."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
-    try:
-        for task in tasks(chosen, seeds):
-            known = trials.get(task.name)
-            if known is not None and (known.schedules is not None or known.lived >= schedules):
-                continue
-            if time.monotonic() >= until:
-                return True
-            trial = trials[task.name] = run_trial(task, schedules, interpreter)
-            write_store(store, trials)
-            outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
-            print(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}", file=sys.stderr, flush=True)
-    except KeyboardInterrupt:
-        return True
+
+    def is_missing(task: Task) -> bool:
+        known = trials.get(task.name)
+        return known is None or (known.schedules is None and known.lived < schedules)
+
+    missing = [*filter(is_missing, tasks(chosen, seeds))]
+    with Progress(len(missing)) as progress:
+        try:
+            for number, task in enumerate(missing, 1):
+                if time.monotonic() >= until:
+                    return True
+                progress(f"{task.name}, trial {number} of {len(missing)}")
+                trial = trials[task.name] = run_trial(task, schedules, interpreter)
+                write_store(store, trials)
+                outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
+                progress.keep(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}")
+        except KeyboardInterrupt:
+            return True
     return False

@@ -11,7 +11,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from linearizability.progress import Progress
 
 PLANTED = {"lost-write": 6, "duplicate": 2, "inconsistent-offsets": 4, "nonmonotonic-poll": 1, "phantom-read": 2}
 """Anomalies of the five rules that each partition is given."""
@@ -401,17 +402,21 @@ def history(
 
     def report(item: dict[str, Any]) -> None:
         rows.append(item)
-        print(json.dumps(item), file=sys.stderr, flush=True)
+        progress.keep(json.dumps(item))
 
+    numbers = sorted(facts or [1_000_000])
+    progress = Progress(sum(numbers))
     place: Any = standalone() if master == "standalone" else nullcontext(master)
-    with place as address, tempfile.TemporaryDirectory(prefix="tidegauge-bench-", dir=folder) as temporary:
+    with progress, place as address, tempfile.TemporaryDirectory(prefix="tidegauge-bench-", dir=folder) as temporary:
+        progress.step("starting the engines", 0)
         warm = Path(temporary) / "warm"
         few = sizes_of(20_000)
         write_store(warm, few)
         if spark:
             list(measure_spark(warm, few, ["all"], address))
         list(measure_local(warm, few, ["all"]))
-        for number in sorted(facts or [1_000_000]):
+        for place_in_line, number in enumerate(numbers):
+            progress.step(f"{number:,} facts", sum(numbers[:place_in_line]))
             store = Path(temporary) / str(number)
             written = sizes_of(number, shape, partitions)
             write_store(store, written)

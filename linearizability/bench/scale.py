@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,6 +39,7 @@ from linearizability.bench.load import (
 )
 from linearizability.client.requests import new_topic, produce_request
 from linearizability.faults.plan import FAST_FAILOVER
+from linearizability.progress import Progress
 from linearizability.results import new_run_folder
 from linearizability.targets import Node, Target, TargetError, open_target
 from linearizability.targets.cluster import Cluster
@@ -475,6 +475,9 @@ def show(rows: Iterable[Mapping[str, Any]]) -> None:
 
 # ---- the command
 
+STARTS_WEIGH = 1_000
+"""Of the estimate of the time left: to start brokers takes about as long as so many partitions or connections."""
+
 
 def _numbers(text: str, option: str) -> list[int]:
     try:
@@ -503,14 +506,17 @@ def scale(
     rows = read_store(store) if resume else {}
     folder = new_run_folder("bench", "scale")
     until = time.monotonic() + minutes * 60
-    for step in steps([spec for spec in (target, against) if spec], counts):
-        if step.name in rows and "failed" not in rows[step.name]:
-            continue
-        if time.monotonic() > until:
-            break
-        rows[step.name] = step.run(folder, lambda text: print(text, file=sys.stderr, flush=True))
-        print(json.dumps(rows[step.name]), file=sys.stderr, flush=True)
-        write_store(store, rows)
+    planned = steps([spec for spec in (target, against) if spec], counts)
+    missing = [step for step in planned if "failed" in rows.get(step.name, {"failed": "not run"})]
+    weights = [STARTS_WEIGH + step.count for step in missing]
+    with Progress(sum(weights)) as progress:
+        for number, step in enumerate(missing):
+            if time.monotonic() > until:
+                break
+            done = sum(weights[:number])
+            rows[step.name] = step.run(folder, lambda text, done=done: progress.step(text, done))
+            progress.keep(json.dumps(rows[step.name]))
+            write_store(store, rows)
     draw(rows.values(), store.with_suffix(".svg"))
     show(rows.values())
     if json_:

@@ -31,6 +31,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from linearizability.progress import Progress
+
 if TYPE_CHECKING:
     from linearizability.mutants.wire.rewriting import Lie
 
@@ -434,13 +436,15 @@ def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path
         for _ in range(jobs):
             idle.put(stack.enter_context(Worker(behind)))
         running = {pool.submit(one, lie): lie for lie in lies}
+        progress = stack.enter_context(Progress(len(lies)))
         try:
-            for done in as_completed(running):
+            for number, done in enumerate(as_completed(running), 1):
                 lie, trial = running[done], done.result()
                 if trial is not None:
                     kept.trials[lie.name] = trial
                     kept.write(store)
-                    print(f"{lie.name}: {_in_words(trial)}", file=sys.stderr, flush=True)
+                    progress.keep(f"{lie.name}: {_in_words(trial)}")
+                progress.often(f"{number} of {len(lies)} lies tried", number)
         except KeyboardInterrupt:
             pool.shutdown(cancel_futures=True)
 

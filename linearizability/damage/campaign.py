@@ -8,7 +8,6 @@ byte as long as the folder is the same.
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,10 @@ from typing import Annotated, Any
 import typer
 
 from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Trial, Verdict, ground_of, reference, run
+from linearizability.progress import Progress
 
 STORE = Path(__file__).parent / "results.json"
-PROGRESS_EVERY = 250
+STORED_EVERY = 250
 MOST_FAILURES_KEPT = 50
 
 
@@ -100,13 +100,15 @@ def damage(
     silently less, or refused without a name.
     """
     results = Results(read_store(store).get("reference") if resume else None)
-    for done, trial in enumerate(trials(results, count), 1):
-        results.add(trial)
-        if trial.verdict in FAILURES:
-            print(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}", file=sys.stderr)
-        if done % PROGRESS_EVERY == 0:
-            print(f"{done} trials, {results.failed} failed", file=sys.stderr)
-            write_store(store, "reference", results)
+    missing = sum(max(count - run, 0) for run in results.run.values())
+    with Progress(missing) as progress:
+        for done, trial in enumerate(trials(results, count), 1):
+            results.add(trial)
+            if trial.verdict in FAILURES:
+                progress.keep(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}")
+            progress.often(f"{done} of {missing} trials, {results.failed} failed", done)
+            if done % STORED_EVERY == 0:
+                write_store(store, "reference", results)
     write_store(store, "reference", results)
     print(table(results))
     if json_:

@@ -30,6 +30,7 @@ from linearizability.faults.reduction import reduce
 from linearizability.faults.round import Round, RoundResult
 from linearizability.faults.schedule import Schedule
 from linearizability.faults.summary import judge_by_spark, sum_up
+from linearizability.progress import time_left
 from linearizability.targets.cluster import Cluster
 
 REDUCTION_ATTEMPTS = 2
@@ -57,7 +58,8 @@ def hunt(plan: Plan, folder: Path, say: Listener, schedules: Sequence[Schedule] 
             seed = plan.round_seed(number)
             schedule = schedules[number - 1] if schedules else None
             this = Round(plan, target, network, home, seed, f"hunt-{folder.name[:16].lower()}-{number}", schedule)
-            say(f"round {number} of {rounds}: {this}")
+            left = time_left((number - 1) / rounds, time.monotonic() - began)
+            say(f"round {number} of {rounds}: {this}{left}")
             results.append(this.run(say))
             say(f"round {number}: {results[-1].verdict}")
             interrupted = this.interrupted

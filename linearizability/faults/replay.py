@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,22 @@ def hunt_home(path: Path) -> Path | None:
     return next((folder for folder in (path, path.resolve().parent) if (folder / PLAN).is_file()), None)
 
 
-def judge_again(stored: StoredHunt, engine: str) -> dict[str, Any]:
-    """The verdict on all stored rounds, without running anything. Errors: EnginesDisagree."""
+def judge_again(stored: StoredHunt, engine: str, say: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
+    """The verdict on all stored rounds, without running anything; `say` is called once a round and engine.
+
+    Errors: EnginesDisagree.
+    """
     from linearizability.pipeline.engine import check
-    from linearizability.pipeline.verdict import worst
+    from linearizability.pipeline.verdict import Judgement, worst
 
     engines = ("local", "spark") if engine == "both" else (engine,)
-    judged = {name: list(check(stored.folders, engine=name, master="local[2]")) for name in engines}
+    judged: dict[str, list[Judgement]] = {name: [] for name in engines}
+    for name in engines:
+        say(f"judging {len(stored.folders)} rounds, engine {name}")
+        for number, judgement in enumerate(check(stored.folders, engine=name, master="local[2]"), 1):
+            judged[name].append(judgement)
+            if number < len(stored.folders):
+                say(f"{number} of {len(stored.folders)} rounds judged, engine {name}")
     first = judged[engines[0]]
     for other in engines[1:]:
         for one, two in zip(first, judged[other], strict=True):

@@ -18,6 +18,7 @@ from linearizability.faults.network import Links
 from linearizability.faults.plan import Plan
 from linearizability.faults.schedule import Schedule, draw
 from linearizability.history.recorder import Recorder, RecordingError
+from linearizability.progress import time_left
 from linearizability.targets import Target
 from linearizability.targets.mixed import MixedCluster
 from linearizability.workload.clients import Clients
@@ -286,7 +287,7 @@ class Round:
                 f"{elapsed:4.0f} of {self.schedule.seconds:.0f} s: "
                 f"{counts.get('ok', 0)} acknowledged, {counts.get('info', 0)} unknown, "
                 f"{counts.get('read', 0)} read, {sum(nemesis.injected.values())} faults, "
-                f"{nemesis.leader_changes} leader changes"
+                f"{nemesis.leader_changes} leader changes{time_left(elapsed / self.schedule.seconds, elapsed)}"
             )
 
         return watch

@@ -101,12 +101,13 @@ def main(arguments: list[str]) -> int:
 
     from linearizability.faults.hunt import hunt
     from linearizability.faults.plan import Plan
+    from linearizability.progress import Progress
 
     folder = Path(arguments[0])
     plan = Plan.model_validate_json((folder / "plan.json").read_text())
     signal.signal(signal.SIGINT, signal.default_int_handler)  # unshare hands it over ignored
     try:
-        hunt(plan, folder, lambda text: print(text, file=sys.stderr, flush=True), load_given_schedules(folder))
+        hunt(plan, folder, Progress().keep, load_given_schedules(folder))
     except Exception as error:
         (folder / "summary.json").write_text(json.dumps({"verdict": "error", "error": str(error)}) + "\n")
         raise

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from linearizability.progress import Progress
+
 if TYPE_CHECKING:
     from linearizability.history.contract import Contract
     from linearizability.history.topic import HistoryTopic
@@ -87,15 +89,22 @@ def check(
     drawn = report is not None or output is not None
     try:
         on_workers, here = _read_by_workers(files, form, engine, master, given, drawn)
-        others = judgements(_existing(here), form, engine.value, master, over_time=drawn, given=given)
-        for judgement in chain(on_workers, others):
+        paths = _existing(here)
+        expected = _how_many(paths, form)
+        progress = Progress(expected)
+        progress(f"judging {f'{expected} histories' if expected > 1 else ', '.join(files)}")
+        for judgement in chain(on_workers, judgements(paths, form, engine.value, master, over_time=drawn, given=given)):
             done.append(judgement)
+            progress.clear()
             if not drawn:
                 judgement.history = None  # so that a file may hold any number of histories
             if as_json:
                 print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
             else:
                 _print(judgement)
+            if len(done) != expected:
+                progress.often(f"{len(done)}{f' of {expected}' if expected else ''} histories judged", len(done))
+        progress.clear()
     except Exception as error:
         known = error if isinstance(error, TopicError) else failure_of(error)
         if known is None:
@@ -123,6 +132,18 @@ def check(
     elif len(done) != 1 or verdict != VALID:
         print(", ".join(f"{name}: {value}" for name, value in summary.items()))
     return EXIT_CODES[verdict]
+
+
+def _how_many(paths: list[Path], form: str) -> int:
+    """How many histories there are, where that is known before they are read; otherwise 0."""
+    from linearizability.history.reader import sources_of
+    from linearizability.history.store import is_store
+    from linearizability.history.topic import is_topic
+
+    if any(is_topic(path) or (path.is_dir() and is_store(path)) for path in paths):
+        return 0
+    sources = sources_of(paths, form)
+    return 0 if sources.others else len(sources.runs)  # another tool's file may hold any number
 
 
 def _print(judgement) -> None:  # type: ignore[no-untyped-def]

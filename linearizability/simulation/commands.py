@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from linearizability.explorer.page import EXPLORER_FILE
-from linearizability.quiet import quiet, time_left
+from linearizability.progress import Progress
 
 if TYPE_CHECKING:
     from linearizability.simulation.fuzzing import Plan, Summary
@@ -196,44 +196,25 @@ def _carry_out(plan: Plan, as_json: bool) -> Summary | None:
     from linearizability.pipeline.spark_session import SparkFailure
     from linearizability.simulation.fuzzing import fuzz as run
 
-    progress = _Progress()
     try:
-        summary = run(plan, progress)
+        with Progress(1.0) as progress:
+            return run(plan, lambda summary: progress.often(_said_of(summary), summary.share))
     except SparkFailure as error:
         print(json.dumps({"verdict": "error", "error": str(error)}) if as_json else f"error: {error}")
         print(error, file=sys.stderr)
         return None
-    progress.finish()
-    return summary
 
 
-class _Progress:
-    """One line on standard error that is written over; on a file, a line now and then."""
-
-    EVERY_S = 10.0
-
-    def __init__(self) -> None:
-        self._tty = sys.stderr.isatty()
-        self._last = 0.0
-
-    def __call__(self, summary: Summary) -> None:
-        if quiet() or (not self._tty and summary.seconds - self._last < self.EVERY_S):
-            return
-        self._last = summary.seconds
-        count = len(summary.runs)
-        messages = sum(run.messages for run in summary.runs)
-        wall = summary.seconds or 1e-9
-        steps = f"{len(summary.actions)} steps and {len(summary.pairs)} pairs of them seen, " if summary.pairs else ""
-        text = (
-            f"{count} schedules, {count / wall:.1f}/s, {messages / wall:.0f} messages/s, {steps}"
-            f"{len(summary.found)} violations, {summary.seconds:.0f} s{time_left(summary.share, summary.seconds)}"
-        )
-        sys.stderr.write(f"\r{text} " if self._tty else text + "\n")
-        sys.stderr.flush()
-
-    def finish(self) -> None:
-        if self._tty and not quiet():
-            sys.stderr.write("\n")
+def _said_of(summary: Summary) -> str:
+    """How far a fuzz run is, in one line."""
+    count = len(summary.runs)
+    messages = sum(run.messages for run in summary.runs)
+    wall = summary.seconds or 1e-9
+    steps = f"{len(summary.actions)} steps and {len(summary.pairs)} pairs of them seen, " if summary.pairs else ""
+    return (
+        f"{count} schedules, {count / wall:.1f}/s, {messages / wall:.0f} messages/s, {steps}"
+        f"{len(summary.found)} violations, {summary.seconds:.0f} s"
+    )
 
 
 def _print(summary: Summary) -> None:
@@ -286,7 +267,9 @@ def replay_schedule(path: Path, with_script: type[Schedule], json: bool = False,
         typer.echo(str(error), err=True)
         return ENGINE_ERROR
     folder = new_run_folder("replay", schedule.mutant or f"seed-{schedule.seed}")
-    outcome = keep_run(schedule, folder)
+    with Progress() as progress:
+        progress.step(f"running {path} and drawing its picture and its page", 0)
+        outcome = keep_run(schedule, folder)
     if json:
         print(json_module.dumps(outcome.to_json() | {"folder": str(folder)}))
     else:

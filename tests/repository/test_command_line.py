@@ -16,7 +16,6 @@ import pytest
 import typer
 from typer import _click as click
 
-from linearizability.quiet import time_left
 from tidegauge import COMMANDS, app
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -142,8 +141,3 @@ def test_modules_are_imported_when_their_command_is_called() -> None:
     assert {module for module, _ in COMMANDS.values()} == {
         importlib.import_module(module).__name__ for module, _ in COMMANDS.values()
     }
-
-
-def test_what_is_left_is_estimated_from_what_is_done() -> None:
-    assert [time_left(share, 60.0) for share in (0.5, 0.2)] == [", about 60 s left", ", about 4 min left"]
-    assert not any(time_left(share, 60.0) for share in (0.0, 0.05, 1.0, 2.0))

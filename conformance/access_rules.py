@@ -28,6 +28,15 @@ AUTHORIZED = {
 }
 """What a broker must be configured with: without ACLs it allows everything."""
 
+SINCE: dict[str, Any] = {"since": "3.3", "configs": AUTHORIZED, "alone": True}
+"""What the requirements of ACLs have in common."""
+
+ALLOW, DENY = Permission.ALLOW, Permission.DENY
+ALL, READ, WRITE, DESCRIBE = Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE
+TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
+REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+MASK = "KafkaApis.handleTopicMetadataRequest"
+
 EVERYONE = "User:*"
 GROUP_COORDINATOR, TRANSACTION_COORDINATOR = 0, 1
 

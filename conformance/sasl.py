@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from scramp import ScramClient, ScramException  # pyright: ignore[reportMissingTypeStubs]
-
 from conformance.answers import only
 from conformance.broker import Broker
 from conformance.wire import Closed, Connection, Failed
@@ -19,6 +17,8 @@ from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.schema import Message
+from reference.security.errors import WrongSecurity
+from reference.security.scram_client import ScramExchange
 
 USER, PASSWORD = "suite", "of the suite"
 OTHER, OTHER_PASSWORD = "other", "of the other"
@@ -30,7 +30,6 @@ SESSION_MS = 3_000
 LIMITED = "SCRAM-SHA-512"
 """The mechanism whose sessions end after SESSION_MS."""
 
-MARGIN_MS = 200
 ITERATIONS = 4096
 SALT = b"a salt of the suite"
 LOGIN = "org.apache.kafka.common.security"
@@ -80,6 +79,13 @@ def shake_hands(broker: Broker, connection: Connection, mechanism: str, version:
     return answer
 
 
+def begun(broker: Broker, mechanism: str, version: int = 1) -> Connection:
+    """A new connection after SaslHandshake for a mechanism."""
+    connection = unauthenticated(broker)
+    shake_hands(broker, connection, mechanism, version)
+    return connection
+
+
 def say(connection: Connection, message: str | bytes, version: int = 2) -> Any:
     """One message of a mechanism in SaslAuthenticate; gives the answer."""
     data = message.encode() if isinstance(message, str) else message
@@ -91,8 +97,7 @@ def plain(user: str = USER, password: str = PASSWORD, acts_as: str = "") -> str:
 
 
 def log_in_plain(broker: Broker) -> Connection:
-    connection = unauthenticated(broker)
-    shake_hands(broker, connection, "PLAIN")
+    connection = begun(broker, "PLAIN")
     broker.expect_error(say(connection, plain()).error_code, ErrorCode.NONE, what="SaslAuthenticate")
     return connection
 
@@ -100,18 +105,18 @@ def log_in_plain(broker: Broker) -> Connection:
 def exchange_scram(broker: Broker, connection: Connection, mechanism: str, user: str, password: str) -> Any:
     """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
     shake_hands(broker, connection, mechanism)
-    client: Any = ScramClient([mechanism], user, password)
-    first = say(connection, client.get_client_first())
-    if first.error_code:
-        return first
-    try:
-        client.set_server_first(bytes(first.auth_bytes).decode())
-        final = say(connection, client.get_client_final())
-        if not final.error_code:
-            client.set_server_final(bytes(final.auth_bytes).decode())
-    except (ScramException, UnicodeDecodeError) as error:
-        raise Failed(f"the server's message of {mechanism} is refused: {error}") from error
-    return final
+    client = ScramExchange(mechanism, user, password)
+    said: bytes | None = client.first()
+    while True:
+        answer = say(connection, said)
+        if answer.error_code:
+            return answer
+        try:
+            said = client.answer(bytes(answer.auth_bytes))
+        except WrongSecurity as error:
+            raise Failed(f"{mechanism}: {error}") from error
+        if said is None:
+            return answer
 
 
 def set_password(broker: Broker, user: str, password: str, mechanism: str = "SCRAM-SHA-256") -> None:

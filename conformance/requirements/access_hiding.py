@@ -2,34 +2,32 @@
 
 from typing import Any
 
-from conformance.access_rules import AUTHORIZED, but, rules
+from conformance.access_rules import (
+    CLUSTER,
+    DESCRIBE,
+    GROUP,
+    MASK,
+    READ,
+    REFUSED,
+    SINCE,
+    TOPIC,
+    WRITE,
+    but,
+    rules,
+)
 from conformance.answers import only
 from conformance.broker import Broker
 from conformance.committed_offsets import committed, expect_committed
 from conformance.requirement import requirement
 from conformance.transaction_client import CLASSIC, TransactionalClient
 from linearizability.client.requests import new_topic
-from reference.protocol.acls import Operation, Permission, ResourceType
-from reference.protocol.errors import ErrorCode
+from reference.protocol.acls import Operation, ResourceType
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from reference.protocol.messages.list_groups import ListGroupsRequest
 from reference.protocol.messages.list_transactions import ListTransactionsRequest
 from reference.protocol.messages.metadata import MetadataRequest
-
-ALLOW, DENY = Permission.ALLOW, Permission.DENY
-ALL, READ, WRITE, DESCRIBE = Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE
-TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-MASK = "KafkaApis.handleTopicMetadataRequest"
-AUTHORIZER = "StandardAuthorizerData.findAclRule; documentation, Authorization and ACLs"
-SINCE: dict[str, Any] = {
-    "since": "3.3",
-    "configs": AUTHORIZED,
-    "alone": True,
-}
-
 
 # ---- what is hidden
 

@@ -2,7 +2,25 @@
 
 from typing import Any
 
-from conformance.access_rules import AUTHORIZED, Rule, Things, but, described, expect_refused, filter_of, rule, rules
+from conformance.access_rules import (
+    ALL,
+    ALLOW,
+    CLUSTER,
+    DENY,
+    READ,
+    REFUSED,
+    SINCE,
+    TOPIC,
+    WRITE,
+    Rule,
+    Things,
+    but,
+    described,
+    expect_refused,
+    filter_of,
+    rule,
+    rules,
+)
 from conformance.answers import AnswerParts, only
 from conformance.batches import batch
 from conformance.broker import Broker
@@ -10,7 +28,7 @@ from conformance.requirement import requirement
 from conformance.requirements.access_control import PRODUCER, describe_configs, fetch, list_offsets, produce
 from linearizability.client.errors import error_of
 from linearizability.client.requests import Topic, fetch_request, new_topic, produce_request
-from reference.protocol.acls import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from reference.protocol.acls import CLUSTER_NAME, Operation, PatternType, Permission
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.create_acls import CreateAclsRequest
@@ -22,17 +40,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NO_UUID
 
-ALLOW, DENY = Permission.ALLOW, Permission.DENY
-ALL, READ, WRITE, DESCRIBE = Operation.ALL, Operation.READ, Operation.WRITE, Operation.DESCRIBE
-TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-MASK = "KafkaApis.handleTopicMetadataRequest"
 AUTHORIZER = "StandardAuthorizerData.findAclRule; documentation, Authorization and ACLs"
-SINCE: dict[str, Any] = {
-    "since": "3.3",
-    "configs": AUTHORIZED,
-    "alone": True,
-}
 
 
 def expect_both(broker: Broker, refused: Any, allowed: Any) -> None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
-
-from scramp import ScramClient, ScramException  # pyright: ignore[reportMissingTypeStubs]
 
 from reference.node.listeners import PLAIN
 from reference.protocol.codec import CodecError
@@ -14,6 +11,8 @@ from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from reference.protocol.schema import Message
+from reference.security.errors import WrongSecurity
+from reference.security.scram_client import ScramExchange
 
 CLIENT_ID = "tidegauge"
 HANDSHAKE_VERSION, AUTHENTICATE_VERSION = 1, 2
@@ -35,10 +34,8 @@ class PeerLogin:
     is_done: bool = False
     session_ms: int = 0
     """How long the other node takes requests before this one is to authenticate again; 0 for ever."""
-    _client: Any = field(default=None, repr=False)
+    _scram: ScramExchange | None = field(default=None, repr=False)
     _key: int = 0
-    _has_proved: bool = False
-    """Whether the proof of the password was sent, so that the other node's proof comes next."""
 
     def first(self) -> bytes:
         """The first frame."""
@@ -53,7 +50,7 @@ class PeerLogin:
                 return self._take_handshake(answer)
             assert isinstance(answer, SaslAuthenticateResponse)
             return self._take_answer(answer)
-        except (CodecError, ScramException, UnicodeDecodeError) as error:
+        except (CodecError, WrongSecurity) as error:
             raise LoginFailed(f"its answer to SASL cannot be used: {error}") from error
 
     def _take_handshake(self, answer: SaslHandshakeResponse) -> bytes:
@@ -62,25 +59,20 @@ class PeerLogin:
                 f"{name_of(answer.error_code)}: {self.mechanism} is none of {', '.join(answer.mechanisms)}"
             )
         if self.mechanism == PLAIN:
-            return self._token(f"\0{self.user}\0{self.password}")
-        self._client = ScramClient([self.mechanism], self.user, self.password)
-        return self._token(self._client.get_client_first())
+            return self._token(f"\0{self.user}\0{self.password}".encode())
+        self._scram = ScramExchange(self.mechanism, self.user, self.password)
+        return self._token(self._scram.first())
 
     def _take_answer(self, answer: SaslAuthenticateResponse) -> bytes | None:
         if answer.error_code != ErrorCode.NONE:
             raise LoginFailed(f"{name_of(answer.error_code)}: {answer.error_message or 'no reason given'}")
-        said = bytes(answer.auth_bytes).decode()
-        if self._client is not None and not self._has_proved:
-            self._client.set_server_first(said)
-            self._has_proved = True
-            return self._token(self._client.get_client_final())
-        if self._client is not None:
-            self._client.set_server_final(said)
+        if self._scram is not None and (said := self._scram.answer(bytes(answer.auth_bytes))) is not None:
+            return self._token(said)
         self.is_done, self.session_ms = True, answer.session_lifetime_ms
         return None
 
-    def _token(self, text: str) -> bytes:
-        return self._ask(SaslAuthenticateRequest(auth_bytes=text.encode()), AUTHENTICATE_VERSION)
+    def _token(self, message: bytes) -> bytes:
+        return self._ask(SaslAuthenticateRequest(auth_bytes=message), AUTHENTICATE_VERSION)
 
     def _ask(self, request: Message, version: int) -> bytes:
         self._key = request.KEY

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, Self
 
-from scramp import ScramClient, ScramException
-
 from linearizability.targets.security.errors import SecurityError
+from reference.security.errors import WrongSecurity
+from reference.security.scram_client import ScramExchange
 
 TOKEN_WITHIN_S = 10.0
 
@@ -45,25 +45,19 @@ class Plain:
 
 
 class Scram:
-    """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802): also the server proves that it knows the password."""
+    """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802)."""
 
     def __init__(self, name: str, login: Mapping[str, str]) -> None:
-        self.client = ScramClient([name], *user_and_password(login))
-        self.answered = False
+        self._exchange = ScramExchange(name, *user_and_password(login))
 
     def first(self) -> bytes:
-        return self.client.get_client_first().encode()
+        return self._exchange.first()
 
     def answer(self, challenge: bytes) -> bytes | None:
         try:
-            if self.answered:
-                self.client.set_server_final(challenge.decode())
-                return None
-            self.client.set_server_first(challenge.decode())
-            self.answered = True
-            return self.client.get_client_final().encode()
-        except (ScramException, ValueError) as error:
-            raise SecurityError(f"SCRAM: the server's message is refused: {error}") from error
+            return self._exchange.answer(challenge)
+        except WrongSecurity as error:
+            raise SecurityError(f"SCRAM: {error}") from error
 
 
 class OAuthBearer:

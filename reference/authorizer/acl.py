@@ -5,6 +5,7 @@ Source: KIP-11, KIP-290 (prefixed patterns), KIP-801; org.apache.kafka.metadata.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -76,6 +77,8 @@ class AclTable:
     changes: int = field(default=0, compare=False)
     _literal: Index = field(default_factory=Index, compare=False, repr=False)
     _prefixed: Index = field(default_factory=Index, compare=False, repr=False)
+    _prefix_lengths: Counter[int] = field(default_factory=Counter[int], compare=False, repr=False)
+    """Length of a prefix -> the ACLs that have such a one: a long name is cut to these lengths, not to all."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -84,6 +87,8 @@ class AclTable:
         self.remove(id)
         self.by_id[id] = acl
         self._index_of(acl).setdefault((acl.resource_type, acl.name), {})[id] = acl
+        if acl.pattern_type == PatternType.PREFIXED:
+            self._prefix_lengths[len(acl.name)] += 1
 
     def remove(self, id: UUID) -> None:
         """Remove an ACL; an id that is not there changes nothing."""
@@ -94,10 +99,13 @@ class AclTable:
             index[key].pop(id)
             if not index[key]:
                 del index[key]
+            if acl.pattern_type == PatternType.PREFIXED:
+                self._prefix_lengths[len(acl.name)] -= 1
+                self._prefix_lengths += Counter()  # leaves out lengths that none has
 
     def clear(self) -> None:
         self.changes += 1
-        for table in (self.by_id, self._literal, self._prefixed):
+        for table in (self.by_id, self._literal, self._prefixed, self._prefix_lengths):
             table.clear()
 
     def of(self, resource_type: int, name: str) -> Iterator[Acl]:
@@ -109,8 +117,8 @@ class AclTable:
         names = (name,) if name.startswith(WILDCARD) else (name, WILDCARD)
         found: list[dict[UUID, Acl] | None] = [self._literal.get((resource_type, each)) for each in names]
         if self._prefixed:
-            prefixes = (name[:end] for end in range(len(name) + 1))
-            found += (self._prefixed.get((resource_type, prefix)) for prefix in prefixes)
+            lengths = (length for length in self._prefix_lengths if length <= len(name))
+            found += (self._prefixed.get((resource_type, name[:length])) for length in lengths)
         return (acl for acls in found if acls for acl in acls.values())
 
     def _index_of(self, acl: Acl) -> Index:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from reference.controller.config_definition import Definition, InvalidConfig
 from reference.controller.config_table import BROKER
+from reference.protocol.addresses import host_of
 from reference.protocol.errors import ErrorCode, KafkaError
 
 
@@ -72,10 +73,11 @@ THROTTLES = {
 }
 """Bytes a second; no file can have them (KIP-73). They are kept and reported, and nothing is slowed down by them here."""
 
-FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class"}
+FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class", "max.connection.creation.rate"}
 """Dynamic in Kafka, and refused here, as is all of TLS and SASL: the new value would have no effect."""
 
 UNKNOWN = Definition("unknown", None)
+PER_ADDRESS = "max.connections.per.ip.overrides"
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.")
 _CLUSTER_WIDE_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
@@ -89,6 +91,25 @@ SYNONYMS = {name: names for names in _LOG_TIMES for name in names} | {
     "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 }
 """Name -> the names under which it may be given, the strongest first; other names have none but their own."""
+
+
+def connections_by_address(text: str) -> dict[str, int]:
+    """What max.connections.per.ip.overrides says: `ADDRESS:COUNT,…`.
+
+    Errors: InvalidConfig, also for the name of a host: it would have to be looked up here.
+    """
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        address, _, count = item.strip().rpartition(":")
+        if not item.strip():
+            continue
+        try:
+            found[host_of(address.strip("[]"))] = int(count)
+        except ValueError:
+            raise InvalidConfig(
+                f"Invalid value {item.strip()} for configuration {PER_ADDRESS}: ADDRESS:COUNT is needed"
+            ) from None
+    return found
 
 
 def base_name(name: str) -> str:
@@ -110,9 +131,8 @@ def definition_of(name: str) -> Definition:
 
 def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: bool) -> None:
     """Refuse settings that cannot change while brokers run. Errors: KafkaError INVALID_REQUEST, as Kafka's own words say."""
-    _refuse_all(
-        [name for name in configs if name in BROKER and name not in DYNAMIC], "Cannot update these configs dynamically"
-    )
+    fixed = [name for name in configs if _known_name(name) in BROKER and _known_name(name) not in DYNAMIC]
+    _refuse_all(fixed, "Cannot update these configs dynamically")
     _refuse_all(
         [name for name in configs if name in DYNAMIC and name.startswith("ssl.")],
         "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -121,6 +141,8 @@ def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: b
         if text is not None:
             try:
                 definition_of(name).parse(name, text)
+                if base_name(name) == PER_ADDRESS:
+                    connections_by_address(text)
             except InvalidConfig as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
     if not for_one_broker:
@@ -130,6 +152,12 @@ def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: b
         )
     fixed = [name for name in configs if base_name(name) in FIXED or base_name(name).startswith(("ssl.", "sasl."))]
     _refuse_all(fixed, "This broker cannot change these configs while it runs")
+
+
+def _known_name(name: str) -> str:
+    """The name in the table: also with a mechanism's name behind the listener's, as in `scram-sha-256.sasl.jaas.config`."""
+    base = base_name(name)
+    return base if base == name or base in BROKER else base.partition(".")[2]
 
 
 def _is_one_listeners(name: str) -> bool:

@@ -79,6 +79,16 @@ class Configuration:
         assert isinstance(value, int)
         return value
 
+    def listener_integer(self, listener: str, name: str) -> int | None:
+        """A number that is set for one listener; None where it is not."""
+        own = f"listener.name.{listener.lower()}.{name}"
+        for values in (*self.dynamic_broker_values(), self.static):
+            if own in values:
+                value = BROKER[name].parse(own, values[own])
+                assert isinstance(value, int)
+                return value
+        return None
+
     def broker_setting(self, name: str) -> Setting:
         """A broker's setting. Its synonyms begin with its own name; a value under a stronger synonym is not this setting's."""
         definition = definition_of(name)

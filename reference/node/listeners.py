@@ -86,10 +86,20 @@ def sasl_of(properties: Mapping[str, str], listener: str) -> SaslSettings | None
                 f"listener {listener}: sasl.enabled.mechanisms={name} cannot be served; these can: {', '.join(MECHANISMS)}"
             )
     logins = {name: login_of(own, listener, name) for name in names}
-    session = {name: int(of_mechanism(own, name, "connections.max.reauth.ms") or "0") for name in names}
-    return SaslSettings(
-        tuple(names), logins, session, int(own.get("sasl.server.max.receive.size") or DEFAULT_MAX_RECEIVE_BYTES)
-    )
+    session = {
+        name: _integer("connections.max.reauth.ms", of_mechanism(own, name, "connections.max.reauth.ms"), 0)
+        for name in names
+    }
+    most = "sasl.server.max.receive.size"
+    return SaslSettings(tuple(names), logins, session, _integer(most, own.get(most), DEFAULT_MAX_RECEIVE_BYTES))
+
+
+def _integer(name: str, text: str | None, default: int) -> int:
+    """Errors: WrongSecurity. A listener's own setting is in no table, so that its text is not checked before."""
+    try:
+        return int(text) if text else default
+    except ValueError:
+        raise WrongSecurity(f"{name}={text} is no number") from None
 
 
 def of_mechanism(own: Mapping[str, str], mechanism: str, name: str) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 
+from reference.protocol.addresses import host_of
 from reference.protocol.codec import CodecError, decode, encode
 from reference.protocol.messages.default_principal_data import DefaultPrincipalData
 from reference.protocol.primitives import Buffer
@@ -45,6 +46,6 @@ def encode_host(host: str) -> bytes:
 def decode_host(data: Buffer) -> str:
     """Errors: CodecError for what is no address."""
     try:
-        return str(ipaddress.ip_address(bytes(data)))
+        return host_of(str(ipaddress.ip_address(bytes(data))))
     except ValueError as error:
         raise CodecError(f"the client's address has {len(data)} bytes") from error

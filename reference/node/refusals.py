@@ -95,15 +95,20 @@ def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
 def refused_items(key: int, body: Any, code: ErrorCode) -> Message:
     """The response in which every item of the request has the error."""
     response = APIS[key].response()
+    renamed: dict[str, str] = {}
+    results = "results"
     if isinstance(body, AlterReplicaLogDirsRequest):
-        topics = [topic for directory in body.dirs for topic in directory.topics]
-        response.results = [_result(topic, "results", response, code, topic_name=topic.name) for topic in topics]  # type: ignore[attr-defined]
+        items: Iterable[Any] = [topic for directory in body.dirs for topic in directory.topics]
+        renamed = {"topic_name": "name"}
     elif isinstance(body, AlterUserScramCredentialsRequest):
-        names = dict.fromkeys(each.name for each in (*body.deletions, *body.upsertions))
-        response.results = [_result(name, "results", response, code) for name in names]  # type: ignore[attr-defined]
+        items = dict.fromkeys(each.name for each in (*body.deletions, *body.upsertions))
     elif key in ITEMS:
-        _, results = ITEMS[key]
-        setattr(response, results, [_result(item, results, response, code) for item in items_of(key, body)])
+        results, items = ITEMS[key][1], items_of(key, body)
+    else:
+        return response
+    table = next(field.element for field in response.FIELDS if field.name == results)
+    refused = [_refused(item, table, code, **{to: getattr(item, of) for to, of in renamed.items()}) for item in items]
+    setattr(response, results, refused)
     return response
 
 
@@ -121,11 +126,6 @@ def with_items(key: int, body: Message, items: Iterable[Any]) -> Message:
     changed = copy.copy(body)
     setattr(changed, name, [*items])
     return changed
-
-
-def _result(item: Any, results: str, response: Message, code: ErrorCode, **more: Any) -> Message:
-    field = next(field for field in response.FIELDS if field.name == results)
-    return _refused(item, field.element, code, **more)
 
 
 def _refused(item: Any, table: type[Message], code: ErrorCode, **more: Any) -> Message:

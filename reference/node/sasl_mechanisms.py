@@ -17,6 +17,7 @@ from typing import Protocol
 from reference.node.listeners import PLAIN, SCRAM, SaslSettings
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
+PLAIN_PARTS = 3
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096
 
@@ -51,7 +52,11 @@ class Plain:
         self.user: str | None = None
 
     def answer(self, message: bytes) -> bytes:
-        acts_as, user, password, *_ = (*message.decode(errors="replace").split("\0"), "", "")
+        parts = message.decode(errors="replace").split("\0")
+        if len(parts) != PLAIN_PARTS:
+            wrong = f"Invalid SASL/PLAIN response: expected {PLAIN_PARTS} tokens, got {len(parts)}"
+            raise Refused(wrong, wrong)
+        acts_as, user, password = parts
         if not user or not password:
             raise Refused("no user name or no password is given")
         known = self._settings.password_of(user)

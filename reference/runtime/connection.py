@@ -53,6 +53,7 @@ class SendableSlice(FileSlice, Protocol):
     def release(self) -> None: ...
 
 
+BUFFERS = (bytes, bytearray, memoryview)
 OutPart = bytes | bytearray | memoryview | SendableSlice
 
 
@@ -268,7 +269,7 @@ class Connection:
         try:
             while out:
                 head = out[0]
-                if isinstance(head, (bytes, bytearray, memoryview)):
+                if isinstance(head, BUFFERS):
                     self._send_buffers(out)
                 else:
                     self._send_slice(fd, out, head)
@@ -284,23 +285,20 @@ class Connection:
             self._loop.remove_writer(fd)
 
     def _send_buffers(self, out: list[OutPart]) -> None:
-        count = 0
+        buffers: list[bytes | bytearray | memoryview] = []
         for part in out:
-            if not isinstance(part, (bytes, bytearray, memoryview)) or count == MAX_SENDMSG_PARTS:
+            if not isinstance(part, BUFFERS) or len(buffers) == MAX_SENDMSG_PARTS:
                 break
-            count += 1
-        more = socket.MSG_MORE if count < len(out) else 0
-        if count == 1:
-            sent = self._socket.send(out[0], more)  # type: ignore[arg-type]
-        else:
-            sent = self._socket.sendmsg(out[:count], (), more)  # type: ignore[arg-type]
+            buffers.append(part)
+        more = socket.MSG_MORE if len(buffers) < len(out) else 0
+        sent = self._socket.send(buffers[0], more) if len(buffers) == 1 else self._socket.sendmsg(buffers, (), more)
         done = 0
-        while done < count and sent >= len(out[done]):
-            sent -= len(out[done])
+        while done < len(buffers) and sent >= len(buffers[done]):
+            sent -= len(buffers[done])
             done += 1
         del out[:done]
         if sent:
-            out[0] = memoryview(out[0])[sent:]  # type: ignore[arg-type]
+            out[0] = memoryview(buffers[done])[sent:]
         self.last_active_ms = self._server.monotonic_ms()
 
     def _send_slice(self, fd: int, out: list[OutPart], piece: SendableSlice) -> None:
@@ -346,7 +344,7 @@ def _in_one_piece(parts: list[OutPart]) -> list[OutPart]:
     """The bytes of an answer, its slices read and released. Errors: OSError."""
     read: list[OutPart] = []
     for part in parts:
-        if not isinstance(part, (bytes, bytearray, memoryview)):
+        if not isinstance(part, BUFFERS):
             size, part = len(part), part.read()
             if len(part) < size:
                 raise OSError(errno.EIO, "the file is shorter than the slice")
@@ -357,5 +355,5 @@ def _in_one_piece(parts: list[OutPart]) -> list[OutPart]:
 
 def _release(parts: list[OutPart]) -> None:
     for part in parts:
-        if not isinstance(part, (bytes, bytearray, memoryview)):
+        if not isinstance(part, BUFFERS):
             part.release()

@@ -9,6 +9,8 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
+from reference.controller.broker_configs import PER_ADDRESS, connections_by_address
+from reference.controller.config_definition import InvalidConfig
 from reference.node.access import super_users_of
 from reference.node.listeners import (
     MECHANISMS,
@@ -27,18 +29,22 @@ SERVED = {
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol",
     "sasl.server.max.receive.size",
     "ssl.client.auth", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.key.password",
+    "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
     "ssl.principal.mapping.rules", "ssl.protocol",
-    *(
-        f"ssl.{store}.{what}"
-        for store in ("truststore", "keystore")
-        for what in ("type", "location", "password", "certificates", "certificate.chain", "key")
-    ),
+    "ssl.truststore.certificates", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
 }  # fmt: skip
+OF_ONE_LISTENER = frozenset({"connections.max.reauth.ms", "max.connections"})
+"""Further settings that are served for one listener."""
 
 ASKS_FOR = {
     "sasl.": "a kind of authentication that is not served here",
     "ssl.": "a kind of TLS that is not served here",
-    "delegation.token.secret.key": "delegation tokens, which are not served here",
+    "security.providers": "security providers of Java, and there is no Java here",
+    "delegation.token.": "delegation tokens, which are not served here",
+    "max.connection.creation.rate": "a rate of new connections, and none is kept to here",
+    "password.encoder.": "passwords encoded in ZooKeeper, and there is none here",
+    "client.quota.callback.class": "a class that decides on quotas, and quotas are applied as Kafka's default does here",
+    "early.start.listeners": "listeners that open before the ACLs are read, and none does here",
     "principal.builder.class": "a principal builder, and principals are built as Kafka's default does here",
     "create.topic.policy.class.name": "a policy for new topics, and policies are not applied here",
     "alter.config.policy.class.name": "a policy for settings, and policies are not applied here",
@@ -51,7 +57,7 @@ AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
 
 STANDARD_AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
-OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:[^.]+\.(?=sasl\.|connections\.))?")
+OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?!max\.)[^.]+\.(?=sasl\.|connections\.))?")
 """What comes before a setting that is one listener's, or one mechanism's on it."""
 
 
@@ -61,12 +67,18 @@ def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | Non
         own = OF_LISTENER.sub("", name)
         if own == "sasl.jaas.config" and not re.fullmatch(r"listener\.name\.[^.]+\.[^.]+\.sasl\.jaas\.config", name):
             return f"{name} has no effect on a broker: listener.name.NAME.MECHANISM.{own} has"
+        if own.startswith("sasl.mechanism.") and name != own:
+            return f"{name} has no effect on a broker: {own} has"
         asked = next((what for start, what in ASKS_FOR.items() if _begins(own, start)), None)
         if asked and own not in SERVED and value.strip() not in ("", defaults.get(own)):
             return f"{name} asks for {asked}: it cannot be served"
     authorizer = properties.get("authorizer.class.name", "").strip()
     if authorizer not in ("", STANDARD_AUTHORIZER):
         return f"authorizer.class.name={authorizer}: {STANDARD_AUTHORIZER} alone can be served"
+    try:
+        connections_by_address(properties.get(PER_ADDRESS, ""))
+    except InvalidConfig as error:
+        return str(error)
     unnamed = next((user for user in super_users_of(properties) if ":" not in user), None)
     if unnamed is not None:
         return f"super.users: '{unnamed}' is no principal, as User:name"
@@ -78,7 +90,7 @@ def is_served_on_listener(name: str, listeners: Iterable[str]) -> bool:
     found = OF_LISTENER.match(name)
     own = name[found.end() :] if found else ""
     named = name.removeprefix("listener.name.").partition(".")[0].upper()
-    return (own in SERVED or own == "connections.max.reauth.ms") and named in listeners
+    return (own in SERVED or own in OF_ONE_LISTENER) and named in listeners
 
 
 def _begins(name: str, start: str) -> bool:

@@ -16,10 +16,12 @@ from reference.controller.image import Endpoint
 from reference.node.effects import Authenticated, Close, HangUp, Respond, Send
 from reference.node.listeners import PROTOCOLS, protocols_of, sasl_of
 from reference.node.node import Node
+from reference.protocol.addresses import host_of
 from reference.protocol.primitives import AT_ONCE, NodeId
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
+from reference.runtime.connection_limits import ConnectionLimits
 from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
 from reference.runtime.tls_connection import ListenerTls
@@ -119,7 +121,7 @@ class Server:
         self._is_unregistered = False
         self._max_idle_ms = integer("connections.max.idle.ms")
         self._send_buffer_bytes = integer("socket.send.buffer.bytes")
-        self._max_connections = max_connections
+        self._limits = ConnectionLimits(node.configuration, max_connections)
         self._listeners = listeners
         self._log = log
         self._connections: dict[int, Connection] = {}
@@ -209,10 +211,12 @@ class Server:
             except OSError as error:
                 self._log("warning", f"a connection was not accepted: {error.strerror}")
                 return
-            if len(self._connections) >= (self._max_connections or self.node.configuration.integer("max.connections")):
+            host = host_of(address[0])
+            if refused := self._limits.refuses(listener.name, host):
+                self._log("info", f"a connection from {host} is closed: {refused}")
                 sock.close()
-                continue
-            self._accept(sock, listener.name, address[0])
+            else:
+                self._accept(sock, listener.name, host)
 
     def _accept(self, sock: socket.socket, listener: str, host: str) -> None:
         assert self._loop is not None
@@ -223,7 +227,12 @@ class Server:
             self.node.connected(id, host, listener)
             connection = Connection(self._loop, self, sock, id, listener, host)
         else:
-            connection = tls.connect(self._loop, self, sock, id, host)
+            try:
+                connection = tls.connect(self._loop, self, sock, id, host)
+            except OSError as error:  # the client is gone already
+                self._log("info", f"TLS with {host} does not begin: {error}")
+                return sock.close()
+        self._limits.opened(listener, host)
         connection.max_request_bytes = self._max_first_bytes[listener]
         self._connections[id] = connection
         self.metrics.connections_accepted += 1
@@ -246,7 +255,8 @@ class Server:
 
     def on_closed(self, connection: Connection, reason: str) -> None:
         """A connection is closed, by either side."""
-        self._connections.pop(connection.id, None)
+        if self._connections.pop(connection.id, None) is not None:
+            self._limits.closed(connection.listener, connection.peer)
         self.metrics.connections_closed += 1
         if reason != "closed by the client":
             self._log("info", f"connection {connection.id} from {connection.peer}: {reason}")

@@ -27,7 +27,7 @@ def server_context(properties: Mapping[str, str], listener: str) -> ssl.SSLConte
     if asked not in CLIENT_AUTH:
         raise WrongSecurity(f"ssl.client.auth={asked} is none of {', '.join(CLIENT_AUTH)}")
     context.verify_mode = CLIENT_AUTH[asked]
-    if asked != "none":
+    if asked != "none" or any(name.startswith("ssl.truststore.") for name in own):
         trust(context, own)
     return context
 

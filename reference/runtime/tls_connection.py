@@ -16,7 +16,7 @@ from typing import Protocol
 
 from reference.node.listeners import of_listener
 from reference.node.principals import ANONYMOUS, user
-from reference.runtime.connection import Connection, Loop, OutPart, SendableSlice, Server
+from reference.runtime.connection import BUFFERS, Connection, Loop, OutPart, SendableSlice, Server
 from reference.runtime.tls import RenewedContext, listener_context
 from reference.security.certificate_principals import DEFAULT_RULES, Rule, distinguished_name, map_name, mapping_rules
 
@@ -107,7 +107,10 @@ class TlsConnection(Connection):
         certificate = self._socket.getpeercert(binary_form=True)
         if certificate is None or self._socket.context.verify_mode is ssl.CERT_NONE:
             return ANONYMOUS
-        name = map_name(self._rules, distinguished_name(certificate))
+        try:
+            name = map_name(self._rules, distinguished_name(certificate))
+        except ValueError:  # a certificate that OpenSSL takes and the stricter library does not
+            return None
         return None if name is None else user(name)
 
     # ---- receiving
@@ -150,18 +153,20 @@ class TlsConnection(Connection):
     def _send_buffers(self, out: list[OutPart]) -> None:
         if not self._retried:
             _join_small(out)
+        head = out[0]
+        assert isinstance(head, BUFFERS)
         try:
-            sent = self._socket.send(out[0])  # type: ignore[arg-type]
+            sent = self._socket.send(head)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
             self._retried = True
             raise BlockingIOError from None
         except ssl.SSLError as error:
             raise OSError(errno.EPIPE, str(error)) from error
         self._retried = False
-        if sent == len(out[0]):
+        if sent == len(head):
             del out[0]
         else:
-            out[0] = memoryview(out[0])[sent:]  # type: ignore[arg-type]
+            out[0] = memoryview(head)[sent:]
         self.last_active_ms = self._server.monotonic_ms()
 
     def _send_slice(self, fd: int, out: list[OutPart], piece: SendableSlice) -> None:
@@ -194,13 +199,15 @@ class TlsConnection(Connection):
 
 def _join_small(out: list[OutPart]) -> None:
     """Put the first small buffers together, so that each is not a record of its own."""
-    count, size = 0, 0
+    small: list[bytes | bytearray | memoryview] = []
+    size = 0
     for part in out:
-        if not isinstance(part, (bytes, bytearray, memoryview)) or size + len(part) > RECORD_BYTES:
+        if not isinstance(part, BUFFERS) or size + len(part) > RECORD_BYTES:
             break
-        count, size = count + 1, size + len(part)
-    if count > 1:
-        out[:count] = [b"".join(out[:count])]  # type: ignore[arg-type]
+        small.append(part)
+        size += len(part)
+    if len(small) > 1:
+        out[: len(small)] = [b"".join(small)]
 
 
 @dataclass(frozen=True, slots=True)

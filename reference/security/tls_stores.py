@@ -34,6 +34,8 @@ def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> No
     if unknown := [name for name in names if name not in VERSIONS]:
         raise WrongSecurity(f"ssl.enabled.protocols: {unknown[0]} cannot be served; these can: {', '.join(VERSIONS)}")
     allowed = sorted(VERSIONS[name] for name in names)
+    if (protocol := properties.get("ssl.protocol") or "TLS") not in ("TLS", *VERSIONS):
+        raise WrongSecurity(f"ssl.protocol={protocol} cannot be served; these can: TLS, {', '.join(VERSIONS)}")
     context.minimum_version, context.maximum_version = allowed[0], allowed[-1]
 
 
@@ -41,6 +43,8 @@ def trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     """The truststore's certificates; without one those that this machine trusts. Errors: WrongSecurity."""
     kind = _store_type(properties, "truststore")
     location = properties.get("ssl.truststore.location")
+    if properties.get("ssl.truststore.certificates"):
+        _check_alone(properties, "truststore", "certificates")
     try:
         if pem := properties.get("ssl.truststore.certificates"):
             context.load_verify_locations(cadata=_lines(pem))
@@ -57,18 +61,26 @@ def trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
     except WrongSecurity:
         raise
     except (OSError, ValueError) as error:
-        raise WrongSecurity(f"ssl.truststore.location={location}: {error}") from error
+        given = f"ssl.truststore.location={location}" if location else "ssl.truststore.certificates"
+        raise WrongSecurity(f"{given}: {error}") from error
 
 
 def identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> bool:
     """Present the keystore's certificate; whether there is one. Errors: WrongSecurity."""
     location = properties.get("ssl.keystore.location")
     chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
-    password = properties.get("ssl.key.password") or properties.get("ssl.keystore.password")
+    password = properties.get("ssl.key.password")
+    if chain or key:
+        _check_alone(properties, "keystore", "certificate.chain" if chain else "key")
+        if not (chain and key):
+            raise WrongSecurity("ssl.keystore.key and ssl.keystore.certificate.chain are needed together")
+    kind = _store_type(properties, "keystore")
     try:
         if chain and key:
+            _check_encrypted(key, password)
             _load(context, f"{_lines(key)}\n{_lines(chain)}\n".encode(), password)
-        elif location and _store_type(properties, "keystore") == "PEM":
+        elif location and kind == "PEM":
+            _check_encrypted(Path(location).read_text(encoding="utf-8"), password)
             context.load_cert_chain(location, password=_given(password))
         elif location:
             from cryptography.hazmat.primitives.serialization import (
@@ -81,6 +93,10 @@ def identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> bool:
             store = _pkcs12(properties, "keystore", location)
             if store.key is None or store.cert is None:
                 raise WrongSecurity(f"ssl.keystore.location={location} has no key with a certificate")
+            store_password = properties.get("ssl.keystore.password")
+            if password not in (None, store_password):
+                raise WrongSecurity("ssl.key.password is not ssl.keystore.password: a store of PKCS12 has one password")
+            password = store_password
             secret = password.encode() if password else b""
             hidden = BestAvailableEncryption(secret) if secret else NoEncryption()
             own = store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, hidden)
@@ -91,7 +107,8 @@ def identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> bool:
     except WrongSecurity:
         raise
     except (OSError, ValueError) as error:
-        raise WrongSecurity(f"ssl.keystore.location={location}: {error}") from error
+        given = f"ssl.keystore.location={location}" if location else "ssl.keystore.key"
+        raise WrongSecurity(f"{given}: {error}") from error
     return True
 
 
@@ -103,9 +120,21 @@ def _load(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
         context.load_cert_chain(file.name, password=_given(password))
 
 
+def _check_encrypted(key: str, password: str | None) -> None:
+    """Errors: WrongSecurity for the password of a key that has none: its owner takes the key for protected."""
+    if password and "ENCRYPTED" not in key:
+        raise WrongSecurity("ssl.key.password is given, and the key is not encrypted")
+
+
 def _given(password: str | None) -> str:
     """An empty password, so that OpenSSL fails instead of asking on the terminal."""
     return password or ""
+
+
+def _check_alone(properties: Mapping[str, str], store: str, what: str) -> None:
+    """Errors: WrongSecurity where a store is in a file, too: one of both would count for nothing."""
+    if properties.get(f"ssl.{store}.location"):
+        raise WrongSecurity(f"ssl.{store}.{what} and ssl.{store}.location are both given: one is enough")
 
 
 def _store_type(properties: Mapping[str, str], store: str) -> str:
@@ -117,6 +146,10 @@ def _store_type(properties: Mapping[str, str], store: str) -> str:
         raise WrongSecurity(
             f"ssl.{store}.type={named or 'JKS'} cannot be served: PEM and PKCS12 can; "
             "keytool -importkeystore -deststoretype pkcs12 converts a store"
+        )
+    if named != "PKCS12" and properties.get(f"ssl.{store}.password"):
+        raise WrongSecurity(
+            f"ssl.{store}.password is given, and a {store} of PEM has none: ssl.key.password is the key's"
         )
     return named or "PEM"
 

@@ -126,6 +126,14 @@ def test_before_the_acls_are_replayed_super_users_alone_are_admitted() -> None:
     assert access(properties=allowing).admit(request(52, 2), vote, CONTROLLER).refusal is None
 
 
+def test_before_the_acls_are_replayed_nobody_else_may_with_any_resource() -> None:
+    found = access(properties={"allow.everyone.if.no.acl.found": "true"}, ready=False)
+    asked = request(22, 4)
+    assert not found.may_with_any(asked, Operation.WRITE, ResourceType.TOPIC)
+    found.is_ready = True
+    assert found.may_with_any(asked, Operation.WRITE, ResourceType.TOPIC)
+
+
 def test_items_that_may_be_done_are_done_and_the_others_come_back_refused() -> None:
     topic, partition = OffsetCommitRequest.OffsetCommitRequestTopic, OffsetCommitRequest.OffsetCommitRequestPartition
     body = OffsetCommitRequest(

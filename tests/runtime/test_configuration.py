@@ -118,10 +118,11 @@ def test_a_setting_of_a_listener_has_an_effect_where_that_listener_is() -> None:
         name.format("plaintext"): "none",
         name.format("other"): "none",
         "listener.name.plaintext.max.connections": "1",
+        "listener.name.plaintext.num.network.threads": "1",
     }
     assert [remark.partition("'")[2].partition("'")[0] for remark in remarks(check_configuration(given, "f"))] == [
         name.format("other"),
-        "listener.name.plaintext.max.connections",
+        "listener.name.plaintext.num.network.threads",
     ]
 
 

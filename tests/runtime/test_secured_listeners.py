@@ -16,8 +16,10 @@ from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.security import ClientSecurity, Tunnels
 from linearizability.targets.wire import Wire, WireClosed, listed_brokers
 from reference.commands import app
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.runtime.security import STANDARD_AUTHORIZER
 from tests.targets.secured_kafka import LOGIN, PASSWORD, STORE_PASSWORD, USER, SecuredReference
 
 pytestmark = pytest.mark.process
@@ -97,7 +99,7 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
 
 
 class InnerSecurity(SecuredReference):
-    """Three nodes that speak SASL_SSL among themselves, brokers by a mechanism of theirs; clients come in PLAINTEXT."""
+    """Three nodes that speak SASL_SSL among themselves, brokers by a mechanism of theirs; they alone may do anything."""
 
     def __init__(self, folder: Path, secrets: Path, mechanism: str) -> None:
         ReferenceCluster.__init__(self, "reference:3", nodes=3, folder=folder)
@@ -128,6 +130,8 @@ class InnerSecurity(SecuredReference):
             "ssl.keystore.password": STORE_PASSWORD,
             "ssl.truststore.location": str(self.secrets / "ca.pem"),
             "ssl.truststore.type": "PEM",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": "User:n;User:b",
             **{f"listener.name.{name}.sasl.jaas.config": text for name, text in logins.items()},
         }
 
@@ -150,8 +154,13 @@ def test_nodes_speak_sasl_over_tls_among_themselves_and_authenticate_again(tmp_p
         node = cluster.nodes[0]
         assert len(listed_brokers(node.host, node.port)) == 3
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=3, replication_factor=3)
+        asked = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
         with Wire.connect(node.host, node.port) as wire:
-            assert wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000)).topics[0].error_code == 0
+            assert wire.call(asked).topics[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        login = f'{LOGIN}.plain.PlainLoginModule required username="n" password="p";'
+        as_node = ClientSecurity.of(cluster.client("SASL_SSL", "PLAIN") | {"sasl.jaas.config": login})
+        with Tunnels(as_node) as tunnels, Wire.connect(*tunnels.to("localhost", cluster.inner_ports[node.id])) as wire:
+            assert wire.call(asked).topics[0].error_code == 0
             time.sleep(2 * cluster.session_ms / 1000)  # sessions end meanwhile, and are renewed
             wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
             (found,) = wire.call(wanted).topics
@@ -176,7 +185,7 @@ class WithAuthorizer(SecuredReference):
 
     def properties(self, member: Member) -> dict[str, str]:
         return super().properties(member) | {
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "authorizer.class.name": STANDARD_AUTHORIZER,
             "super.users": f"User:ANONYMOUS;User:{USER}",  # in plaintext: the broker itself, and who prepares this test
             "listener.name.sasl_ssl.plain.sasl.jaas.config": f'{LOGIN}.plain.PlainLoginModule required user_bob="b" user_{USER}="a";',
             "listener.name.mutual.ssl.principal.mapping.rules": f"RULE:^.*O=.*$/{USER}/",

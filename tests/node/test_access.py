@@ -126,7 +126,7 @@ def test_before_the_acls_are_replayed_super_users_alone_are_admitted() -> None:
     assert access(properties=allowing).admit(request(52, 2), vote, CONTROLLER).refusal is None
 
 
-def test_before_the_acls_are_replayed_nobody_else_may_with_any_resource() -> None:
+def test_before_the_acls_are_replayed_only_super_users_may_with_any_resource() -> None:
     found = access(properties={"allow.everyone.if.no.acl.found": "true"}, ready=False)
     asked = request(22, 4)
     assert not found.may_with_any(asked, Operation.WRITE, ResourceType.TOPIC)

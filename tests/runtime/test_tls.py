@@ -26,6 +26,7 @@ INLINE = {
     "ssl.keystore.certificate.chain": CHAIN.replace("\n", " "),
 }
 """A properties file has each in one line."""
+NO_KEY = {"ssl.keystore.key": "", "ssl.keystore.certificate.chain": ""}
 
 
 def shake_hands(context: ssl.SSLContext, client: ssl.SSLContext) -> str | None:
@@ -94,11 +95,16 @@ def test_a_client_without_a_trusted_certificate_does_not_get_in() -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"ssl.keystore.key": ""}, "ssl.keystore.location is missing"),
+        ({**NO_KEY}, "ssl.keystore.location is missing"),
+        ({"ssl.keystore.key": ""}, "ssl.keystore.key and ssl.keystore.certificate.chain are needed together"),
+        ({"ssl.keystore.location": "/nowhere.pem"}, "ssl.keystore.certificate.chain and ssl.keystore.location are both given"),
+        ({"ssl.key.password": "x"}, "ssl.key.password is given, and the key is not encrypted"),
+        ({"ssl.keystore.password": "x"}, "ssl.keystore.password is given, and a keystore of PEM has none"),
+        ({"ssl.protocol": "SSLv3"}, "ssl.protocol=SSLv3 cannot be served"),
         ({"ssl.client.auth": "maybe"}, "ssl.client.auth=maybe is none of none, requested, required"),
         ({"ssl.enabled.protocols": "TLSv1.1"}, "ssl.enabled.protocols: TLSv1.1 cannot be served"),
-        ({"ssl.keystore.key": "", "ssl.keystore.location": "/nowhere.jks", "ssl.keystore.type": ""}, "ssl.keystore.type=JKS cannot"),
-        ({"ssl.keystore.key": "", "ssl.keystore.location": "/nowhere.pem"}, "ssl.keystore.location=/nowhere.pem"),
+        ({**NO_KEY, "ssl.keystore.location": "/nowhere.jks", "ssl.keystore.type": ""}, "ssl.keystore.type=JKS cannot"),
+        ({**NO_KEY, "ssl.keystore.location": "/nowhere.pem"}, "ssl.keystore.location=/nowhere.pem"),
         ({"ssl.client.auth": "required", "ssl.truststore.location": "/nowhere.pem"}, "ssl.truststore.location=/nowhere.pem"),
     ],
 )  # fmt: skip

@@ -1,83 +1,67 @@
-"""Two brokers side by side under the same loads: rates, latencies, and the CPU that a request costs the broker.
+"""Two brokers, or two clusters, side by side under the same loads: rates, latencies, and the CPU that a request costs.
 
-Both brokers run at once and are loaded in turn, case by case and round by round (A B A B …), so that a machine whose speed
-drifts slows both alike; what is quoted is the median of the rounds, and the ratio of the medians. The generator is a
-process of its own; the broker's CPU is read from the system's accounting of its process. Start times and memory are
-measured on fresh starts.
+Both run at once and are loaded in turn, case by case and round by round (A B A B …), so that a machine whose speed drifts slows
+both alike. With `until_steady` rounds go on until the rates of neither side move any more, and the last ones count: a JVM needs
+tens of seconds to be warm. What is quoted is the median of the rounds, and the ratio of the medians. The generator is a process
+of its own; the brokers' CPU is read from the system's accounting of their processes, all nodes together. On several nodes a
+topic has a replica on up to three of them, requests ask for acks=all, and min.insync.replicas is 2.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from linearizability.targets import Target, TargetError, open_target
+from linearizability.bench.brokers import cluster_cpu_seconds, cluster_resident_mb, open_for_bench
+from linearizability.bench.load import ALL_CASES
+from linearizability.targets import TargetError
 from linearizability.targets.cluster import Cluster
 
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-LOAD_TIMEOUT_S = 120.0
+STEADY_ROUNDS = 3
+STEADY_WITHIN = 0.1
+"""The rates of so many rounds may differ by this share of their median."""
+REPLICAS = 3
+ANSWERED_WITHIN_S = 60.0
 
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured: the cases, how often, how long."""
+    """What is measured: the cases, how often (at most, with `until_steady`), how long."""
 
     cases: tuple[str, ...]
     rounds: int
     seconds: float
     warmup_s: float
+    until_steady: bool = False
+    nodes: int = 1
+    """Of each side, where its name does not say it."""
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system CPU seconds that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
-
-
-def resident_mb(pid: int) -> float:
-    """Megabytes of memory that a process holds."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) / 1024
-    return 0.0
-
-
-def process_id(target: Target) -> int:
-    """The process of a target's first node. Errors: TargetError where the target is no process of ours."""
-    if not isinstance(target, Cluster):
-        raise TargetError(f"{target.spec}: a benchmark needs the broker's process; use reference:1 or kafka:VERSION")
-    pid = target.member(target.nodes[0].id).process.pid
-    if pid is None:
-        raise TargetError(f"{target.spec}: the broker does not run")
-    return pid
-
-
-def measure(target: Target, case: str, plan: Plan) -> dict[str, Any]:
+def measure(target: Cluster, case: str, plan: Plan) -> dict[str, Any]:
     """One case on one broker. Errors: RuntimeError with what the generator said."""
-    pid = process_id(target)
-    command = [sys.executable, "-m", "linearizability.bench.load", target.nodes[0].address, case]
-    command += [str(plan.seconds), str(plan.warmup_s)]
+    replicas = min(REPLICAS, len(target.nodes))
+    command = [sys.executable, "-m", "linearizability.bench.load", target.bootstrap, case]
+    command += [str(plan.seconds), str(plan.warmup_s), str(replicas)]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as load:
         assert load.stdout is not None and load.stdin is not None
         try:
             load.stdout.readline()
-            before = cpu_seconds(pid)
-            out, error = load.communicate("go\n", timeout=LOAD_TIMEOUT_S)
+            before = cluster_cpu_seconds(target)
+            out, error = load.communicate("go\n", timeout=plan.seconds + ANSWERED_WITHIN_S)
         except (subprocess.TimeoutExpired, BrokenPipeError) as trouble:
             load.kill()
             raise RuntimeError(f"{case} on {target.spec}: the load did not end: {trouble}") from trouble
-        used = cpu_seconds(pid) - before
+        used = cluster_cpu_seconds(target) - before
     if load.returncode:
         raise RuntimeError(
             f"{case} on {target.spec}: {error.strip().splitlines()[-1] if error.strip() else 'no answer'}"
@@ -98,38 +82,67 @@ def median_of(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
+def is_steady(rounds: Sequence[dict[str, Any]]) -> bool:
+    """Whether the rates of the last rounds differ so little that the broker is warm and the machine quiet."""
+    last = [each["requests_per_s"] for each in rounds[-STEADY_ROUNDS:]]
+    return len(last) == STEADY_ROUNDS and max(last) - min(last) <= STEADY_WITHIN * statistics.median(last)
+
+
 def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Measure both brokers; gives the table that is saved as JSON. Errors: TargetError, RuntimeError."""
     specs = (subject, against)
     table: dict[str, Any] = {"subject": subject, "against": against, "rows": [], "idle": {}}
-    with open_target(subject, folder=folder / "subject") as a, open_target(against, folder=folder / "against") as b:
-        for spec, target in zip(specs, (a, b), strict=True):
-            pid = process_id(target)
+    with (
+        open_for_bench(subject, folder / "subject", nodes=plan.nodes) as a,
+        open_for_bench(against, folder / "against", nodes=plan.nodes) as b,
+    ):
+        targets = dict(zip(specs, (a, b), strict=True))
+        _refuse_clusters(plan, targets.values())
+        for spec, target in targets.items():
             table["idle"][spec] = {
+                "nodes": len(target.nodes),
                 "seconds_to_first_answer": target.describe()["seconds_to_start"],
-                "resident_mb": resident_mb(pid),
+                "resident_mb": cluster_resident_mb(target),
             }
         for case in plan.cases:
-            rounds: dict[str, list[dict[str, Any]]] = {spec: [] for spec in specs}
-            for number in range(plan.rounds):
-                for spec, target in zip(specs, (a, b), strict=True):
-                    progress(f"{case}: {spec}, round {number + 1} of {plan.rounds}")
-                    rounds[spec].append(measure(target, case, plan))
-            medians = {spec: median_of(rounds[spec]) for spec in specs}
-            ours, theirs = medians[subject], medians[against]
-            table["rows"].append(
-                {
-                    "case": case,
-                    "medians": medians,
-                    "rate_ratio": ours["requests_per_s"] / theirs["requests_per_s"],
-                    "cpu_ratio": ours["broker_cpu_us"] / theirs["broker_cpu_us"],
-                    "p50_ratio": ours["p50_us"] / theirs["p50_us"],
-                    "p99_ratio": ours["p99_us"] / theirs["p99_us"],
-                }
-            )
-        for spec, target in zip(specs, (a, b), strict=True):
-            table["idle"][spec]["resident_mb_after"] = resident_mb(process_id(target))
+            table["rows"].append(compare_case(case, targets, plan, progress))
+        for spec, target in targets.items():
+            table["idle"][spec]["resident_mb_after"] = cluster_resident_mb(target)
     return table
+
+
+def _refuse_clusters(plan: Plan, targets: Iterable[Cluster]) -> None:
+    """Groups are loaded on the node that all connect to. Errors: TargetError."""
+    grouped = [case for case in plan.cases if ALL_CASES[case].client in ("commit", "rebalance")]
+    for target in targets:
+        if grouped and len(target.nodes) > 1:
+            raise TargetError(f"{target.spec}: '{grouped[0]}' is measured on one node")
+
+
+def compare_case(case: str, targets: dict[str, Cluster], plan: Plan, progress: Progress) -> dict[str, Any]:
+    """One row: the medians of both sides and their ratios. Errors: RuntimeError."""
+    rounds: dict[str, list[dict[str, Any]]] = {spec: [] for spec in targets}
+    steady = False
+    for number in range(plan.rounds):
+        for spec, target in targets.items():
+            progress(f"{case}: {spec}, round {number + 1} of {'at most ' * plan.until_steady}{plan.rounds}")
+            rounds[spec].append(measure(target, case, plan))
+        steady = all(map(is_steady, rounds.values()))
+        if plan.until_steady and steady:
+            break
+    quoted = {spec: each[-STEADY_ROUNDS:] if plan.until_steady else each for spec, each in rounds.items()}
+    medians = {spec: median_of(each) for spec, each in quoted.items()}
+    ours, theirs = medians.values()
+    return {
+        "case": case,
+        "medians": medians,
+        "steady": steady,
+        "measured": {spec: [each["requests_per_s"] for each in found] for spec, found in rounds.items()},
+        "rate_ratio": ours["requests_per_s"] / theirs["requests_per_s"],
+        "cpu_ratio": ours["broker_cpu_us"] / theirs["broker_cpu_us"],
+        "p50_ratio": ours["p50_us"] / theirs["p50_us"],
+        "p99_ratio": ours["p99_us"] / theirs["p99_us"],
+    }
 
 
 def draw(table: dict[str, Any], path: Path) -> None:

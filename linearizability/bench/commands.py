@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,9 @@ from linearizability.bench.suite import suite
 from linearizability.damage.campaign import damage
 from linearizability.progress import Progress
 
+if TYPE_CHECKING:
+    from linearizability.bench.broker import Plan
+
 app = typer.Typer(
     name="bench",
     no_args_is_help=True,
@@ -24,6 +27,8 @@ app = typer.Typer(
 )
 
 ENGINE_ERROR = 3
+STEADY_AT_LAST = 30
+"""Rounds, after which a broker is measured as it is."""
 
 app.command(
     "history",
@@ -68,20 +73,32 @@ Json = Annotated[bool, typer.Option("--json", help="The last line of standard ou
 
 @app.command(
     epilog="Examples:  tidegauge bench broker --against kafka:4.3.1  |  tidegauge bench broker --case 'fetch 1 MiB' --rounds 5"
+    "  |  tidegauge bench broker --nodes 3 --until-steady --json"
 )
 def broker(
-    target: Measured = "reference:1",
+    target: Measured = "reference",
     against: Against = "kafka:4.3.1",
+    nodes: Annotated[int, typer.Option(min=1, max=9, help="Of each side, where its name does not say it.")] = 1,
     case: Cases = None,
     rounds: Rounds = 3,
     seconds: Seconds = 3.0,
     warmup: Warmup = 3.0,
+    until_steady: Annotated[
+        bool,
+        typer.Option("--until-steady", help="Go on, up to 30 rounds, until the rates of neither side move any more."),
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Load two brokers in turn: rates, latencies, broker CPU a request; saved as JSON with a picture."""
+    """Load two brokers, or two clusters, in turn: rates, latencies, CPU of all nodes a request; saved as JSON with a picture.
+
+    On several nodes a topic has three replicas, and requests ask for acks=all.
+    """
+    from linearizability.bench.broker import Plan
     from linearizability.bench.load import CASES
 
-    _compare("bench", target, against, _chosen(case, [*CASES]), rounds, seconds, warmup, json_)
+    most = max(rounds, STEADY_AT_LAST) if until_steady else rounds
+    plan = Plan(tuple(_chosen(case, [*CASES])), most, seconds, warmup, until_steady, nodes)
+    _compare("bench", target, against, plan, json_)
 
 
 @app.command(
@@ -97,9 +114,11 @@ def groups(
     json_: Json = False,
 ) -> None:
     """Commits of offsets, and rebalances of 2, 20 and 200 members (a request is one rebalance), on two brokers in turn."""
+    from linearizability.bench.broker import Plan
     from linearizability.bench.load import GROUP_CASES
 
-    _compare("bench-groups", target, against, _chosen(case, [*GROUP_CASES]), rounds, seconds, warmup, json_)
+    plan = Plan(tuple(_chosen(case, [*GROUP_CASES])), rounds, seconds, warmup)
+    _compare("bench-groups", target, against, plan, json_)
 
 
 @app.command(
@@ -115,9 +134,11 @@ def transactions(
     json_: Json = False,
 ) -> None:
     """Transactions of librdkafka one after the other (a request is one transaction), on two brokers in turn."""
+    from linearizability.bench.broker import Plan
     from linearizability.bench.load import TRANSACTION_CASES
 
-    _compare("bench-transactions", target, against, _chosen(case, [*TRANSACTION_CASES]), rounds, seconds, warmup, json_)
+    plan = Plan(tuple(_chosen(case, [*TRANSACTION_CASES])), rounds, seconds, warmup)
+    _compare("bench-transactions", target, against, plan, json_)
 
 
 def _chosen(wanted: list[str] | None, known: list[str], kind: str = "case") -> list[str]:
@@ -128,17 +149,14 @@ def _chosen(wanted: list[str] | None, known: list[str], kind: str = "case") -> l
     return [*dict.fromkeys(wanted or known)]
 
 
-def _compare(
-    kind: str, target: str, against: str, cases: list[str], rounds: int, seconds: float, warmup: float, json_: bool
-) -> None:
+def _compare(kind: str, target: str, against: str, plan: Plan, json_: bool) -> None:
     from linearizability.bench import broker as bench
     from linearizability.results import new_run_folder
     from linearizability.targets import TargetError
 
     folder = new_run_folder(kind, f"{target}-against-{against}".replace(":", "-"))
-    plan = bench.Plan(tuple(cases), rounds, seconds, warmup)
     try:
-        with Progress(2 * len(cases) * rounds) as progress:
+        with Progress(2 * len(plan.cases) * plan.rounds) as progress:
             table = bench.compare(target, against, plan, folder, progress)
     except (TargetError, RuntimeError) as error:
         typer.echo(f"bench: {error}", err=True)
@@ -162,7 +180,22 @@ def show(table: dict[str, object]) -> None:
     assert isinstance(rows, list)
     subject, against = str(table["subject"]), str(table["against"])
     view = Table(title=f"{subject} against {against} (medians; ratio of the first to the second)")
-    for name in ("case", "requests/s", "", "ratio", "MB/s", "", "CPU µs", "", "ratio", "p50 µs", "", "p99 µs", ""):
+    for name in (
+        "case",
+        "requests/s",
+        "",
+        "ratio",
+        "steady",
+        "MB/s",
+        "",
+        "CPU µs",
+        "",
+        "ratio",
+        "p50 µs",
+        "",
+        "p99 µs",
+        "",
+    ):
         view.add_column(name, justify="left" if name == "case" else "right")
     for row in rows:
         a, b = row["medians"][subject], row["medians"][against]
@@ -171,6 +204,7 @@ def show(table: dict[str, object]) -> None:
             f"{a['requests_per_s']:,.0f}",
             f"{b['requests_per_s']:,.0f}",
             f"{row['rate_ratio']:.2f}",
+            "yes" if row["steady"] else "no",
             f"{a['mb_per_s']:,.0f}",
             f"{b['mb_per_s']:,.0f}",
             f"{a['broker_cpu_us']:,.0f}",
@@ -187,8 +221,8 @@ def show(table: dict[str, object]) -> None:
     assert isinstance(idle, dict)
     for spec, facts in idle.items():
         console.print(
-            f"{spec}: first answer after {facts['seconds_to_first_answer']:.2f} s, {facts['resident_mb']:.0f} MB idle, "
-            f"{facts['resident_mb_after']:.0f} MB after the load"
+            f"{spec}, nodes: {facts['nodes']}; first answer after {facts['seconds_to_first_answer']:.2f} s, "
+            f"{facts['resident_mb']:.0f} MB idle, {facts['resident_mb_after']:.0f} MB after the load"
         )
 
 

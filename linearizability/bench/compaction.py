@@ -20,7 +20,7 @@ import typer
 
 from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, Connection, make_topic, produce_body
 from linearizability.progress import Progress
-from linearizability.targets import Target
+from linearizability.targets.cluster import Cluster
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
@@ -34,7 +34,6 @@ BATCH_BYTES = 60_000
 SEGMENT_BYTES = 16 << 20
 CHECKPOINT = "cleaner-offset-checkpoint"
 CONFIG = {"log.cleaner.backoff.ms": "50", "log.cleaner.dedupe.buffer.size": str(128 << 20)}
-"""The default of the second; the targets give Kafka less, to start it sooner."""
 LOOK_S = 0.01
 COMPACTION_TIMEOUT_S = 300.0
 
@@ -104,13 +103,11 @@ def fill(connection: Connection, topic: str, data: list[bytes]) -> int:
     return last
 
 
-def measure(target: Target, case: Case, data: list[bytes]) -> dict[str, float]:
+def measure(target: Cluster, case: Case, data: list[bytes]) -> dict[str, float]:
     """One compaction on one broker. Errors: RuntimeError, TimeoutError."""
-    from linearizability.bench.broker import cpu_seconds, process_id
-    from linearizability.targets.cluster import Cluster
+    from linearizability.bench.brokers import cpu_seconds, process_ids
 
-    pid = process_id(target)
-    assert isinstance(target, Cluster)
+    (pid,) = process_ids(target)
     checkpoint = target.member(target.nodes[0].id).data / CHECKPOINT
     host, _, port = target.nodes[0].address.rpartition(":")
     connection = Connection(host, int(port))
@@ -151,12 +148,12 @@ def compare(
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """Measure both brokers; gives the table that is saved as JSON."""
-    from linearizability.targets import open_target
+    from linearizability.bench.brokers import open_for_bench
 
     table: dict[str, Any] = {"subject": subject, "against": against, "megabytes": megabytes, "rows": []}
     with (
-        open_target(subject, folder=folder / "subject", config=CONFIG) as a,
-        open_target(against, folder=folder / "against", config=CONFIG) as b,
+        open_for_bench(subject, folder / "subject", CONFIG) as a,
+        open_for_bench(against, folder / "against", CONFIG) as b,
     ):
         for name in cases:
             data = batches(CASES[name], megabytes * 1_000_000)

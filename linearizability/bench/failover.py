@@ -17,9 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from linearizability.bench.brokers import open_for_bench
 from linearizability.bench.streams import ACKNOWLEDGED_WITHIN_S, LOOK_EVERY_S, Stream, partitions, require
 from linearizability.faults.plan import FAST_FAILOVER
-from linearizability.targets import Target, TargetError, open_target
+from linearizability.targets import Target, TargetError
 from linearizability.workload.cluster import create_topic, elect_preferred, look
 
 TOPIC = "failover"
@@ -180,7 +181,7 @@ def compare(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     table: dict[str, Any] = {"subject": plan.subject, "against": plan.against, "timeouts": FAST_FAILOVER, "rows": []}
     with ExitStack() as clusters:
         targets = {
-            name: clusters.enter_context(open_target(spec, folder=folder / name, config=CONFIG, nodes=3))
+            name: clusters.enter_context(open_for_bench(spec, folder / name, CONFIG, nodes=3))
             for name, spec in zip(SIDES, (plan.subject, plan.against), strict=True)
         }
         with ExitStack() as running:

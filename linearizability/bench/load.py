@@ -1,4 +1,4 @@
-"""One load on one broker, in a process of its own: `python -m linearizability.bench.load BOOTSTRAP CASE SECONDS`.
+"""One load on one broker, in a process of its own: `python -m linearizability.bench.load BOOTSTRAP CASE SECONDS WARMUP REPLICAS`.
 
 Requests are encoded once and sent over one connection with several in flight, so that the generator costs as little as it
 can; every answer is read, its size compared with the first one's, and a sample decoded: an error is not a fast answer.
@@ -137,9 +137,10 @@ class Connection:
             size -= received
 
 
-def make_topic(connection: Connection, name: str, partitions: int = 1) -> None:
-    """Create a topic and wait until its first partition has a leader."""
-    topics = [new_topic(name, partitions)]
+def make_topic(connection: Connection, name: str, partitions: int = 1, replicas: int = 1) -> str:
+    """Create a topic and wait until all replicas of its first partition are in sync; gives its leader's address."""
+    configs = {"min.insync.replicas": str(max(1, replicas - 1))}
+    topics = [new_topic(name, partitions, replication_factor=replicas, configs=configs)]
     created = connection.call(
         CREATE_TOPICS, CREATE_TOPICS_VERSION, CreateTopicsRequest(topics=topics, timeout_ms=10_000)
     )
@@ -150,10 +151,13 @@ def make_topic(connection: Connection, name: str, partitions: int = 1) -> None:
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         answer: MetadataResponse = connection.call(METADATA, METADATA_VERSION, wanted)
         found = answer.topics[0]
-        if not found.error_code and found.partitions and found.partitions[0].leader_id >= 0:
-            return
+        first = found.partitions[0] if not found.error_code and found.partitions else None
+        if first is not None and len(first.isr_nodes) == replicas:
+            addresses = {each.node_id: f"{each.host}:{each.port}" for each in answer.brokers}
+            if first.leader_id in addresses:
+                return addresses[first.leader_id]
         time.sleep(0.05)
-    raise TimeoutError(f"topic {name} got no leader")
+    raise TimeoutError(f"topic {name} got no leader with {replicas} replicas in sync")
 
 
 def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> ProduceRequest:
@@ -171,16 +175,15 @@ def fetch_body(topic: str, offset: int, max_bytes: int) -> FetchRequest:
     return fetch_request({(topic, 0): offset}, max_wait_ms=500, max_bytes=max_bytes, partition_max_bytes=max_bytes)
 
 
-def prepare(connection: Connection, case: Case, topic: str) -> tuple[int, int, bytes, int]:
+def prepare(connection: Connection, case: Case, topic: str, acks: int) -> tuple[int, int, bytes, int]:
     """The case's API key, version, encoded request, and the bytes of records that one request moves."""
-    make_topic(connection, topic)
     if not case.fetch_bytes:
         batch = make_batch(case.records, case.record_bytes)
-        body = produce_body(topic, batch)
+        body = produce_body(topic, batch, acks)
         return PRODUCE, PRODUCE_VERSION, encode_request(PRODUCE, PRODUCE_VERSION, 1, "bench", body), len(batch)
     filler = make_batch(60, 1000)
     for _ in range(2 * case.fetch_bytes // len(filler) + 2):
-        connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, filler))
+        connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, filler, acks))
     body = fetch_body(topic, 0, case.fetch_bytes)
     answer: FetchResponse = connection.call(FETCH, FETCH_VERSION, body)
     moved = len(answer.responses[0].partitions[0].records or b"")  # type: ignore[arg-type]
@@ -203,12 +206,16 @@ Driver = Callable[[float], tuple[int, list[int]]]
 """Loads the broker for a time; gives the number of requests answered and their latencies in nanoseconds."""
 
 
-def run(bootstrap: str, case: Case, seconds: float, warmup_s: float) -> dict[str, Any]:
+def connect(address: str) -> Connection:
+    """A connection to HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    return Connection(host, int(port))
+
+
+def run(bootstrap: str, case: Case, seconds: float, warmup_s: float, replicas: int) -> dict[str, Any]:
     """Warm up, notify the parent, wait for its signal, then measure for a time."""
-    host, _, port = bootstrap.rpartition(":")
-    connection = Connection(host, int(port))
     topic = f"bench-{os.getpid()}-{time.monotonic_ns()}"
-    driver, moved = prepare_driver(bootstrap, connection, case, topic)
+    driver, moved = prepare_driver(bootstrap, case, topic, replicas)
     driver(warmup_s)
     print(json.dumps({"phase": "measuring"}), flush=True)
     sys.stdin.readline()
@@ -231,28 +238,35 @@ def run(bootstrap: str, case: Case, seconds: float, warmup_s: float) -> dict[str
     }
 
 
-def prepare_driver(bootstrap: str, connection: Connection, case: Case, topic: str) -> tuple[Driver, int]:
-    """What loads the broker in this case, and the bytes of records that one request moves."""
+def prepare_driver(bootstrap: str, case: Case, topic: str, replicas: int) -> tuple[Driver, int]:
+    """What loads the broker in this case, and the bytes of records that one request moves.
+
+    Requests go to the leader of the topic's one partition; with several replicas they ask for acks=all.
+    """
+    first = connect(bootstrap.split(",")[0])
+    if not case.client.startswith(("raw", "librdkafka")):
+        from linearizability.bench.coordination import make_coordination_driver
+
+        return make_coordination_driver(bootstrap, first, case, topic), case.records * case.record_bytes
+    acks = -1 if replicas > 1 else 1
+    connection = connect(make_topic(first, topic, replicas=replicas))
     if case.client == "raw":
-        key, version, request, moved = prepare(connection, case, topic)
+        key, version, request, moved = prepare(connection, case, topic, acks)
         return lambda seconds: drive_encoded(
             connection, request, case.in_flight, lambda frame: check(key, version, frame), seconds
         ), moved
-    if not case.client.startswith("librdkafka"):
-        from linearizability.bench.coordination import make_coordination_driver
-
-        return make_coordination_driver(bootstrap, connection, case, topic), case.records * case.record_bytes
-    make_topic(connection, topic)
     if case.client == "librdkafka-producer":
-        return lambda seconds: produce_with_librdkafka(bootstrap, topic, case.record_bytes, seconds), case.record_bytes
+        return lambda seconds: produce_with_librdkafka(
+            bootstrap, topic, case.record_bytes, seconds, acks
+        ), case.record_bytes
     batch = make_batch(500, case.record_bytes)
     for _ in range(400):
-        connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch))
+        connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch, acks))
     return lambda seconds: consume_with_librdkafka(bootstrap, topic, seconds), case.record_bytes
 
 
-def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: float) -> tuple[int, list[int]]:
-    """Produce as fast as the library lets us; a record counts when it is acknowledged (acks=1)."""
+def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: float, acks: int) -> tuple[int, list[int]]:
+    """Produce as fast as the library lets us; a record counts when it is acknowledged."""
     from confluent_kafka import Producer
 
     delivered = 0
@@ -266,7 +280,7 @@ def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: floa
         if delivered % 100 == 0:
             latencies.append(int(message.latency() * 1e9))
 
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": "1", "on_delivery": on_delivery})
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": str(acks), "on_delivery": on_delivery})
     value = random.Random(7).randbytes(size)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -340,8 +354,9 @@ def drive_encoded(
 
 
 def main() -> int:
-    bootstrap, name, seconds, warmup_s = sys.argv[1:5]
-    print(json.dumps(run(bootstrap, ALL_CASES[name], float(seconds), float(warmup_s))), flush=True)
+    bootstrap, name, seconds, warmup_s, replicas = sys.argv[1:6]
+    found = run(bootstrap, ALL_CASES[name], float(seconds), float(warmup_s), int(replicas))
+    print(json.dumps(found), flush=True)
     return 0
 
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any
 
 import typer
 
-from linearizability.bench.broker import cpu_seconds, resident_mb
+from linearizability.bench.brokers import cpu_seconds, descriptors, open_for_bench, resident_mb
 from linearizability.bench.load import (
     CREATE_TOPICS,
     CREATE_TOPICS_VERSION,
@@ -41,7 +41,7 @@ from linearizability.client.requests import new_topic, produce_request
 from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
-from linearizability.targets import Node, Target, TargetError, open_target
+from linearizability.targets import Node, TargetError
 from linearizability.targets.cluster import Cluster
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -62,9 +62,6 @@ IDLE_S, SETTLE_S, LOAD_S, WARMUP_S = 10.0, 3.0, 5.0, 3.0
 IN_FLIGHT = 5
 LOOK_EVERY_S = 0.1
 ENGINE_ERROR = 3
-
-DEFAULT_HEAP = ("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
-"""The options of Kafka's own start script."""
 
 Key = tuple[str, int]
 """A partition: its topic's name, and its index."""
@@ -226,7 +223,7 @@ class Meter:
     def holdings(self) -> tuple[float, int]:
         """Megabytes and descriptors of all nodes."""
         pids = self.pids()
-        return sum(map(resident_mb, pids)), sum(len([*Path(f"/proc/{pid}/fd").iterdir()]) for pid in pids)
+        return sum(map(resident_mb, pids)), sum(map(descriptors, pids))
 
     def log_lines(self) -> int:
         logs = [log for node in self.target.nodes for log in self.target.logs(node.id)]
@@ -364,23 +361,11 @@ class Step:
         nodes, measure = KINDS[self.kind]
         row: dict[str, Any] = {"kind": self.kind, "target": self.spec, "count": self.count}
         try:
-            with open_for_scale(self.spec, nodes, folder / self.name.replace("/", "-")) as target:
+            with open_for_bench(self.spec, folder / self.name.replace("/", "-"), FAST_FAILOVER, nodes) as target:
                 measure(target, self.count, Meter(target, row, lambda text: progress(f"{self.name}: {text}")))
         except (TargetError, OSError, RuntimeError) as error:
             row["failed"] = f"{type(error).__name__}: {error}"[:300]
         return row
-
-
-def open_for_scale(spec: str, nodes: int, folder: Path) -> Cluster:
-    """The target, not yet started, with quick elections; Kafka with the memory that its own script gives. Errors: TargetError."""
-    from linearizability.targets.kafka import KafkaCluster
-
-    target: Target = open_target(spec, folder=folder, config=FAST_FAILOVER, nodes=nodes)
-    if not isinstance(target, Cluster):
-        raise TargetError(f"{spec}: a benchmark needs the brokers' processes; use reference or kafka:VERSION")
-    if isinstance(target, KafkaCluster):
-        target.jvm = DEFAULT_HEAP
-    return target
 
 
 def steps(specs: Sequence[str], counts: Mapping[str, Sequence[int]]) -> Iterator[Step]:

@@ -1,4 +1,4 @@
-"""linearizability/bench/broker.py says what it cannot measure."""
+"""linearizability/bench/broker.py: what it measures on one node and on three, and what it cannot measure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.bench import broker as bench
+from linearizability.bench.brokers import open_for_bench
 from linearizability.targets import TargetError, open_target
 
 
@@ -14,5 +15,33 @@ def test_a_broker_without_a_process_of_ours_is_refused_by_name(tmp_path: Path) -
     plan = bench.Plan(("commit 1 partition",), 1, 0.2, 0.0)
     with open_target("reference:1", folder=tmp_path / "broker") as target:
         spec = f"addr:{target.bootstrap}"
-        with pytest.raises(TargetError, match=f"{spec}: a benchmark needs the broker's process"):
+        with pytest.raises(TargetError, match=f"{spec}: a benchmark needs the brokers' processes"):
             bench.compare(spec, spec, plan, tmp_path, lambda _: None)
+
+
+def test_groups_are_measured_on_one_node(tmp_path: Path) -> None:
+    plan = bench.Plan(("commit 1 partition",), 1, 0.2, 0.0, nodes=3)
+    with pytest.raises(TargetError, match="'commit 1 partition' is measured on one node"):
+        bench.compare("reference", "reference:1", plan, tmp_path, lambda _: None)
+
+
+def test_a_cluster_is_loaded_at_the_leader_and_all_replicas_take_part(tmp_path: Path) -> None:
+    plan = bench.Plan((), 1, 0.5, 0.1)
+    with open_for_bench("reference:3", tmp_path) as target:
+        for case in ("produce 1 x 100 B", "fetch 64 KiB", "librdkafka produce 100 B"):
+            assert bench.measure(target, case, plan)["requests"] > 0
+        logs = {
+            member.node.id: [log.stat().st_size for log in member.data.glob("bench-*/00000000000000000000.log")]
+            for member in target.members
+        }
+    assert [len(sizes) for sizes in logs.values()] == [3, 3, 3]
+    assert all(size > 0 for sizes in logs.values() for size in sizes)
+
+
+def test_rates_are_steady_when_the_last_rounds_agree() -> None:
+    def rounds(*rates: float) -> list[dict[str, float]]:
+        return [{"requests_per_s": rate} for rate in rates]
+
+    assert not bench.is_steady(rounds(100, 100)), "two rounds are too few"
+    assert not bench.is_steady(rounds(50, 100, 120))
+    assert bench.is_steady(rounds(10, 100, 105, 98)), "a first round that was cold does not count"

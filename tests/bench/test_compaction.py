@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from linearizability.bench.brokers import open_for_bench
 from linearizability.bench.compaction import CASES, CONFIG, SEGMENT_BYTES, batches, measure, show
-from linearizability.targets import open_target
 from reference.protocol.records.batch import read_batches, records_of
 
 
@@ -26,7 +26,7 @@ def test_a_key_has_about_as_many_records_as_the_case_says(name: str) -> None:
 @pytest.mark.slow
 def test_it_measures_the_reference(tmp_path: Path) -> None:
     case = CASES["1 KB, 4 of a key"]
-    with open_target("reference:1", folder=tmp_path, config=CONFIG) as target:
+    with open_for_bench("reference:1", tmp_path, CONFIG) as target:
         found = measure(target, case, batches(case, 2 * SEGMENT_BYTES))
     assert found["left"] < 0.6
     assert found["mb_per_s"] > 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.bench import scale
+from linearizability.bench.brokers import open_for_bench
 from linearizability.bench.scale import Step, draw, led_by, read_store, show, steps, write_store
 from linearizability.targets import TargetError
 from reference.protocol.messages.metadata import MetadataResponse
@@ -48,7 +49,7 @@ def test_a_target_that_is_no_process_of_ours_is_refused(tmp_path: Path) -> None:
     row = Step("start", "addr:127.0.0.1:1", 1).run(tmp_path, lambda text: None)
     assert "a benchmark needs the brokers' processes" in row["failed"]
     with pytest.raises(TargetError):
-        scale.open_for_scale("addr:127.0.0.1:1", 1, tmp_path)
+        open_for_bench("addr:127.0.0.1:1", tmp_path)
 
 
 def test_a_node_starts_again_with_all_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,81 @@
+"""The brokers that a benchmark measures: started as their own projects start them, and read from the system's accounting.
+
+Everywhere else Kafka's nodes are made small (`targets/kafka.py`): a heap of 256 MB, one garbage collector thread, and only
+the first of the JVM's two compilers. That is right for thousands of short runs and would be unfair here, so a benchmark gives
+Kafka the options of its own start script, and its default threads and buffers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from linearizability.targets import Target, TargetError, open_target
+from linearizability.targets.cluster import Cluster
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+DEFAULT_HEAP = ("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""The options of Kafka's own start script."""
+
+DEFAULT_BROKER = {
+    "log.cleaner.dedupe.buffer.size": "134217728",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "background.threads": "10",
+}
+"""Kafka's own defaults, where a small target has less."""
+
+
+def open_for_bench(
+    spec: str, folder: Path, config: Mapping[str, str] | None = None, nodes: int | None = None
+) -> Cluster:
+    """The target, not yet started; Kafka with the memory, compiler and threads that it has by default. Errors: TargetError."""
+    from linearizability.targets.kafka import KafkaCluster
+
+    target: Target = open_target(spec, folder=folder, config=config, nodes=nodes)
+    if not isinstance(target, Cluster):
+        raise TargetError(f"{spec}: a benchmark needs the brokers' processes; use reference or kafka:VERSION")
+    if isinstance(target, KafkaCluster):
+        target.jvm = DEFAULT_HEAP
+        target.given = DEFAULT_BROKER | target.given
+    return target
+
+
+def process_ids(target: Cluster) -> list[int]:
+    """The processes of all nodes. Errors: TargetError where one does not run."""
+    found = [target.member(node.id).process.pid for node in target.nodes]
+    running = [pid for pid in found if pid is not None]
+    if len(running) < len(found):
+        raise TargetError(f"{target.spec}: {len(found) - len(running)} of {len(found)} nodes do not run")
+    return running
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system CPU seconds that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def cluster_cpu_seconds(target: Cluster) -> float:
+    """User and system CPU seconds of all nodes together."""
+    return sum(map(cpu_seconds, process_ids(target)))
+
+
+def resident_mb(pid: int) -> float:
+    """Megabytes of memory that a process holds."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    return 0.0
+
+
+def cluster_resident_mb(target: Cluster) -> float:
+    """Megabytes of all nodes together."""
+    return sum(map(resident_mb, process_ids(target)))
+
+
+def descriptors(pid: int) -> int:
+    """Open files and sockets of a process."""
+    return len([*Path(f"/proc/{pid}/fd").iterdir()])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from linearizability.bench.compaction import compaction
+from linearizability.bench.endurance import endurance
 from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
 from linearizability.bench.scale import scale
@@ -55,6 +56,11 @@ app.command(
     "scale",
     epilog="Examples:  tidegauge bench scale --json  |  tidegauge bench scale --partitions 100,1000 --start '' --resume",
 )(scale)
+
+app.command(
+    "endurance",
+    epilog="Examples:  tidegauge bench endurance --resume  |  tidegauge bench endurance --hours 0.05 --leg-minutes 3 --json",
+)(endurance)
 
 app.command(
     "damage",

@@ -76,6 +76,7 @@ class Incarnation:
                     self._commit()
                     commit_at = time.monotonic() + self.does.commit_every_s
                 self.client_run.report()
+                self.client_run.stopping.wait(self.does.rest_s)
         finally:
             self._close()
 

@@ -61,6 +61,8 @@ class Consuming(BaseModel):
     commit_every_s: float = Field(default=1, gt=0)
     assignor: Literal["range", "roundrobin", "cooperative-sticky"] = "range"
     """How the group's leader shares out partitions; with the last one members keep theirs while they join again."""
+    rest_s: float = Field(default=0, ge=0)
+    """How long it rests after each poll: a slow consumer falls behind, and is served from files that are long closed."""
     protocol: Literal["classic", "consumer"] = "classic"
     """Who shares out partitions: the group's leader, or the coordinator (KIP-848), which asks for no assignor."""
 

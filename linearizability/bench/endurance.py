@@ -1,0 +1,359 @@
+"""`tidegauge bench endurance`: a cluster under a steady load for hours, judged, and looked at for what grows.
+
+The hours are made of legs. Each leg starts a fresh cluster and is a round of a hunt with a schedule that is not drawn:
+
+| share of the leg | what happens |
+| --- | --- |
+| all of it | producers and consumers of a hunt, one consumer that falls behind, two topics beside (`side_topics`) |
+| first and last quarter | all nodes are restarted one after the other, again and again |
+| second and third quarter | a follower is dead, and comes back with an hour's worth to catch up with (at 120 minutes a leg) |
+
+The history is judged by the rules, the compacted topic by its last values. Memory, descriptors, files and latency are sampled all
+the time; a quantity has *grown* when its median in the last fifth of the leg exceeds that of the first one by more than a
+tolerance. Every leg is stored as soon as it is over, and `--resume` adds legs until the hours are full.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from linearizability.bench.brokers import cpu_seconds, descriptors, open_for_bench, resident_mb
+from linearizability.bench.side_topics import BROKER_CONFIG, SideLoad, read_compacted
+from linearizability.faults import all_faults
+from linearizability.faults.injection import Injection
+from linearizability.faults.plan import FAST_FAILOVER, Plan
+from linearizability.faults.round import Round, RoundResult
+from linearizability.faults.schedule import Schedule, Wave
+from linearizability.progress import Progress
+from linearizability.results import new_run_folder
+from linearizability.targets import TargetError
+from linearizability.targets.cluster import Cluster
+from linearizability.workload.profile import Consuming
+
+STORE = Path(__file__).parent / "endurance.json"
+ENGINE_ERROR = 3
+
+RESTART_EVERY_S = 600.0
+RESTARTS_A_QUARTER = 2
+"""At least, where a leg is too short for the interval."""
+DOWN_S = 3.0
+BETWEEN_NODES_S = 20.0
+SLOW_REST_S = 10.0
+SAMPLES_A_LEG = 120
+SHORTEST_SAMPLE_S = 1.0
+SIDE_RATE_PER_S = 100.0
+LEAST_MINUTES = 0.01
+"""What is missing of the hours, and is not worth a leg."""
+SHORT_LEG_MINUTES = 20.0
+"""In a shorter leg caches still fill, and growth says nothing."""
+PART_OF_LEG = 5
+"""The first and the last such part are compared."""
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """What is sampled, and by how much its median may grow over a leg: the share, and what is always allowed."""
+
+    title: str
+    share: float
+    least: float
+
+
+QUANTITIES = {
+    "memory_mb": Quantity("memory of all nodes, MB", 0.15, 20),
+    "descriptors": Quantity("descriptors of all nodes", 0.10, 20),
+    "side_mb": Quantity("files of topics with retention or compaction, MB", 0.25, 16),
+    "cpu_ms_per_s": Quantity("CPU of all nodes, ms/s", 0.25, 30),
+    "p50_ms": Quantity("latency, median, ms", 0.5, 5),
+    "p99_ms": Quantity("latency, 99th percentile, ms", 1.0, 100),
+}
+
+
+def schedule_of(seconds: float, nodes: int, seed: int) -> Schedule:
+    """A leg's injections: rolling restarts, a dead follower, rolling restarts. One node has restarts only."""
+    quarter = seconds / 4
+    interval = min(RESTART_EVERY_S, quarter / RESTARTS_A_QUARTER)
+    apart = min(BETWEEN_NODES_S, interval / (nodes + 1))
+    restart = Wave(
+        injections=[
+            Injection(
+                at_s=round(number * apart, 3),
+                fault="stop",
+                pick=round((number + 0.5) / nodes, 3),
+                seconds=min(DOWN_S, apart / 2),
+            )
+            for number in range(nodes)
+        ],
+        quiet_s=round(interval - nodes * apart, 3),
+    )
+    rolling = [restart] * max(1, round(quarter / interval))
+    if nodes == 1:
+        return Schedule(seed=seed, seconds=seconds, waves=rolling * 4)
+    dead = Wave(injections=[Injection(at_s=0, fault="kill", who="follower", pick=0.5, seconds=2 * quarter)], quiet_s=0)
+    return Schedule(seed=seed, seconds=seconds, waves=[*rolling, dead, *rolling])
+
+
+@dataclass
+class Sampler:
+    """Looks at the nodes at fixed times, in a thread of its own, while it is open."""
+
+    target: Cluster
+    side: SideLoad
+    topic: str
+    every_s: float
+    samples: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+
+    def __enter__(self) -> Sampler:
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        before: dict[int, float] = {}
+        while not self._stopping.wait(self.every_s):
+            sample, before = self._look(before)
+            sample["at_s"] = round(time.monotonic() - began, 1)
+            self.samples.append(sample)
+
+    def _look(self, cpu_before: Mapping[int, float]) -> tuple[dict[str, float], dict[int, float]]:
+        pids = [pid for member in self.target.members if (pid := member.process.pid) is not None]
+        sample: dict[str, float] = {"nodes": len(pids)}
+        cpu: dict[int, float] = {}
+        try:
+            cpu = {pid: cpu_seconds(pid) for pid in pids}
+            sample["memory_mb"] = round(sum(map(resident_mb, pids)), 1)
+            sample["descriptors"] = sum(map(descriptors, pids))
+        except (FileNotFoundError, ProcessLookupError):
+            sample["nodes"] = 0  # one ended while it was looked at: no sample of a whole cluster
+        used = sum(seconds - cpu_before[pid] for pid, seconds in cpu.items() if pid in cpu_before)
+        sample["cpu_ms_per_s"] = round(used / self.every_s * 1000, 1)
+        sample["side_mb"] = round(sum(self._files_mb(member.data) for member in self.target.members), 1)
+        latencies = self.side.take_latencies()
+        if latencies:
+            sample["p50_ms"] = round(latencies[len(latencies) // 2], 2)
+            sample["p99_ms"] = round(latencies[len(latencies) * 99 // 100], 2)
+        return sample, cpu
+
+    def _files_mb(self, data: Path) -> float:
+        """Megabytes of a node's files, without those of the topic that is judged: it keeps everything."""
+        total = 0
+        for folder in [*data.glob("endurance-retained-*"), *data.glob("endurance-compacted-*")]:
+            for file in folder.glob("*.log"):
+                try:
+                    total += file.stat().st_size
+                except FileNotFoundError:
+                    continue
+        return total / 1e6
+
+
+def growth(samples: Sequence[Mapping[str, float]], nodes: int) -> dict[str, dict[str, float]]:
+    """For each quantity its median in the first and in the last part of the leg, of samples with all nodes up."""
+    whole = [each for each in samples if each["nodes"] == nodes]
+    size = len(samples) // PART_OF_LEG
+    early, late = samples[:size], samples[-size:] if size else []
+    found: dict[str, dict[str, float]] = {}
+    for name in QUANTITIES:
+        parts = [[each[name] for each in part if each in whole and name in each] for part in (early, late)]
+        if all(parts):
+            first, last = map(statistics.median, parts)
+            found[name] = {"first": first, "last": last}
+    return found
+
+
+def grown(found: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """The quantities that grew by more than their tolerance."""
+    return [
+        name
+        for name, each in found.items()
+        if each["last"] - each["first"] > max(QUANTITIES[name].least, QUANTITIES[name].share * each["first"])
+    ]
+
+
+def run_leg(
+    spec: str, minutes: float, rate_per_s: float, seed: int, folder: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """One leg, as the row that is stored. Errors: TargetError."""
+    all_faults()
+    plan = Plan(target=spec, minutes=minutes, seed=seed, rate_per_s=rate_per_s, engine="local")
+    (folder / "plan.json").write_text(plan.model_dump_json(indent=1) + "\n")
+    with open_for_bench(spec, folder / "target", FAST_FAILOVER | BROKER_CONFIG, nodes=3) as target:
+        seconds = minutes * 60
+        schedule = schedule_of(seconds, len(target.nodes), seed)
+        leg = Round(plan, target, None, folder, seed, f"endurance-{seed}", schedule)
+        slow = Consuming(rest_s=min(SLOW_REST_S, seconds / 20))
+        leg.profile = leg.profile.model_copy(update={"consumers": [*leg.profile.consumers, slow]})
+        side = SideLoad(target.bootstrap, target.nodes, SIDE_RATE_PER_S)
+        every_s = max(SHORTEST_SAMPLE_S, seconds / SAMPLES_A_LEG)
+        with Sampler(target, side, leg.topic, every_s) as sampler:
+            result = leg.run(say)
+        side.end()
+        say("reading the compacted topic")
+        lost = side.written.lost(read_compacted(target.bootstrap))
+        return row_of(spec, minutes, rate_per_s, seed, result, side, lost, sampler.samples, len(target.nodes))
+
+
+def row_of(
+    spec: str,
+    minutes: float,
+    rate: float,
+    seed: int,
+    result: RoundResult,
+    side: SideLoad,
+    lost: list[str],
+    samples: list[dict[str, float]],
+    nodes: int,
+) -> dict[str, Any]:
+    """What is kept of a leg."""
+    found = growth(samples, nodes)
+    return {
+        "target": spec,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "minutes": minutes,
+        "rate_per_s": rate,
+        "seed": seed,
+        "verdict": "invalid" if lost else result.verdict,
+        "lost": lost[:20],
+        "anomalies": result.anomalies,
+        "reasons": result.reasons,
+        "acknowledged": result.acknowledged,
+        "read": result.read,
+        "facts": result.facts,
+        "faults": result.faults,
+        "beside": {"sent": side.sent, "refused": side.refused},
+        "growth": found,
+        "grew": grown(found) if minutes >= SHORT_LEG_MINUTES else None,
+        "samples": samples,
+    }
+
+
+# ---- the store, the picture, the table
+
+
+def read_store(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def write_store(path: Path, legs: Sequence[Mapping[str, Any]]) -> None:
+    """Keep the legs; a reader never finds half a file."""
+    partial = path.with_suffix(".part")
+    partial.write_text("[\n" + ",\n".join(f" {json.dumps(leg)}" for leg in legs) + "\n]\n")
+    partial.replace(path)
+
+
+def hours(legs: Iterable[Mapping[str, Any]], spec: str) -> float:
+    """Of all stored legs of a target."""
+    return sum(leg["minutes"] for leg in legs if leg["target"] == spec) / 60
+
+
+def draw(legs: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """A panel for each quantity: its samples over the hours of all legs, one after the other, a line a target."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.fonttype"] = "none"
+    from matplotlib import pyplot
+
+    figure, grid = pyplot.subplots(2, 3, figsize=(15, 7))
+    for axes, (name, quantity) in zip(grid.flat, QUANTITIES.items(), strict=True):
+        for spec in dict.fromkeys(leg["target"] for leg in legs):
+            at, values, passed = [], [], 0.0
+            for leg in (leg for leg in legs if leg["target"] == spec):
+                for sample in leg["samples"]:
+                    at.append(passed + sample["at_s"] / 3600)
+                    values.append(sample.get(name, float("nan")))
+                passed += leg["minutes"] / 60
+                at.append(passed)
+                values.append(float("nan"))
+            axes.plot(at, values, linewidth=1, label=spec)
+        axes.set(title=quantity.title, xlabel="hours")
+        axes.set_ylim(bottom=0)
+        axes.grid(True, alpha=0.3)
+    if legs:
+        grid.flat[0].legend()
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
+
+
+def show(legs: Sequence[Mapping[str, Any]]) -> None:
+    """A row for each leg: verdict, records, and the first and the last median of what was sampled."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title="legs (medians of the first and of the last fifth)")
+    for name in ("target", "minutes", "verdict", "acknowledged", *(each.title for each in QUANTITIES.values()), "grew"):
+        table.add_column(name, justify="left" if name in ("target", "verdict", "grew") else "right")
+    for leg in legs:
+        cells = [leg["target"], f"{leg['minutes']:g}", leg["verdict"], f"{leg['acknowledged']:,}"]
+        for name in QUANTITIES:
+            each = leg["growth"].get(name)
+            cells.append(f"{each['first']:g} {each['last']:g}" if each else "–")
+        grew = leg["grew"]
+        cells.append("too short to say" if grew is None else ", ".join(grew) or "nothing")
+        table.add_row(*cells)
+    Console(width=170).print(table)
+
+
+# ---- the command
+
+
+def endurance(
+    target: Annotated[str, typer.Option(help="The cluster; three nodes unless its name says otherwise.")] = "reference",
+    hours_: Annotated[float, typer.Option("--hours", min=0.001, help="Of all legs together.")] = 24.0,
+    leg_minutes: Annotated[float, typer.Option(min=0.5, help="How long one leg lasts.")] = 120.0,
+    rate: Annotated[float, typer.Option(min=1, help="Records a second that are judged.")] = 200.0,
+    minutes: Annotated[float, typer.Option(min=0.01, help="Begin no leg after this time.")] = 1e6,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep the stored legs, and add what is missing.")] = False,
+    store: Annotated[Path, typer.Option(help="Where legs are kept; the picture lies beside it.")] = STORE,
+    json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
+) -> None:
+    """Hours at a steady load, with restarts, a dead follower, a slow consumer, retention and compaction: is anything lost, does
+    anything grow?
+
+    Exit 1: a leg is invalid, or a quantity grew. Exit 2: a leg is unknown.
+    """
+    legs = read_store(store) if resume else []
+    folder = new_run_folder("bench", "endurance")
+    until = time.monotonic() + minutes * 60
+    with Progress(hours_) as progress:
+        while (left := (hours_ - hours(legs, target)) * 60) > LEAST_MINUTES and time.monotonic() < until:
+            number, done = len(legs) + 1, hours(legs, target)
+            home = folder / f"leg-{number}"
+            home.mkdir()
+
+            def say(text: str, number: int = number, done: float = done) -> None:
+                progress.often(f"leg {number}, {done:.1f} of {hours_:g} h: {text}", done)
+
+            try:
+                legs.append(run_leg(target, min(leg_minutes, left), rate, number, home, say))
+            except TargetError as error:
+                progress.clear()
+                typer.echo(f"bench: {error}", err=True)
+                raise typer.Exit(ENGINE_ERROR) from None
+            write_store(store, legs)
+            draw(legs, store.with_suffix(".svg"))
+    show(legs)
+    ours = [leg for leg in legs if leg["target"] == target]
+    if json_:
+        rows = [{key: value for key, value in leg.items() if key != "samples"} for leg in ours]
+        typer.echo(json.dumps({"folder": str(folder), "store": str(store), "hours": hours(legs, target), "legs": rows}))
+    if any(leg["verdict"] == "invalid" or leg["grew"] for leg in ours):
+        raise typer.Exit(1)
+    if any(leg["verdict"] != "valid" for leg in ours):
+        raise typer.Exit(2)

@@ -129,4 +129,6 @@ def _says_nothing(event: Event) -> bool:
 
 
 def _renumbered(events: Iterable[Event]) -> list[Event]:
-    return [{**event, "n": number} if "n" in event else event for number, event in enumerate(events)]
+    """With the numbers of their new lines; the header names no list, for an excerpt need not have all files of its run."""
+    kept = ({name: value for name, value in event.items() if name != "listed"} for event in events)
+    return [{**event, "n": number} if "n" in event else event for number, event in enumerate(kept)]

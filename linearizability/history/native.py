@@ -64,6 +64,7 @@ class NativeFile:
                     raise ValueError(f"not the header of a {FORMAT} file")
                 self.summary.run = self.summary.run or str(header.get("run") or "")
                 self.summary.process = process_of(header["process"])
+                self.summary.listed = header.get("listed") is True
                 declared = Contract.from_json(header.get("contract"))
             except (ValueError, KeyError, TypeError) as error:
                 raise HistoryError(self.path, number, reason(error)) from error
@@ -150,33 +151,44 @@ def distinct_files(paths: Iterable[Path], given: Contract = NOTHING_GIVEN) -> tu
     paths = list(paths)
     chosen: dict[int, Path] = {}
     defects: list[Defect] = []
+    listed: set[Path] = set()
     for path in paths:
         try:
-            process = NativeFile(path, given=given).summary.process
+            summary = NativeFile(path, given=given).summary
         except Contradiction:
             raise
         except HistoryError as error:
             defects.append(error.defect)
             continue
-        twin = chosen.setdefault(process, path)
+        twin = chosen.setdefault(summary.process, path)
+        if summary.listed:
+            listed.add(path.parent)
         if twin is not path:
-            text = f"process {process} is already in {twin}; this file is left out"
+            text = f"process {summary.process} is already in {twin}; this file is left out"
             defects.append(Defect(MISSING, text, str(path), 1))
-    return list(chosen.values()), [*defects, *_left_out(paths)]
+    return list(chosen.values()), [*defects, *_left_out(paths, listed)]
 
 
-def _left_out(paths: Collection[Path]) -> list[Defect]:
-    """The files that were recorded beside these, and are not among them."""
+def _left_out(paths: Collection[Path], listed: Collection[Path]) -> list[Defect]:
+    """The files that were recorded beside these, and are not among them. `listed` are the folders that had a list of them."""
     defects = []
     for folder in dict.fromkeys(path.parent for path in paths):
         names = {path.name.removesuffix(".gz") for path in paths if path.parent == folder}
-        with suppress(FileNotFoundError):  # written by another recorder, or cut out of a larger history
-            defects += listed_but_gone((folder / LISTED).read_text(errors="replace"), names, str(folder))
+        text: str | None = None
+        with suppress(FileNotFoundError):
+            text = (folder / LISTED).read_text(errors="replace")
+        defects += listed_but_gone(text, names, str(folder), folder in listed)
     return defects
 
 
-def listed_but_gone(listed: str, names: Collection[str], folder: str) -> list[Defect]:
-    """The files of a folder that its list names and that are not among these."""
+def listed_but_gone(list_: str | None, names: Collection[str], folder: str, listed: bool) -> list[Defect]:
+    """The files of a folder that its list names and that are not among these; or the list, where there was one and it is gone.
+
+    There is no list beside files of another recorder, and beside those that were cut out of a larger history.
+    """
+    if list_ is None:
+        text = "the list of all files of the run was recorded beside these, and it is not there: some of them may be missing"
+        return [Defect(MISSING, text, f"{folder}/{LISTED}")] if listed else []
     text = f"{LISTED} names this file of the run, and it is not there"
-    gone = [name for name in dict.fromkeys(listed.splitlines()) if name not in names]
+    gone = [name for name in dict.fromkeys(list_.splitlines()) if name not in names]
     return [Defect(MISSING, text, f"{folder}/{name}") for name in gone]

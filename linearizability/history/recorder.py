@@ -69,9 +69,13 @@ class Recorder:
         process: int = 0,
         contract: Contract | None = None,
         run: str = "",
+        listed: bool = False,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Create `path` (it must not exist) and write its header. `run` is the history's id."""
+        """Create `path` (it must not exist) and write its header. `run` is the history's id.
+
+        `listed` says that a list beside it names all files of the run: a history without this list is then not whole.
+        """
         self.path = path
         self.process = process
         self._clock = clock
@@ -82,9 +86,8 @@ class Recorder:
         self._broken: str = ""
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
         declared = (contract or Contract()).model_dump()
-        self._write(
-            {"type": "header", "format": FORMAT, "run": run, "process": process, "contract": declared, "time": clock()}
-        )
+        header = {"type": "header", "format": FORMAT, "run": run, "process": process, "contract": declared}
+        self._write(header | ({"listed": True} if listed else {}) | {"time": clock()})
 
     @classmethod
     def open(
@@ -95,7 +98,7 @@ class Recorder:
         path = folder / f"history-{process:05d}.jsonl"
         with (folder / LISTED).open("ab", buffering=0) as listed:  # one write at the end: processes may do it at once
             listed.write(f"{path.name}\n".encode())
-        return cls(path, process=process, contract=contract, run=run, **more)
+        return cls(path, process=process, contract=contract, run=run, listed=True, **more)
 
     def invoke(self, f: str, mops: Sequence[MicroOperation] = (), *, process: int | None = None, **fields: Any) -> int:
         """An operation begins; returns the number that its completion names.

@@ -39,6 +39,8 @@ class FileSummary:
     file: str
     run: str = ""
     process: int = 0
+    listed: bool = False
+    """Whether it was recorded with a list of all files of its run."""
     contract: Contract = field(default_factory=Contract)
     tally: Tally = field(default_factory=Tally)
     defects: list[Defect] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Native histories in a Kafka topic: each line of each file is one record, under the key `RUN/FILE`.
+"""Native histories in a Kafka topic: each line of each file is one record, under the key `RUN/FILE`. So is the list of the files.
 
 So a client on another machine leaves its history where the analysis finds it, and the lines of a file stay in order, for
 records with one key are in one partition. A topic is named `kafka:HOST:PORT/TOPIC`.
@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.native import NativeFile, history_files
+from linearizability.history.recorder import LISTED
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError
@@ -74,8 +75,11 @@ def publish(folder: Path, topic: HistoryTopic) -> int:
         raise HistoryError(folder, 0, "no files of a native history")
     count = 0
     try:
-        for path in files:
-            key = f"{NativeFile(path).summary.run or folder.name}/{path.name.removesuffix('.gz')}"
+        run = NativeFile(files[0]).summary.run or folder.name
+        list_ = files[0].with_name(LISTED)
+        for path in [*files, *([list_] if list_.exists() else [])]:
+            name = path.name.removesuffix(".gz")
+            key = f"{run if path == list_ else NativeFile(path).summary.run or folder.name}/{name}"
             for _, line, _ in numbered_lines(path):
                 while True:
                     try:
@@ -208,7 +212,8 @@ def _inside(key: str) -> Path:
     run, _, name = key.rpartition("/")
     clean = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in run).strip(".") or "run"
     file = "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in name)
-    return Path(clean) / (file if file.startswith("history-") and file.endswith(".jsonl") else f"history-{file}.jsonl")
+    known = name == LISTED or (file.startswith("history-") and file.endswith(".jsonl"))
+    return Path(clean) / (file if known else f"history-{file}.jsonl")
 
 
 def _consumer(topic: HistoryTopic) -> Consumer:

@@ -88,7 +88,7 @@ class _Files:
     """What is known of the files of one run."""
 
     summaries: dict[str, Written | Refused | int] = field(default_factory=dict)
-    listed: str = ""
+    list_: str | None = None
     store: bytes = b""
 
 
@@ -106,7 +106,7 @@ def facts(spark: SparkSession, *places: str, given: Contract = NOTHING_GIVEN) ->
         if row["what"] == SUMMARY:
             known[folder].summaries[row["file"]] = pickle.loads(content)
         elif row["what"] == LIST:
-            known[folder].listed = content.decode(errors="replace")
+            known[folder].list_ = content.decode(errors="replace")
         else:
             known[folder].store = content
     runs: dict[str, StoredRun] = {}
@@ -226,7 +226,8 @@ def _recorded(folder: str, known: _Files) -> tuple[dict[str, StoredRun], list[st
             defects.append(Defect(MISSING, text, file, 1))
             left_out.append(file)
     names = {file.rpartition("/")[2].removesuffix(".gz") for file in known.summaries}
-    defects += listed_but_gone(known.listed, names, folder)
+    listed = any(each.summary.listed for each in known.summaries.values() if isinstance(each, Written))
+    defects += listed_but_gone(known.list_, names, folder, listed)
     return {folder: summed_up(chosen.values(), folder, defects)}, left_out
 
 

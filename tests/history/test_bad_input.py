@@ -480,3 +480,25 @@ def test_a_file_that_is_gone(tmp_path: Path) -> None:
     assert judgement.verdict == "unknown" and any(str(gone) in reason for reason in judgement.reasons)
     (judgement,) = check(files[:1])
     assert any(str(files[1]) in reason for reason in judgement.reasons)
+
+
+def test_the_list_of_files_is_gone_and_with_it_a_file(tmp_path: Path) -> None:
+    """Nothing else would say that there was a consumer, which may have seen anything."""
+    record(tmp_path)
+    (tmp_path / "files.txt").unlink()
+    whole = judge(tmp_path)
+    (tmp_path / "history-00002.jsonl").unlink()
+    for judgement in (whole, judge(tmp_path)):
+        assert judgement.verdict == "unknown"
+        assert "files.txt: the list of all files of the run was recorded beside these" in judgement.reasons[0]
+
+
+def test_files_of_a_recorder_that_keeps_no_list_need_none(tmp_path: Path) -> None:
+    with Recorder(tmp_path / "history-00001.jsonl", process=1, run="r", contract=Contract()) as recorder:
+        operation = recorder.invoke("send", [send("t-0", 0)])
+        recorder.ok(operation, [send("t-0", 0, offset=0)])
+        final = recorder.invoke("drain")
+        operation = recorder.invoke("poll", [poll()])
+        recorder.ok(operation, [poll({"t-0": [(0, 0)]})])
+        recorder.ok(final, [drain("t-0", start=0, end=1, position=1)])
+    assert judge(tmp_path).verdict == "valid"

@@ -48,7 +48,7 @@ def test_lines_come_back_as_the_files_that_they_were(both, tmp_path: Path) -> No
     folders = {home for each in stretches(topic) for home in write_files(read_stretch(topic, each), tmp_path)}
     assert {home.name for home in folders} == {"r", "bad_.._one"}
     for source, name in ((good, "r"), (bad, "bad_.._one")):
-        for path in source.glob("*.jsonl"):
+        for path in [*source.glob("*.jsonl"), source / "files.txt"]:
             assert (tmp_path / name / path.name).read_bytes() == path.read_bytes()
 
 
@@ -70,6 +70,14 @@ def test_a_line_that_is_lost_leaves_the_verdict_unknown(broker, tmp_path: Path) 
     assert run("export", tmp_path, str(topic), "--to", "topic").return_value == 0
     (judgement,) = check([Path(str(topic))], engine="local")
     assert judgement.verdict == "unknown" and "closing line" in judgement.reasons[0]
+
+
+def test_a_file_that_is_not_in_the_topic_leaves_the_verdict_unknown(broker, tmp_path: Path) -> None:
+    topic = new_topic(broker, "short")
+    record_good(tmp_path)[1].unlink()
+    assert run("export", tmp_path, str(topic), "--to", "topic").return_value == 0
+    (judgement,) = check([Path(str(topic))], engine="local")
+    assert judgement.verdict == "unknown" and "files.txt names this file" in "".join(judgement.reasons)
 
 
 def test_an_empty_topic_is_unknown(broker) -> None:

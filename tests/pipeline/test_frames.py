@@ -198,6 +198,18 @@ def test_places_are_there_and_are_named_once(spark, tmp_path: Path) -> None:
     assert alone.verdict == "unknown" and "files.txt names this file" in alone.reasons[0]
 
 
+def test_a_run_whose_list_of_files_is_gone_is_not_valid(spark, tmp_path: Path) -> None:
+    files = record(tmp_path / "run")
+    (files[0].parent / "files.txt").unlink()
+    (ours,) = check(facts(spark, str(tmp_path / "run"))).judgements
+    (theirs,) = engines.check([tmp_path / "run"], engine="local")
+    assert ours.verdict == theirs.verdict == "unknown"
+    assert (
+        "the list of all files of the run" in ours.reasons[0]
+        and "the list of all files of the run" in theirs.reasons[0]
+    )
+
+
 @pytest.mark.slow
 def test_the_example_ends_in_pictures(spark, tmp_path: Path) -> None:
     hurt_run(tmp_path / "runs")

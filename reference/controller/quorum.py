@@ -174,6 +174,8 @@ class Quorum(Electing, Joining):
         """A request of `take_sends` will not be answered."""
         if self._requests.close(peer, request):
             self._requests.pause(peer, now)
+        if isinstance(request, ApiVersionsRequest):
+            self._on_no_api_versions(peer)
         self._drive(now)
 
     # ---- snapshots

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from reference.controller.quorum_member import Member
 from reference.controller.quorum_roles import NEVER, Leader, Progress, VoterChange
 from reference.controller.quorum_voters import FEATURE, LEVELS, Entry, Voter, VoterSet, endpoints_of, voter_records
-from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.errors import ErrorCode, KafkaError, name_of
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
@@ -33,6 +33,8 @@ CAUGHT_UP_WITHIN_MS = 3_600_000
 """A new voter has fetched within this time (AddVoterHandler, LeaderState.isReplicaCaughtUp)."""
 
 SOFTWARE_NAME = "tidegauge"
+
+UNANSWERED = "Aborted add voter operation since API_VERSIONS returned an error"
 
 
 class Changing(Member):
@@ -61,8 +63,13 @@ class Changing(Member):
             return []
         return voter_records(Entry(self._log.end, updated, history.level))
 
-    def _append_voters(self, state: Leader, voters: VoterSet, now: TimestampMs) -> None:
-        """Append a new set, and count by it from now on. Errors: KafkaError KAFKA_STORAGE_ERROR, and nothing was appended."""
+    def _append_voters(
+        self, state: Leader, voters: VoterSet, now: TimestampMs, change: VoterChange | None = None
+    ) -> None:
+        """Append a new set, and count by it from now on; `change` is waited for until the set is committed.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR, and nothing is waited for.
+        """
         end = self._log.end
         try:
             self._log.append_voters(voters, self.epoch, now)
@@ -71,6 +78,8 @@ class Changing(Member):
             if self._log.end != end:
                 self._attempt(lambda: self._become_resigned(state, now), now)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
+        if change is not None:
+            change.offset, state.change = end, change
         self._count_by(state, voters, now)
         self._trace_step("AppendVoters", {"voters": sorted(voters.ids)})
         self._advance_high_watermark(state, now)
@@ -136,13 +145,20 @@ class Changing(Member):
         try:
             voters = self._voters.added(_new_voter(change.request, self._checked_levels(state, change, response, now)))
             assert voters is not None, "no other change was made meanwhile"
-            change.offset = self._log.end
-            self._append_voters(state, voters, now)
+            self._append_voters(state, voters, now, change)
         except KafkaError as error:
             self._end_change(state, error.code, error.message)
             return
         if not change.request.ack_when_committed and state.change is change:
             self._end_change(state, ErrorCode.NONE)
+
+    def _on_no_api_versions(self, peer: NodeId) -> None:
+        """The new voter cannot be reached: it is not added."""
+        state = self._state
+        change = state.change if isinstance(state, Leader) else None
+        if change is not None and change.offset is None and change.request.voter_id == peer:
+            assert isinstance(state, Leader)
+            self._end_change(state, ErrorCode.REQUEST_TIMED_OUT, f"{UNANSWERED} BROKER_NOT_AVAILABLE")
 
     def _checked_levels(
         self, state: Leader, change: VoterChange, response: ApiVersionsResponse, now: TimestampMs
@@ -152,7 +168,7 @@ class Changing(Member):
         if response.error_code != ErrorCode.NONE:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT,
-                f"Aborted add voter operation since API_VERSIONS returned an error {response.error_code}",
+                f"{UNANSWERED} {name_of(response.error_code)}",
             )
         named = {each.name: (each.min_version, each.max_version) for each in response.supported_features}
         levels = named.get(FEATURE, (0, 0))
@@ -188,12 +204,9 @@ class Changing(Member):
                     f"Cannot remove voter {request.voter_id} with directory {request.voter_directory_id} from the set of "
                     f"voters {self._voters}",
                 )
-            deadline = TimestampMs(now + self.settings.request_timeout_ms)
-            state.change = VoterChange(request, token, deadline, self._log.end)
-            self._append_voters(state, voters, now)
+            change = VoterChange(request, token, TimestampMs(now + self.settings.request_timeout_ms))
+            self._append_voters(state, voters, now, change)
         except KafkaError as error:
-            if isinstance(self._state, Leader) and self._state.change is not None:
-                self._state.change = None
             self._respond(request, token, error.code, error.message)
         self._drive(now)
 
@@ -274,7 +287,7 @@ class Changing(Member):
         message: str | None,
     ) -> None:
         form = AddRaftVoterResponse if isinstance(request, AddRaftVoterRequest) else RemoveRaftVoterResponse
-        self._answers.append((token, form(error_code=code, error_message=message)))
+        self._answers.append((token, form(error_code=code, error_message=message or "")))
 
     # ---- updates
 
@@ -311,7 +324,7 @@ class Changing(Member):
             request.voter_id < 0
             or request.voter_id == self.node
             or request.voter_directory_id == NO_UUID
-            or listener not in {each.name for each in request.listeners}
+            or listener not in _names(request)
             or not 0 <= levels.min_supported_version <= self.kraft_version <= levels.max_supported_version
         ):
             return ErrorCode.INVALID_REQUEST
@@ -344,5 +357,5 @@ def _new_voter(request: AddRaftVoterRequest, levels: tuple[int, int]) -> Voter:
     return Voter(NodeId(request.voter_id), request.voter_directory_id, endpoints_of(request.listeners), levels)
 
 
-def _names(request: AddRaftVoterRequest) -> set[str]:
+def _names(request: AddRaftVoterRequest | UpdateRaftVoterRequest) -> set[str]:
     return {each.name.upper() for each in request.listeners}

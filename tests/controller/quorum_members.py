@@ -73,7 +73,7 @@ class Members:
         self.quorums: dict[int, Quorum] = {}
         self.levels = LEVELS
         """The levels of kraft.version that a new voter reports."""
-        self.answers: list[tuple[object, Message]] = []
+        self.answers: list[tuple[object, Any]] = []
         self.traces: list[tuple[int, str]] = []
         self.sayings: list[str] = []
         self.reaches: Callable[[int, int], bool] = lambda sender, receiver: True

@@ -109,7 +109,7 @@ class Trial:
             if quorum.is_ready and self._is_newest(id) and len(found) < len(self._committed):
                 raise Lost(f"leader {id}: {found} of {self._committed}")
         answers, self._members.answers = self._members.answers, []
-        self.counts.update(f"{token} {response.error_code}" for token, response in answers)  # type: ignore[attr-defined]
+        self.counts.update(f"{token} {response.error_code}" for token, response in answers)
         self.counts["committed"] = len(self._committed)
 
     def _is_newest(self, id: int) -> bool:

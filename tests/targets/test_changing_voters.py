@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -17,6 +20,11 @@ from linearizability.targets.cluster import Cluster, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.reference import TIDEGAUGE
+from linearizability.targets.wire import Wire
+from reference.protocol.errors import name_of
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
 WITHIN_S = 90
 QUIET = {"log_level": 0}
@@ -28,8 +36,8 @@ class ChangingCluster(MixedCluster):
 
     def __init__(self, kinds: list[str], folder: Path) -> None:
         opened = [open_target(kind, folder=folder / "unused") for kind in kinds]
-        assert all(isinstance(each, Cluster) for each in opened)
-        super().__init__("mixed:" + ",".join(kinds), opened, [True] * len(kinds), folder=folder)  # type: ignore[arg-type]
+        clusters = [each for each in opened if isinstance(each, Cluster)]
+        super().__init__("mixed:" + ",".join(kinds), clusters, [True] * len(kinds), folder=folder)
 
     def properties(self, member: Member) -> dict[str, str]:
         given = super().properties(member)
@@ -62,11 +70,15 @@ class ChangingCluster(MixedCluster):
         return self.tool("--command-config", self.member(node).properties_file, "add-controller")
 
     def remove(self, node: int) -> str:
+        options = "--controller-id", str(node), "--controller-directory-id", self.directory(node)
+        return self.tool("remove-controller", *options)
+
+    def directory(self, node: int) -> str:
+        """The id of a node's data directory."""
         meta = (self.member(node).data / "meta.properties").read_text()
         found = re.search(r"^directory\.id=(.*)$", meta, re.M)
         assert found is not None
-        options = "--controller-id", str(node), "--controller-directory-id", found[1]
-        return self.tool("remove-controller", *options)
+        return found[1]
 
     def quorum(self) -> tuple[int, list[int]]:
         """The leader and the voters, as the tool describes them."""
@@ -137,3 +149,106 @@ def test_a_controller_of_the_other_kind_joins_leads_and_the_first_leaves(kinds: 
         until(lambda: target.quorum()[1] == [FIRST, JOINING], "no leader has both voters again")
         produce(target, 1500, 2000)
         assert consumed(target, 2000) == [*range(2000)]
+
+
+UNKNOWN, NO_SUCH_DIRECTORY = 9, UUID(int=77)
+"""A node that there is not; it has port 1."""
+
+
+def additions(target: ChangingCluster) -> dict[str, dict[str, Any]]:
+    """What is wrong with a request to add `UNKNOWN`."""
+    second = target.member(JOINING)
+    reached = AddRaftVoterRequest.Listener(name="CONTROLLER", host=second.node.host, port=second.controller_port)
+    return {
+        "unreachable": {},
+        "another cluster": {"cluster_id": "another"},
+        "no cluster": {"cluster_id": None, "voter_id": FIRST},
+        "no id": {"voter_id": -1},
+        "no directory": {"voter_directory_id": UUID(int=0)},
+        "no listener": {"listeners": []},
+        "another listener": {"listeners": listeners(AddRaftVoterRequest, "PLAINTEXT")},
+        "small letters": {"listeners": listeners(AddRaftVoterRequest, "controller")},
+        "a voter": {"voter_id": FIRST, "voter_directory_id": uuid_of(target, FIRST)},
+        "a voter's id": {"voter_id": FIRST},
+        "an observer's id": {"voter_id": JOINING, "listeners": [reached]},
+    }
+
+
+def removals(target: ChangingCluster) -> dict[str, dict[str, Any]]:
+    return {
+        "unknown": {},
+        "another cluster": {"cluster_id": "another"},
+        "no cluster": {"cluster_id": None},
+        "no id": {"voter_id": -1},
+        "no directory": {"voter_directory_id": UUID(int=0)},
+        "a voter's id": {"voter_id": FIRST},
+        "an observer": {"voter_id": JOINING, "voter_directory_id": uuid_of(target, JOINING)},
+        "the last voter": {"voter_id": FIRST, "voter_directory_id": uuid_of(target, FIRST)},
+    }
+
+
+def updates(target: ChangingCluster, epoch: int) -> dict[str, dict[str, Any]]:
+    return {
+        "unknown": {},
+        "another cluster": {"cluster_id": "another"},
+        "no cluster": {"cluster_id": None},
+        "no epoch": {"current_leader_epoch": -1},
+        "an earlier epoch": {"current_leader_epoch": epoch - 1},
+        "a later epoch": {"current_leader_epoch": epoch + 1},
+        "no id": {"voter_id": -1},
+        "no directory": {"voter_directory_id": UUID(int=0)},
+        "no listener": {"listeners": []},
+        "another listener": {"listeners": listeners(UpdateRaftVoterRequest, "PLAINTEXT")},
+        "small letters": {"listeners": listeners(UpdateRaftVoterRequest, "controller")},
+        "an observer": {"voter_id": JOINING, "voter_directory_id": uuid_of(target, JOINING)},
+        "levels below 0": {"k_raft_version_feature": levels(-1, 1)},
+        "levels in reverse": {"k_raft_version_feature": levels(1, 0)},
+        "level 0 alone": {"k_raft_version_feature": levels(0, 0)},
+        "levels that are newer": {"k_raft_version_feature": levels(2, 3)},
+    }
+
+
+def listeners(form: type[AddRaftVoterRequest | UpdateRaftVoterRequest], name: str) -> list[Any]:
+    return [form.Listener(name=name, host="127.0.0.1", port=1)]
+
+
+def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:
+    return UpdateRaftVoterRequest.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
+
+
+def uuid_of(target: ChangingCluster, node: int) -> UUID:
+    return UUID(bytes=base64.urlsafe_b64decode(target.directory(node) + "=="))
+
+
+def refusals(kind: str, folder: Path) -> dict[str, Any]:
+    """How the leader and an observer of one kind refuse each request."""
+    found: dict[str, Any] = {}
+    with ChangingCluster([kind, kind], folder) as target:
+        given = {"cluster_id": target.cluster_id, "voter_id": UNKNOWN, "voter_directory_id": NO_SUCH_DIRECTORY}
+        for node in (FIRST, JOINING):
+            member = target.member(node)
+            with Wire.connect(member.node.host, member.controller_port, timeout_s=WITHIN_S) as wire:
+
+                def ask(what: str, request: Any, wire: Wire = wire, node: int = node) -> Any:
+                    answer = wire.call(request)
+                    found[f"node {node}, {what}"] = name_of(answer.error_code)
+                    return answer
+
+                add, update = AddRaftVoterRequest, UpdateRaftVoterRequest
+                for what, changed in additions(target).items():
+                    ask(f"add, {what}", add(**{**given, "listeners": listeners(add, "CONTROLLER"), **changed}))
+                for what, changed in removals(target).items():
+                    ask(f"remove, {what}", RemoveRaftVoterRequest(**{**given, **changed}))
+                more = {**given, "listeners": listeners(update, "CONTROLLER"), "k_raft_version_feature": levels(0, 1)}
+                epoch = wire.call(update(**more)).current_leader.leader_epoch
+                for what, changed in updates(target, epoch).items():
+                    answer = ask(f"update, {what}", update(**{**more, "current_leader_epoch": epoch, **changed}))
+                    assert answer.current_leader.leader_id == FIRST
+    return found
+
+
+@pytest.mark.kafka
+def test_requests_are_refused_as_by_kafka(tmp_path: Path) -> None:
+    kafkas, ours = refusals("kafka:4.3.1", tmp_path / "kafka"), refusals("reference", tmp_path / "reference")
+    assert ours == kafkas
+    assert len(kafkas) == 70 and len(set(kafkas.values())) > 7, kafkas

@@ -1,6 +1,6 @@
 """The registration of controllers: where each can be reached, and which features it has (KIP-919).
 
-This node keeps the records for the others (`carried`), and registers no controller of its own.
+The image keeps the records (`carried`); a node registers itself by `reference.node.registering`.
 Source: org.apache.kafka.controller.ClusterControlManager.registerController.
 """
 

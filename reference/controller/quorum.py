@@ -49,14 +49,13 @@ raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when i
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
 - A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
   successor need not wait for the others' timeouts.
-- With kraft.version 0 UpdateRaftVoter is not sent; and kraft.version is not raised from 0 (KAFKA-16538): a cluster has voters
-  that change from its formatting on, or never.
 - A leader that is no voter any more resigns when the record that says so is committed, also where the request timed out before.
 
 # Who votes
 
 The voters are the configuration's, or those in the log (KIP-853): `quorum_voters` has their history, which the log keeps up to
-date, `quorum_changing` the leader's part in changing them, `quorum_joining` what a follower asks for itself. What counts is
+date, `quorum_changing` the leader's part in changing them, `quorum_raising` in writing those of the configuration into the log,
+`quorum_joining` what a follower asks for itself. What counts is
 always the latest set in this member's log, committed or not.
 
 Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; org.apache.kafka.raft.
@@ -78,7 +77,7 @@ from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, 
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
@@ -155,7 +154,9 @@ class Quorum(Electing, Joining):
         match request, response:
             case ApiVersionsRequest(), ApiVersionsResponse():
                 self._on_api_versions(peer, response, now)
-            case UpdateRaftVoterRequest() | AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
+            case UpdateRaftVoterRequest(), UpdateRaftVoterResponse():
+                self._on_update_raft_voter(response)
+            case AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
                 pass  # the log says what became of it
             case VoteRequest(), VoteResponse():
                 self._on_vote(peer, request, response, now)

@@ -64,15 +64,22 @@ class Changing(Member):
         return voter_records(Entry(self._log.end, updated, history.level))
 
     def _append_voters(
-        self, state: Leader, voters: VoterSet, now: TimestampMs, change: VoterChange | None = None
+        self,
+        state: Leader,
+        voters: VoterSet,
+        now: TimestampMs,
+        change: VoterChange | None = None,
+        level: int | None = None,
     ) -> None:
         """Append a new set, and count by it from now on; `change` is waited for until the set is committed.
+
+        `level` is what kraft.version is raised to by it: the voters' progress, of which no directory was known, is forgotten.
 
         Errors: KafkaError KAFKA_STORAGE_ERROR, and nothing is waited for.
         """
         end = self._log.end
         try:
-            self._log.append_voters(voters, self.epoch, now)
+            self._log.append_voters(voters, self.epoch, now, level)
         except StorageError as error:
             self._say("error", error.message)
             if self._log.end != end:
@@ -80,8 +87,13 @@ class Changing(Member):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
         if change is not None:
             change.offset, state.change = end, change
+        if level is not None:
+            state.voters = {}
         self._count_by(state, voters, now)
-        self._trace_step("AppendVoters", {"voters": sorted(voters.ids)})
+        if level is None:
+            self._trace_step("AppendVoters", {"voters": sorted(voters.ids)})
+        else:  # the same nodes vote as before
+            self._trace_step("AppendRecord")
         self._advance_high_watermark(state, now)
         self._answer_waiting()
 
@@ -296,15 +308,15 @@ class Changing(Member):
     ) -> UpdateRaftVoterResponse:
         """UpdateRaftVoter: a voter reports its endpoints and its range of kraft.version.
 
-        With the voters of the configuration (kraft.version 0) the leader checks the request and stores nothing; Kafka's stores
-        it until kraft.version is raised. `listener` is the controllers'.
+        With the voters of the configuration (kraft.version 0) the leader keeps it in memory, until kraft.version is raised.
+        `listener` is the controllers'.
         An update that names the leader itself is refused; Kafka 4.3.1 and 4.4.0 exit (findings/voter_update_of_the_leader).
         Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
         INVALID_REQUEST, REQUEST_TIMED_OUT while another change or the epoch's first record is not committed, VOTER_NOT_FOUND.
         """
         code = self._update_error(request, listener)
         state = self._state
-        if code is ErrorCode.NONE and self.kraft_version > 0:
+        if code is ErrorCode.NONE:
             assert isinstance(state, Leader)
             code = self._update_voter(state, request, now)
         current = UpdateRaftVoterResponse.CurrentLeader(leader_id=self._stored.leader, leader_epoch=self.epoch)
@@ -333,7 +345,7 @@ class Changing(Member):
         return ErrorCode.NONE if request.voter_id in self._voters else ErrorCode.VOTER_NOT_FOUND
 
     def _update_voter(self, state: Leader, request: UpdateRaftVoterRequest, now: TimestampMs) -> ErrorCode:
-        """Append the voter's new entry; the response does not wait until it is committed."""
+        """Append the voter's new entry, or keep it; the response does not wait until it is committed."""
         levels = request.k_raft_version_feature
         voter = Voter(
             NodeId(request.voter_id),
@@ -341,6 +353,9 @@ class Changing(Member):
             endpoints_of(request.listeners),
             (levels.min_supported_version, levels.max_supported_version),
         )
+        if self.kraft_version == 0:
+            state.reported[voter.id] = voter
+            return ErrorCode.NONE
         try:
             self._check_order("Update", now)
             voters = self._voters.updated(voter)

@@ -10,9 +10,9 @@ from uuid import UUID
 
 from reference.controller import quorum_messages as messages
 from reference.controller.metadata_records import NEWEST_LEVEL
-from reference.controller.quorum_changing import Changing
 from reference.controller.quorum_log import Verdict
 from reference.controller.quorum_member import PARTITION_NAME, Waiting
+from reference.controller.quorum_raising import Raising
 from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
 from reference.controller.quorum_rules import majority_end, next_commit
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
@@ -38,7 +38,7 @@ OBSERVER_SESSION_MS = 300_000
 """After this time without a fetch an observer is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
 
 
-class Leading(Changing):
+class Leading(Raising):
     """The leader's part: appending, committing, serving fetches, resigning."""
 
     def _become_leader(self, granting: set[NodeId], now: TimestampMs) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from reference.controller.metadata_log import MetadataLog
 from reference.controller.quorum_rules import truncation_offset
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId, SnapshotReceipt, Snapshots
-from reference.controller.quorum_voters import VOTER_RECORDS, VoterHistory, VoterSet, voter_records
+from reference.controller.quorum_voters import VOTER_RECORDS, Entry, VoterHistory, VoterSet, voter_records
 from reference.protocol.codec import CodecError, decode
 from reference.protocol.primitives import (
     FIRST_EPOCH,
@@ -215,12 +215,18 @@ class QuorumLog:
             self._records.begin_epoch(epoch, leader, voters, now, granting, more)
         self._take_appended(start + 1, more)
 
-    def append_voters(self, voters: VoterSet, epoch: LeaderEpoch, now: TimestampMs) -> Offset:
-        """Append a voter set as the leader, durably: it is in force at once. Gives its offset. Errors: StorageError."""
-        record = ControlType.KRAFT_VOTERS, voters.record()
+    def append_voters(self, voters: VoterSet, epoch: LeaderEpoch, now: TimestampMs, level: int | None = None) -> Offset:
+        """Append a voter set as the leader, durably: it is in force at once. Gives its offset. Errors: StorageError.
+
+        `level` is what kraft.version is raised to by the same batch.
+        """
+        if level is None:
+            records = [(ControlType.KRAFT_VOTERS, voters.record())]
+        else:
+            records = voter_records(Entry(self.end, voters, level))
         with self._whole_or_broken(self.end):
-            offset = self._records.append_control([record], epoch, now)
-        self._take_appended(offset, [record])
+            offset = self._records.append_control(records, epoch, now)
+        self._take_appended(offset, records)
         return offset
 
     def _take_appended(self, offset: Offset, records: Sequence[tuple[ControlType, Message]]) -> None:

@@ -12,6 +12,7 @@ from typing import ClassVar
 from uuid import UUID
 
 from reference.controller.quorum_snapshots import SnapshotReceipt
+from reference.controller.quorum_voters import Voter
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.primitives import AT_ONCE, NO_OFFSET, NO_TIMESTAMP, NO_UUID, NodeId, Offset, TimestampMs
@@ -127,6 +128,8 @@ class Leader:
     """Voters that have fetched since a majority last had."""
     change: VoterChange | None = None
     """The voter that is being added or removed."""
+    reported: dict[NodeId, Voter] = field(default_factory=dict[NodeId, Voter])
+    """What voters of the configuration say of themselves (UpdateRaftVoter), until kraft.version is raised."""
 
     @property
     def deadline(self) -> TimestampMs:
@@ -144,6 +147,8 @@ class Follower:
     """The snapshot that the leader is sending; meanwhile no records are fetched."""
     next_report: TimestampMs = AT_ONCE
     """When the leader may be asked again for a change of this node's own entry among the voters."""
+    has_reported: bool = False
+    """Whether the leader knows the entry that kraft.version 0 writes nowhere."""
 
 
 @dataclass(slots=True)

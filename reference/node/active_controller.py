@@ -23,7 +23,7 @@ from reference.controller.decision import Decision
 from reference.controller.decision_tracing import DecisionTracing
 from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
-from reference.controller.features import update_features
+from reference.controller.features import raised_kraft_version, refused, update_features
 from reference.controller.heartbeats import Heartbeats
 from reference.controller.image import Endpoint
 from reference.controller.isr_proposals import alter_partition
@@ -352,9 +352,17 @@ class ActiveController:
         return _describe_quorum(response, version, self._voters())
 
     def update_features(self, version: int, body: UpdateFeaturesRequest, now: TimestampMs) -> Message:
-        return self._made(
-            update_features(self.image, body, self._quorum.node, SUPPORTED_FEATURES, self._static_min_isr), now
+        quorum = self._quorum
+        decision = update_features(
+            self.image, body, quorum.node, SUPPORTED_FEATURES, self._static_min_isr, quorum.kraft_version
         )
+        level = raised_kraft_version(body)
+        if decision.response.error_code == ErrorCode.NONE and level is not None:
+            try:
+                quorum.raise_kraft_version(level, now, validate_only=body.validate_only)
+            except KafkaError as error:
+                return refused(error)
+        return self._made(decision, now)
 
     # ---- by itself
 

@@ -27,5 +27,5 @@ class Context:
     responder: Responder
     log: Logger
     access: Access
-    kraft_version: Callable[[], int | None] = lambda: None
-    """The finalized kraft.version; None where the voters are those of the configuration."""
+    kraft_version: Callable[[], int] = lambda: 0
+    """The finalized kraft.version; 0 where the voters are those of the configuration."""

@@ -12,9 +12,9 @@ from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
 from reference.node.active_controller import VoterEndpoints
 from reference.node.identity import Identity
-from reference.node.peers import NOWHERE, Answered, Peers, quorum_purpose
+from reference.node.peers import NOWHERE, Peers, quorum_purpose
 from reference.node.properties import Address, Voters, first_controller_listener_of
-from reference.node.release import RELEASE, Features, peers_release_of, supported_features
+from reference.node.release import RELEASE, peers_release_of
 from reference.node.requests import Request, Responder
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
@@ -57,9 +57,9 @@ class Controllers:
         return len(self._voters) == 1 if self._quorum.is_static else self._quorum.is_only_voter
 
     @property
-    def kraft_version(self) -> int | None:
-        """The finalized kraft.version; None where the voters are the configuration's."""
-        return None if self._quorum.is_static else self._quorum.kraft_version
+    def kraft_version(self) -> int:
+        """The finalized kraft.version; 0 where the voters are the configuration's."""
+        return self._quorum.kraft_version
 
     def address_of(self, controller: NodeId) -> Address:
         """Where a controller is reached: as the quorum knows, or as the configuration says."""
@@ -68,15 +68,20 @@ class Controllers:
             return self._voters.get(controller, NOWHERE)
         return Address(*known, self._quorum.settings.listener)
 
-    def ask(self, peers: Peers, peer: NodeId, body: Message, now: TimestampMs, answered: Answered) -> None:
-        """Put a question of the quorum to another member, on the channel for it."""
+    def ask(
+        self, peers: Peers, peer: NodeId, body: Message, now: TimestampMs, take: Callable[[NodeId, Message], None]
+    ) -> None:
+        """Put a question of the quorum to another member, on the channel for it; `take` sees each response first."""
+
+        def answered(answer: Message | None, then: TimestampMs) -> None:
+            if answer is None:
+                self._quorum.unreachable(peer, body, then)
+            else:
+                take(peer, answer)
+                self._quorum.receive(peer, body, answer, then)
+
         timeout_ms = self._quorum.settings.request_timeout_ms
         peers.ask(peer, self.address_of(peer), quorum_purpose(body), body, now, timeout_ms, answered)
-
-    @property
-    def features(self) -> Features:
-        """The features that this node reports."""
-        return supported_features(not self._quorum.is_static)
 
     def endpoints(self) -> VoterEndpoints:
         """The endpoints of each voter, for clients that describe the quorum."""

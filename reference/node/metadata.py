@@ -11,7 +11,7 @@ from reference.controller.topics import INTERNAL_TOPICS, validate_topic_name
 from reference.node.active_controller import VoterEndpoints
 from reference.node.context import Context
 from reference.node.internal_topics import AutoTopicCreation, is_created_on_demand
-from reference.node.release import VOTERS_FEATURE, supported_features
+from reference.node.release import SUPPORTED_FEATURES, VOTERS_FEATURE
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -62,8 +62,8 @@ def api_versions_response(
     context: Context, apis: Mapping[int, Api], request: Request, error: ErrorCode
 ) -> ApiVersionsResponse:
     """The list itself; features whose least level is 0 are reported from version 4 on (API-10)."""
-    image, kraft_version = context.image, context.kraft_version()
-    finalized = {**image.features, **({} if kraft_version is None else {VOTERS_FEATURE: kraft_version})}
+    image = context.image
+    finalized = {**image.features, VOTERS_FEATURE: context.kraft_version()}
     return ApiVersionsResponse(
         error_code=error,
         api_keys=[
@@ -72,7 +72,7 @@ def api_versions_response(
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in supported_features(kraft_version is not None).items()
+            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             if lowest > 0 or request.version >= 4
         ],
         finalized_features=[

@@ -50,7 +50,8 @@ from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
 from reference.node.reception import Reception
-from reference.node.release import BROKER, CONTROLLER, peers_release_of
+from reference.node.registering import Registering
+from reference.node.release import BROKER, CONTROLLER, SUPPORTED_FEATURES, peers_release_of
 from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import Replication
@@ -125,6 +126,7 @@ class Node:
         self.channel = ControllerChannel(
             self.quorum, self.controller, self.peers, at, self.responder, self.access, session_timeout_ms
         )
+        self.registering = Registering(identity, self.image, self.channel.ask, now)
         self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.channel.ask)
         self.creation = AutoTopicCreation(self.configuration, self.channel.ask, self.log)
         self.groups = Groups(context, chance, tracer)
@@ -231,7 +233,7 @@ class Node:
         """What registers this node with the controller and sends heartbeats."""
         integer = self.configuration.integer
         return Membership(
-            registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, self.controllers.features),
+            registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
@@ -300,6 +302,7 @@ class Node:
                 self.replication.tick(now)
                 self.moves.tick(now)
         self.logs.tick(now)
+        self.registering.tick(now)
         self._drain(now)
 
     def next_deadline(self) -> TimestampMs:
@@ -313,7 +316,7 @@ class Node:
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
         """The deadlines that no quiet request reaches; None for never."""
-        times = [self.quorum.next_deadline(), self.logs.next_deadline()]
+        times = [self.quorum.next_deadline(), self.logs.next_deadline(), self.registering.next_deadline()]
         times += self.controller.deadlines()
         if self.is_broker:
             times += (self.membership.next_deadline(), self.channel.next_deadline())
@@ -448,14 +451,7 @@ class Node:
                 self.groups.topics_changed(changes, now)
 
     def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
-        def answered(answer: Message | None, then: TimestampMs) -> None:
-            if answer is None:
-                self.quorum.unreachable(peer, body, then)
-            else:
-                self._refusals.take(peer, answer)
-                self.quorum.receive(peer, body, answer, then)
-
-        self.controllers.ask(self.peers, peer, body, now, answered)
+        self.controllers.ask(self.peers, peer, body, now, self._refusals.take)
 
     @property
     def is_serving(self) -> bool:

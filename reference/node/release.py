@@ -20,19 +20,15 @@ SUPPORTED_FEATURES = {
     "transaction.version": (0, 2),
     "share.version": (0, 1),
     "streams.version": (0, 1),
+    VOTERS_FEATURE: VOTERS_LEVELS,
 }
 """Feature -> the lowest and the highest level.
 
-Of the last two this node serves no API, and advertises none. It takes part in a cluster that has finalized them, as by the
-defaults of Apache Kafka: they change nothing in what other APIs mean.
+Of share.version and streams.version this node serves no API, and advertises none. It takes part in a cluster that has finalized
+them, as by the defaults of Apache Kafka: they change nothing in what other APIs mean.
 """
 
 Features = Mapping[str, tuple[int, int]]
-
-
-def supported_features(voters_change: bool) -> Features:
-    """The features and levels that a node reports: kraft.version too, where the voters are in the log (KIP-853)."""
-    return {**SUPPORTED_FEATURES, VOTERS_FEATURE: VOTERS_LEVELS} if voters_change else SUPPORTED_FEATURES
 
 
 FIRST_FEATURES = {

@@ -62,10 +62,20 @@ class Turns:
 class Members:
     """Voters 0 to n - 1, and observers behind them; none is started by itself."""
 
-    def __init__(self, voters: int = 3, observers: int = 0, *, changing: bool = False, **settings: Any) -> None:
-        """`changing` voters are in the log (KIP-853), not in the configuration."""
+    def __init__(
+        self,
+        voters: int = 3,
+        observers: int = 0,
+        *,
+        changing: bool = False,
+        reporting: bool = False,
+        **settings: Any,
+    ) -> None:
+        """`changing` voters are in the log (KIP-853), not in the configuration; those that may come to be there report."""
         self.now = 1_000_000
-        self.directories = {id: UUID(int=id + 1) if changing else NO_UUID for id in range(voters + observers)}
+        named = changing or reporting
+        self.directories = {id: UUID(int=id + 1) if named else NO_UUID for id in range(voters + observers)}
+        self._reporting = reporting
         self._changing = changing
         self.settings = QuorumSettings(tuple(range(voters)), **settings)
         self.ids = range(voters + observers)
@@ -96,7 +106,7 @@ class Members:
     def settings_of(self, id: int) -> QuorumSettings:
         """A member of changing voters knows the first node of another id as its bootstrap server."""
         if not self._changing:
-            return self.settings
+            return replace(self.settings, endpoints=self.voter(id).endpoints) if self._reporting else self.settings
         bootstrap = ((f"node-{0 if id else 1}", 9093),)
         return replace(self.settings, voters=(), endpoints=self.voter(id).endpoints, bootstrap=bootstrap)
 

@@ -13,7 +13,7 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from tests.controller.cluster import Cluster
 
-SUPPORTED = {"metadata.version": (7, 30), ELR_FEATURE: (0, 1), "group.version": (0, 1)}
+SUPPORTED = {"metadata.version": (7, 30), ELR_FEATURE: (0, 1), "group.version": (0, 1), "kraft.version": (0, 1)}
 CONTROLLER = 1
 FAILED = "The update failed for all features since the following feature had an error: "
 NOT_A_DOWNGRADE = (
@@ -24,7 +24,7 @@ Update = tuple[str, int, int]
 
 
 def ask(
-    cluster: Cluster, *updates: Update, validate_only: bool = False
+    cluster: Cluster, *updates: Update, validate_only: bool = False, kraft_version: int = 0
 ) -> tuple[UpdateFeaturesResponse, list[tuple[str, int]]]:
     """The answer, and the levels that are written down."""
     request = UpdateFeaturesRequest(
@@ -34,7 +34,7 @@ def ask(
         ],
         validate_only=validate_only,
     )
-    decision = update_features(cluster.image, request, CONTROLLER, SUPPORTED, "2")
+    decision = update_features(cluster.image, request, CONTROLLER, SUPPORTED, "2", kraft_version)
     cluster.write(decision.records)
     levels = [record for record in decision.records if isinstance(record, FeatureLevelRecord)]
     others = [record for record in decision.records if record not in levels]
@@ -96,6 +96,50 @@ def test_metadata_stay_readable(cluster: Cluster, kind: int, reason: str) -> Non
     response, written = ask(cluster, ("metadata.version", 20, kind))
     assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 30 to 20. {reason}"
+
+
+@pytest.mark.parametrize(
+    ("current", "level", "is_taken"),
+    [(29, 28, True), (29, 24, True), (29, 23, True), (25, 22, False), (23, 22, False), (22, 18, True), (18, 17, True)],
+)
+def test_metadata_go_down_where_no_record_changed(cluster: Cluster, current: int, level: int, is_taken: bool) -> None:
+    cluster.write([FeatureLevelRecord(name="metadata.version", feature_level=current)])
+    response, written = ask(cluster, ("metadata.version", level, SAFE_DOWNGRADE))
+    assert (response.error_code == ErrorCode.NONE) is is_taken
+    assert written == ([("metadata.version", level)] if is_taken else [])
+
+
+def test_a_level_depends_on_that_of_another_feature(cluster: Cluster) -> None:
+    cluster.write([FeatureLevelRecord(name=ELR_FEATURE, feature_level=0)])
+    cluster.write([FeatureLevelRecord(name="metadata.version", feature_level=22)])
+    response, written = ask(cluster, (ELR_FEATURE, 1, UPGRADE))
+    assert written == []
+    assert response.error_message == (
+        f"{FAILED}Invalid update version 1 for feature {ELR_FEATURE}. {ELR_FEATURE} could not be set to 1 because it depends "
+        "on metadata.version level 23"
+    )
+    response, written = ask(cluster, ("metadata.version", 23, UPGRADE), (ELR_FEATURE, 1, UPGRADE))
+    assert response.error_code == ErrorCode.NONE
+    assert written == [("metadata.version", 23), (ELR_FEATURE, 1)]
+
+
+@pytest.mark.parametrize(
+    ("level", "kind", "reason"),
+    [
+        (0, UPGRADE, NOT_A_DOWNGRADE),
+        (0, SAFE_DOWNGRADE, "Can't downgrade the version of this feature."),
+        (2, UPGRADE, "Local controller 1 only supports versions 0-1"),
+    ],
+)
+def test_voters_in_the_log_stay_there(cluster: Cluster, level: int, kind: int, reason: str) -> None:
+    response, written = ask(cluster, ("kraft.version", level, kind), kraft_version=1)
+    assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
+    assert response.error_message == f"{FAILED}Invalid update version {level} for feature kraft.version. {reason}"
+
+
+def test_kraft_version_is_not_among_the_metadata(cluster: Cluster) -> None:
+    """The quorum writes it."""
+    assert ask(cluster, ("kraft.version", 1, UPGRADE), ("group.version", 1, UPGRADE))[1] == [("group.version", 1)]
 
 
 def test_levels_go_down_and_up(cluster: Cluster) -> None:

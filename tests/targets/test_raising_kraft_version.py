@@ -1,0 +1,86 @@
+"""Controllers of Apache Kafka and of the reference whose voters come from the configuration, and then into the log."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from linearizability.targets import open_target
+from linearizability.targets.kafka import KafkaCluster
+from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.wire import Wire
+from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+
+WITHIN_S = 90
+METADATA = "__cluster_metadata"
+
+
+def tool(target: MixedCluster, name: str, *arguments: str) -> str:
+    """What a tool of Kafka 4.3.1 says."""
+    kafka = next(kind for kind in target.kinds if isinstance(kind, KafkaCluster))
+    servers = ",".join(f"{node.host}:{node.port}" for node in target.nodes)
+    command = kafka.java_command(
+        ["-XX:TieredStopAtLevel=1"], f"org.apache.kafka.tools.{name}", "--bootstrap-server", servers, *arguments
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    return done.stdout + done.stderr
+
+
+def quorum(target: MixedCluster, node: int) -> DescribeQuorumResponse.PartitionData:
+    asked = DescribeQuorumRequest.TopicData(
+        topic_name=METADATA, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+    )
+    at = target.member(node).node
+    with Wire.connect(at.host, at.port) as wire:
+        return wire.call(DescribeQuorumRequest(topics=[asked])).topics[0].partitions[0]
+
+
+def kraft_version(target: MixedCluster, node: int) -> int:
+    at = target.member(node).node
+    with Wire.connect(at.host, at.port) as wire:
+        found = wire.call(ApiVersionsRequest(client_software_name="test", client_software_version="1"), 4)
+    return next((each.max_version_level for each in found.finalized_features if each.name == "kraft.version"), 0)
+
+
+def raise_level(target: MixedCluster, *options: str) -> str:
+    """What kafka-features says at last; a leader knows the voters' levels when they have reported."""
+    until = time.monotonic() + WITHIN_S
+    while True:
+        said = tool(target, "FeatureCommand", "upgrade", "--feature", "kraft.version=1", *options)
+        if ("not all of the voters" not in said and "has not registered" not in said) or time.monotonic() > until:
+            return said
+
+
+def leader(target: MixedCluster) -> int:
+    until = time.monotonic() + WITHIN_S
+    while (found := quorum(target, 1)).leader_id not in (1, 2):
+        assert time.monotonic() < until, found
+    return found.leader_id
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("first", [pytest.param(1, id="kafka-leads"), pytest.param(2, id="reference-leads")])
+def test_a_leader_of_either_kind_raises_it(first: int, tmp_path: Path) -> None:
+    with open_target("mixed:kafka:4.3.1,reference", folder=tmp_path) as target:
+        assert isinstance(target, MixedCluster)
+        while leader(target) != first:
+            target.stop(leader(target))
+            target.restart(3 - first)
+        assert "kraft.version can be upgraded to 1" in raise_level(target, "--dry-run")
+        assert [kraft_version(target, node) for node in (1, 2)] == [0, 0]
+        assert "kraft.version was upgraded to 1" in raise_level(target)
+        described = quorum(target, 1)
+        assert sorted(each.replica_id for each in described.current_voters) == [1, 2]
+        assert all(each.replica_directory_id.int for each in described.current_voters)
+        for node in (1, 2):
+            target.kill(node)
+            target.restart(node)
+        until = time.monotonic() + WITHIN_S
+        while [kraft_version(target, node) for node in (1, 2)] != [1, 1]:
+            assert time.monotonic() < until
+        said = tool(target, "FeatureCommand", "downgrade", "--feature", "kraft.version=0")
+        assert "Can't downgrade the version of this feature" in said, said

@@ -13,7 +13,7 @@ an order in which no row stands before what caused it: that of a simulated world
   that is made for an incarnation that is over by then is thus made in time.
 - A trace ends where the partition is deleted, or something is made of it that the specification does not know (`End`), and
   where a log is taken up twice in one incarnation without having been given up in between, which is the disk's doing.
-- Its brokers are all that ever have a replica.
+- Its brokers are all that ever have a replica. Those that wrote no row are unseen (nodes of Apache Kafka in a mixed cluster).
 """
 
 from __future__ import annotations
@@ -46,13 +46,15 @@ def partition_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
     """
     happened = [row for row in without_lost_decisions(rows) if "shard" not in row]
     incarnations = Incarnations(happened)
+    nodes = {row["node"] for row in happened}
     found: dict[str, list[Event]] = {}
     for place, row in enumerate(happened):
         if row["action"] == "Begin":
             for name, first in row["partitions"].items():
                 title = name if name not in found else f"{name}~{sum(each.startswith(name) for each in found)}"
                 brokers = replicas_ever(name, happened[place:])
-                found[title] = [*Share(name, first, brokers, incarnations).events(happened, place)]
+                unseen = [broker for broker in brokers if broker not in nodes]
+                found[title] = [*Share(name, first, brokers, incarnations, unseen).events(happened, place)]
     return found
 
 
@@ -142,7 +144,11 @@ def begins_incarnation(row: Row) -> bool:
 class Share:
     """What of all rows is one partition's."""
 
-    def __init__(self, name: str, first: Row, brokers: Sequence[int], incarnations: Incarnations) -> None:
+    def __init__(
+        self, name: str, first: Row, brokers: Sequence[int], incarnations: Incarnations, unseen: Sequence[int] = ()
+    ) -> None:
+        """`unseen` are brokers that trace nothing: also the ends of their incarnations are not in the trace."""
+        self._unseen = unseen
         self._name = name
         self._first = first
         self._incarnations = incarnations
@@ -171,6 +177,7 @@ class Share:
             "minIsr": self._min_isr,
             "partition": self._record,
             "fenced": [broker for broker in self._first["fenced"] if broker in self._now],
+            "unseen": [*self._unseen],
         }
         for number in range(begin + 1, len(rows)):
             row = rows[number]
@@ -221,7 +228,7 @@ class Share:
         if record is not None:
             self._min_isr = record.get("minIsr", self._min_isr)
             self._record = self._filled(record)
-        if action == "RegisterBroker":
+        if action == "RegisterBroker" and row["args"]["broker"] not in self._unseen:
             yield from self._new_incarnation(row["args"]["broker"])
         yield {"node": row["node"], "action": action, "args": row["args"], "partition": self._record}
 

@@ -76,6 +76,8 @@ class Known:
 
     def is_caused(self, row: Row) -> bool:
         """Whether all causes of the row are there."""
+        if self._is_about_unseen(row):
+            return True
         if "controllerEpoch" in row:
             return self._may_decide(row)
         if "minIsr" in row and (row["partition"], row["minIsr"]) not in self._written:
@@ -84,6 +86,14 @@ class Known:
             return self._quorum.is_caused(row)
         needs = _NEEDS.get(row["action"])
         return needs is None or needs(self, row)
+
+    def _is_about_unseen(self, row: Row) -> bool:
+        """Whether a row needs a step of a node that writes none, as those of Apache Kafka in a mixed cluster."""
+        others = {row.get("args", {}).get(part) for part in ("leader", "follower", "broker")} | {
+            row.get("from"),
+            row.get("to"),
+        }
+        return bool(others - self._rows.keys() - {None})
 
     def _may_decide(self, row: Row) -> bool:
         if self._offsets and row["offset"] > self._offsets[0]:

@@ -33,13 +33,15 @@ class Trace:
     """Runs of one epoch and the offset at which each ends; a broker that is not named has none."""
     high_watermarks: dict[int, int] = field(default_factory=dict[int, int])
     fenced: tuple[int, ...] = ()
+    unseen: tuple[int, ...] = ()
+    """Brokers that trace nothing: what they did is searched for."""
 
     book = "replication"
 
     @property
-    def run(self) -> tuple[tuple[int, ...]]:
+    def run(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """Traces in which this is equal may share a run of TLC."""
-        return (self.brokers,)
+        return self.brokers, self.unseen
 
 
 def trace_of(rows: Sequence[Event], name: str) -> Trace:
@@ -55,9 +57,10 @@ def trace_of(rows: Sequence[Event], name: str) -> Trace:
         brokers = tuple(int(broker) for broker in begin["brokers"])
         marks = {int(broker): int(mark) for broker, mark in begin.get("highWatermarks", {}).items()}
         fenced = tuple(int(broker) for broker in begin.get("fenced", ()))
+        unseen = tuple(int(broker) for broker in begin.get("unseen", ()))
         filled = _Filling(brokers, int(begin["minIsr"]))
         first, events = filled.record(begin["partition"]), tuple(filled.events(with_incarnations(rows[1:])))
-        return Trace(name, brokers, int(begin["minIsr"]), first, events, logs, marks, fenced)
+        return Trace(name, brokers, int(begin["minIsr"]), first, events, logs, marks, fenced, unseen)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise TraceError(f"{name}:1: Begin lacks {error}") from error
 
@@ -189,7 +192,7 @@ def _function(values: dict[int, str]) -> str:
 
 def modules(traces: Sequence[Trace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
-    return traces_module(traces), configuration(*traces[0].run, deadlock)
+    return traces_module(traces), configuration(traces[0].brokers, deadlock, unseen=traces[0].unseen)
 
 
 def traces_module(traces: Sequence[Trace]) -> str:
@@ -231,9 +234,17 @@ INSTEAD = {
 """Run-length logs, late messages, faults without a ration: operators, and what is put in their place."""
 
 
-def configuration(brokers: Sequence[int], deadlock: bool = False, bugs: Sequence[str] = ()) -> str:
+def configuration(
+    brokers: Sequence[int], deadlock: bool = False, bugs: Sequence[str] = (), unseen: Sequence[int] = ()
+) -> str:
     """TraceReplication's configuration; what min.insync.replicas is each trace says."""
-    constants = ["None = None", f"Brokers = {_brokers(brokers)}", "MinIsr = 1", *RATIONS]
+    constants = [
+        "None = None",
+        f"Brokers = {_brokers(brokers)}",
+        f"Unseen = {_brokers(unseen)}",
+        "MinIsr = 1",
+        *RATIONS,
+    ]
     constants.append("Bugs = {" + ", ".join(f'"{bug}"' for bug in bugs) + "}")
     constants += [f"{name} <- {other}" for name, other in INSTEAD.items()]
     return trace_form.configuration("TraceReplication: traces of brokers", constants, deadlock)

@@ -32,7 +32,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -183,6 +183,8 @@ LOOK_UPS = 10
 """For so many rejected traces the event and the states around it are looked up, a run of TLC for each."""
 
 
+NOT_FOUND = "no steps of the nodes that trace nothing were found that lead through all events"
+
 EVENTS_A_RUN = 40_000
 """What one run of TLC is given: 67,000 events took it 27 CPU seconds, 123,000 more than 300, for want of memory."""
 
@@ -204,7 +206,12 @@ def check_traces(
             break
         for trace in batch:
             verdict = TraceVerdict(trace.name, trace.name in accepted, len(trace.events), trace.name in accepted)
-            if not verdict.accepted and look_ups > 0:
+            if not verdict.accepted and getattr(trace, "unseen", ()):
+                if look_ups > 0:
+                    look_ups -= 1
+                    verdict, spent = _look_up_unseen(cast("Trace", trace), budget_s, memory_mb)
+                    looking_up += spent
+            elif not verdict.accepted and look_ups > 0:
                 look_ups -= 1
                 verdict, spent = _look_up(trace, budget_s, memory_mb)
                 looking_up += spent
@@ -251,6 +258,22 @@ def _check_group(traces: list[AnyTrace], budget_s: float, memory_mb: int) -> tup
     outcome = check(_job(traces, False, budget_s, memory_mb))
     numbers = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
     return {traces[number - 1].name for number in numbers}, outcome
+
+
+def _look_up_unseen(trace: Trace, budget_s: float, memory_mb: int) -> tuple[TraceVerdict, float]:
+    """The first event that no steps of the unseen nodes were found to lead through; and the CPU seconds of the search."""
+    accepted, refused, spent = 0, len(trace.events), 0.0
+    while refused - accepted > 1:
+        middle = (accepted + refused) // 2
+        begun = replace(trace, events=trace.events[:middle])
+        names, outcome = _check_group([begun], budget_s, memory_mb)
+        spent += outcome.cpu_seconds
+        if outcome.verdict != Verdict.HOLDS:
+            reason = f"not found out: {outcome.verdict}: {outcome.reason}"
+            return TraceVerdict(trace.name, False, len(trace.events), looked_up=False, reason=reason), spent
+        accepted, refused = (middle, refused) if names else (accepted, middle)
+    event = trace.events[refused - 1]
+    return TraceVerdict(trace.name, False, len(trace.events), True, event, refused, NOT_FOUND), spent
 
 
 OF_THE_CHECK = {"trace", "at", "step", "faults"}

@@ -7,10 +7,17 @@
 (* Many traces are checked in one run: each is one initial state, its      *)
 (* events are the only steps.  A trace that is not accepted ends early.    *)
 (* The generated module TraceData defines Traces.                          *)
+(*                                                                         *)
+(* Of brokers that are unseen there are no events.  What they must have    *)
+(* done so that a broker that is seen could take its next step is searched *)
+(* for: a trace is accepted where some steps of theirs, each one that the  *)
+(* specification allows, lead through all events.                          *)
 (***************************************************************************)
 EXTENDS Late, RunLengthLog, TraceData
 
-CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+CONSTANTS
+    Guarded,    \* is a step that breaks a promise refused as if it did not exist
+    Unseen      \* brokers that trace nothing
 
 VARIABLES
     trace,      \* which of the traces
@@ -144,16 +151,100 @@ KeepsPromises ==
 \* a prefix of it still is one.
 OnlyAdds == Event.action \in {"Produce", "AnswerFetch", "AppendFetched"}
 
-TraceNext ==
-    /\ at <= Len(Traces[trace].events)
-    /\ StepOf(Event)
-    /\ Agrees(Event)
+After ==
     /\ HistoryAfter
     /\ isExcused' = (isExcused \/ IsUnclean \/ Cardinality(lostTail') >= RequiredIsr(partition'))
     /\ written' = written \cup {partition'.minIsr}
+    /\ UNCHANGED trace
+
+Seen ==
+    /\ StepOf(Event)
+    /\ Agrees(Event)
+    /\ After
     /\ Guarded => IF OnlyAdds THEN (HighWatermarkBound /\ NoFencedMemberInIsr)' ELSE KeepsPromises'
     /\ at' = at + 1
-    /\ UNCHANGED trace
+
+-----------------------------------------------------------------------------
+\* Brokers that are unseen.  They move only where the next event needs a step
+\* of theirs, and only towards what it needs: the search is not of all that
+\* they may have done, but what it finds is a behaviour.
+
+\* What an unseen follower does until its fetch can show an end.
+Fetches(f, l, end) ==
+    /\ f \in Unseen
+    /\ IF metadata[f].leaderEpoch # metadata[l].leaderEpoch
+       THEN \E r \in published :
+                \/ r.leaderEpoch = metadata[l].leaderEpoch /\ BecomeFollower(f, r)
+                \/ GiveUpReplica(f, r)
+       ELSE Truncate(f, l) \/ (EndOffset(log[f]) < end /\ AppendFetched(f, l, end))
+
+\* What brings an unseen leader to know that a follower has all up to an end.
+Reaches(l, f, end) ==
+    \/ Fetches(f, l, end)
+    \/ \E t \in FetchesOf(f, l) : t.end >= end /\ AnswerFetch(l, f, t)
+
+KnownOffsets == {EndOffset(consumed)} \cup {EndOffset(log[b]) : b \in Brokers} \cup {highWatermark[b] : b \in Brokers}
+
+\* An unseen broker comes to lead, with what it may have fetched before.
+TakesOver(b, ledEpoch) ==
+    \/ \E r \in published : r.leaderEpoch = ledEpoch /\ BecomeLeader(b, r)
+    \/ \E l \in Brokers \ {b} :
+        \/ Truncate(b, l)
+        \/ \E end \in KnownOffsets :
+            \/ EndOffset(log[b]) < end /\ AppendFetched(b, l, end)
+            \/ highWatermark[b] < end /\ AdoptHighWatermark(b, l, end)
+
+Settles(b) == \E r \in published : CommitIsr(b, r)
+
+Commits(b, end) ==
+    LET behind == {f \in MaximalIsr(b) \ {b} : progress[b][f].end < end}
+    IN  \/ Settles(b)
+        \/ IF behind = {} THEN AdvanceHighWatermark(b, end) ELSE Reaches(b, CHOOSE f \in behind : TRUE, end)
+
+Serves(b, e) ==
+    IF metadata[b].leaderEpoch # metadata[e.follower].leaderEpoch THEN TakesOver(b, metadata[e.follower].leaderEpoch)
+    ELSE CASE e.action = "AppendFetched"      -> EndOffset(log[b]) < e.end /\ ProduceBatch(b, "one", e.end)
+           [] e.action = "AdoptHighWatermark" -> highWatermark[b] < e.highWatermark /\ Commits(b, e.highWatermark)
+           [] OTHER                           -> FALSE
+
+Greater(a, b) == IF a > b THEN a ELSE b
+
+\* A member that left the ISR lacked a record that nothing else may show.
+Proposes(b, e) ==
+    IF metadata[b].leaderEpoch # partition.leaderEpoch THEN TakesOver(b, partition.leaderEpoch)
+    ELSE IF pending[b] # None \/ metadata[b].partitionEpoch # partition.partitionEpoch THEN Settles(b)
+    ELSE \/ \E f \in e.partition.isr \ partition.isr :
+                LET end == Greater(highWatermark[b], StartOffsetOf(log[b], metadata[b].leaderEpoch))
+                IN  IF progress[b][f].end < end THEN Reaches(b, f, end) ELSE ExpandIsr(b, f)
+         \/ \E f \in partition.isr \ e.partition.isr :
+                IF progress[b][f].end < EndOffset(log[b]) THEN ShrinkIsr(b, f)
+                ELSE ProduceBatch(b, "one", EndOffset(log[b]) + 1)
+
+\* A broker that comes back has all that it had.
+Returns(b) == Crash(b) \/ ShutDown(b) \/ Restart(b, EndOffset(log[b]), highWatermark[b])
+
+Replays(b) ==
+    /\ ~HasReplayed(b)
+    /\ \E r \in published : BecomeLeader(b, r) \/ BecomeFollower(b, r)
+
+NeedsLeader == {"AppendFetched", "AdoptHighWatermark", "Truncate"}
+
+UnseenFor(e) ==
+    CASE e.action \in NeedsLeader    -> e.leader \in Unseen /\ Serves(e.leader, e)
+      [] e.action = "AnswerFetch"    -> Fetches(e.follower, e.leader, e.end)
+      [] e.action = "AlterPartition" -> e.leader \in Unseen /\ Proposes(e.leader, e)
+      [] e.action = "RegisterBroker" -> e.broker \in Unseen /\ Returns(e.broker)
+      [] e.action = "UnfenceBroker"  -> e.broker \in Unseen /\ Replays(e.broker)
+      [] OTHER                       -> FALSE
+
+NotSeen ==
+    /\ Unseen # {}
+    /\ UnseenFor(Event)
+    /\ After
+    /\ Guarded => KeepsPromises'
+    /\ UNCHANGED at
+
+TraceNext == at <= Len(Traces[trace].events) /\ (Seen \/ NotSeen)
 
 \* Said of each trace that is accepted to its end.
 Accepted == at > Len(Traces[trace].events) => PrintT(<<"accepted", trace>>)

@@ -20,6 +20,7 @@ def levels(admin: Admin) -> dict[str, str]:
 FIRST = {
     "eligible.leader.replicas.version": "1",
     "group.version": "1",
+    "kraft.version": "0",
     "metadata.version": "4.3-IV0",
     "share.version": "0",
     "streams.version": "0",

@@ -5,7 +5,7 @@ It has no serious finding of axe-core, and stays smooth with 20,000 events.
 
 from __future__ import annotations
 
-import itertools
+import json
 from pathlib import Path
 
 import pytest
@@ -17,16 +17,14 @@ from linearizability.explorer.page import page as explorer_page
 from linearizability.history.commands import app as history
 from linearizability.pipeline.engine import check
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.explorer import explorer
 from linearizability.simulation.fuzzing import keep_run, run_planted
 from spec.checker import TraceStep
 from spec.explorer import run_of
 from tests.browser import Browser, needs_chromium
+from tests.explorer.frames import ACTIONS, MANY, STORE, frame_ms, page_of_many
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HISTORY = REPOSITORY / "tests" / "history" / "regressions" / "reference-high-watermark-truncation"
-MANY = 20_000
-FRAMES = 30
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +96,45 @@ def test_following_a_text_leaves_faults_and_what_has_it(browser, failed):
 @needs_chromium
 def test_twenty_thousand_events_are_as_smooth_as_their_pixels(browser, tmp_path):
     """A ratio within one run: a frame of many events may take no longer than a few frames of a hundredth of them."""
-    outcome, trace = run_planted(draw(0, "acks-all-as-one", 3), keep_trace=True)
-    step, events = 5_000, list(trace.events)
-    many = itertools.islice(itertools.cycle(events), MANY)
-    trace.events = [(number * step, *event[1:]) for number, event in enumerate(many)]
     page = tmp_path / "many.html"
-    page.write_text(explorer(outcome, trace))
+    page_of_many(page)
     opened(browser, page)
     assert browser.evaluate("events.length") == MANY
-    frame = f"(() => {{ const began = performance.now(); for (let n = 0; n < {FRAMES}; n++) {{ go(n * 7); paint(); }} return (performance.now() - began) / {FRAMES}; }})()"
-    browser.evaluate(frame)
-    many_ms = browser.evaluate(frame)
-    browser.evaluate("to = from + (to - from) / 100; paint()")
-    few_ms = browser.evaluate(frame)
-    print(f"a frame of {MANY} events: {many_ms:.1f} ms; of a hundredth: {few_ms:.1f} ms")
-    assert many_ms < 25 * few_ms + 5
+    for action in ACTIONS:
+        many_ms = min(frame_ms(browser, action))
+        browser.evaluate("window.whole = [from, to]; to = from + (to - from) / 100")
+        few_ms = min(frame_ms(browser, action))
+        browser.evaluate("[from, to] = window.whole")
+        print(f"{action}: a frame of {MANY} events {many_ms:.1f} ms, of a hundredth {few_ms:.1f} ms")
+        assert many_ms < 25 * few_ms + 5, action
+
+
+def test_the_stored_frames_are_within_one_of_a_screen():
+    """Sixty pictures a second, as measured by `python -m tests.explorer.frames --record`."""
+    stored = json.loads(STORE.read_text())
+    assert (stored["events"], set(stored["actions"])) == (MANY, set(ACTIONS))
+    assert {action: each["cpu_ms"] for action, each in stored["actions"].items() if each["cpu_ms"] >= 16} == {}
+
+
+@needs_chromium
+def test_a_picture_that_is_kept_is_the_one_that_is_painted_again(browser, failed):
+    """Scrubbing copies the picture: what it copies is what the page would paint."""
+    opened(browser, failed)
+    pixels = "(() => { const one = by('picture'); return one.toDataURL(); })()"
+    steps = [
+        "go(3)",
+        "zoom(.5, now())",
+        "go(9)",
+        "by('chatter').checked = true; select()",
+        "by('offset').value = 0; select()",
+    ]
+    for step in steps:
+        browser.evaluate(f"{step}; paint()")
+        kept = browser.evaluate(pixels)
+        browser.evaluate("painted = ''; paint()")
+        assert browser.evaluate(pixels) == kept, step
+    browser.evaluate("go(0); paint()")
+    assert browser.evaluate(pixels) != kept
 
 
 def followed(browser: Browser, partition: str = "", offset: int | None = None) -> list[str]:

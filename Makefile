@@ -13,6 +13,12 @@ EXTRAS := check
 # Tests side by side: one more than CI's two cores, because many wait for processes.
 JOBS ?= 3
 
+# Programs that tests need, and their Debian packages. Docker is installed only where no systemd would start its daemon and keep it
+# (a container, CI): its tests start a daemon of their own, and end it.
+DOCKER := dockerd:docker.io docker-compose:docker-compose
+TEST_PROGRAMS := kcat:kcat chromium:chromium $(if $(wildcard /run/systemd/system),,$(DOCKER))
+MACHINE_CAN_INSTALL := test "$$(id -u)" = 0 && command -v apt-get >/dev/null
+
 .PHONY: run test test-artifacts test-fast test-slow setup check site table image lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
@@ -24,11 +30,13 @@ test: setup ## set up, then formatting, lint, types, import rules and every test
 	$(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --no-loadscope-reorder --durations=40
 
 test-artifacts: setup # what tests need beside Python: programs of the machine, one by one, and jars
-	@test "$$(id -u)" != 0 || for name in kcat chromium; do \
-	  command -v $$name >/dev/null || apt-get install -q -y --no-install-recommends $$name >/dev/null 2>&1; done & \
+	@$(MACHINE_CAN_INSTALL) && for pair in $(TEST_PROGRAMS); do command -v $${pair%:*} >/dev/null \
+	    || apt-get install -q -y --no-install-recommends $${pair#*:} >/dev/null 2>&1 \
+	    || { apt-get update -q && apt-get install -q -y --no-install-recommends $${pair#*:}; } >/dev/null 2>&1; done & \
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1; \
 	  fetched=$$?; wait; exit $$fetched
-	@for name in kcat chromium dockerd; do command -v $$name >/dev/null || echo "$$name is missing: its tests are skipped"; done
+	@for pair in kcat:kcat chromium:chromium $(DOCKER); do command -v $${pair%:*} >/dev/null \
+	  || echo "$${pair%:*} is missing, and its tests are skipped: apt-get install $${pair#*:}"; done
 
 test-fast: setup ## the pure core: no process, no Java; under a minute, for the inner loop
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m core $(foreach folder,protocol storage replication coordinator controller node,tests/$(folder))

@@ -199,6 +199,15 @@ def test_its_artifacts_go_to_the_users_cache(job: Job) -> None:
     assert found.stdout.strip() == str(job.home / ".cache" / "tidegauge" / "artifacts")
 
 
+def test_nothing_of_the_checkout_is_on_its_path(job: Job) -> None:
+    code = f"import sys; print(*sys.path, sep='\\n'); import {', '.join(PACKAGES)}; print(*(each.__file__ for each in ({', '.join(PACKAGES)})), sep='\\n')"
+    said = job.run(str(job.home / "tidegauge" / "bin" / "python"), "-P", "-c", code)
+    *path, _, _, _, _, _ = places = said.stdout.splitlines()
+    assert path and len(places) == len(path) + len(PACKAGES), said.stderr
+    assert [place for place in places if Path(place).resolve().is_relative_to(REPOSITORY)] == []
+    assert all(Path(place).is_relative_to(job.packages) for place in places[len(path) :])
+
+
 def test_it_says_its_version(job: Job) -> None:
     said = job.tidegauge("--version")
     assert said.returncode == 0 and said.stdout.startswith("tidegauge "), said.stderr

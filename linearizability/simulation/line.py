@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from linearizability.simulation.configuration import PLAINTEXT
 from linearizability.simulation.frame_text import outline
 from linearizability.simulation.machine import Machine
 from linearizability.simulation.network import Connection, Network
@@ -60,8 +61,9 @@ class Line:
     place = CLIENTS
     channel = ""
 
-    def __init__(self, owner: Owner, network: Network, machine: Machine) -> None:
+    def __init__(self, owner: Owner, network: Network, machine: Machine, listener: str = PLAINTEXT) -> None:
         self.name = owner.name
+        self._listener = listener
         self.machine = machine
         self.is_up = False
         self.not_before_us = 0
@@ -88,7 +90,7 @@ class Line:
     # ---- connecting
 
     def open(self) -> None:
-        self._connection = self._network.connect(self, self.machine)
+        self._connection = self._network.connect(self, self.machine, self._listener)
         self._owner.world.after(REQUEST_TIMEOUT_MS * MICROSECONDS_A_MS, self._connect_timed_out, self._connection)
 
     def _connect_timed_out(self, connection: Connection) -> None:

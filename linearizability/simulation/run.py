@@ -13,7 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from linearizability.simulation import faults
+from linearizability.simulation import (
+    faults,
+    inspecting_groups,
+    inspecting_members,
+    inspecting_metadata,
+    inspecting_partitions,
+    inspecting_transactions,
+)
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient
 from linearizability.simulation.cluster import Cluster
@@ -24,6 +31,7 @@ from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.describing import SimulatedDescriber
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import ClientHistory
+from linearizability.simulation.inspecting import Chapters, Inspector
 from linearizability.simulation.machine import Machine
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
@@ -173,6 +181,10 @@ class SimulatedRun:
         self._wait_for_stable_ends()
         self._leave_evidence()
         self._wait_for_abdications()
+        self._inspect(inspecting_partitions.CHAPTERS)
+        self._inspect(inspecting_metadata.FORWARDED)
+        self._inspect(() if self.cluster.is_alone else inspecting_metadata.AT_CONTROLLERS)
+        self._inspect(inspecting_transactions.CHAPTERS if self._schedule.transacts else ())
 
     def _driver(self) -> Driver | None:
         if not isinstance(self._schedule, DrivenSchedule) or self.cluster.checker is None:
@@ -257,6 +269,8 @@ class SimulatedRun:
         if reason := unsettled(self.cluster, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         self._describe_groups(bound)
+        self._inspect(inspecting_groups.AMONG_MEMBERS if members else ())
+        self._inspect((*inspecting_members.CHAPTERS, *inspecting_groups.ALONE) if members else ())
         self._compare_coordinators()
         for member in members:
             if not member.finished:
@@ -273,6 +287,17 @@ class SimulatedRun:
         self._world.run(self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: describer.finished)
         if not describer.finished:
             raise Violation("description-differs", describer.difference)
+
+    def _inspect(self, chapters: Chapters) -> None:
+        """Ask what administrators ask, and what must be refused; what clients' histories show is not in it. Errors: Violation."""
+        if self._world.by_history or isinstance(self._schedule, DrivenSchedule) or not chapters:
+            return
+        recorder = self.cluster.new_recorder(None)
+        inspector = Inspector(self.cluster, recorder.process, recorder, chapters)
+        self.cluster.start(inspector)
+        self._world.run(self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: inspector.finished)
+        if not inspector.finished:
+            raise Violation("answer-differs", inspector.difference)
 
     def _compare_coordinators(self) -> None:
         """Compare the coordinators' state with what their logs replay to. Errors: Violation."""

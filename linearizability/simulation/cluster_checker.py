@@ -11,6 +11,7 @@ from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.metadata_agreement import MetadataAgreement
 from linearizability.simulation.partition_oracle import Decided, PartitionOracle
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
+from linearizability.simulation.traced_decisions import DECISIONS, require_decided
 from linearizability.simulation.world import Violation
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.controller.quorum import Quorum
@@ -19,7 +20,7 @@ from reference.replication.partition import Partition
 
 Key = tuple[str, int]
 
-WITNESSED = frozenset({"AdvanceHighWatermark", "AnswerFetch", "Truncate", "Acknowledge", "RollBackIsr"})
+WITNESSED = frozenset({"AdvanceHighWatermark", "AnswerFetch", "Truncate", "Acknowledge", "RollBackIsr", "CommitIsr"})
 """Steps of partitions that are judged as they happen."""
 
 VOTES = frozenset({"GrantVote", "BecomeCandidate"})
@@ -95,6 +96,8 @@ class ClusterChecker:
             self.listener(number, action, row)
         if action in VOTES:
             self._note_vote(number, row["epoch"], row.get("to", number))
+        if action in DECISIONS:
+            require_decided(action, row)
         if action not in WITNESSED or row["partition"].startswith(METADATA_TOPIC):
             return
         topic, _, index = row["partition"].rpartition("-")
@@ -109,6 +112,11 @@ class ClusterChecker:
                 oracle.acknowledge(number, partition)
             case "AnswerFetch":
                 oracle.count_follower(number, partition, row["args"]["follower"], row["args"]["end"])
+            case "CommitIsr":
+                if not partition.is_leader:
+                    raise Violation(
+                        "traced-decision", f"node {number} commits an ISR of {row['partition']}, and follows"
+                    )
             case "RollBackIsr":
                 oracle.require_known_members(number, partition)
             case _:

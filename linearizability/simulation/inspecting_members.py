@@ -84,7 +84,7 @@ def two_members(client: Inspector) -> Chapter:
     yield from first.beat()
     yield from _settle([first], everything)
     yield from second.beat()
-    require_same("what the second member has at once", second.owned, frozenset())
+    require_same("what the second member has at once", sorted(second.owned), list[Key]())
     yield from _settle([first, second], everything)
     sizes = sorted(len(member.owned) for member in (first, second))
     require_same("how the shares differ", sizes[1] - sizes[0] <= len({topic for topic, _ in everything}), True)

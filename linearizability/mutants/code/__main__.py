@@ -57,9 +57,7 @@ def run(
     again: Annotated[bool, typer.Option("--again", help="Also what has a stored row.")] = False,
     further: Annotated[
         bool,
-        typer.Option(
-            "--further", help="Also the simulation's missing runs of what unit tests detect, and it does not."
-        ),
+        typer.Option("--further", help="Also the simulation's missing runs of what it does not detect."),
     ] = False,
     runs: Annotated[int, typer.Option(min=1, help="Runs of the simulation for one change.")] = 500,
     simulation_s: Annotated[float, typer.Option(min=1, help="CPU time for these runs.")] = 240,
@@ -73,7 +71,7 @@ def run(
     for change in _in_turn(_chosen(names), sample):
         before = stored.get(change.name)
         before = before if is_current(change, before) and not again else None
-        if before and (not further or not before.unit or before.simulation or before.runs >= runs):
+        if before and (not further or before.simulation or before.runs >= runs):
             continue
         if for_s and time.monotonic() - begin > for_s:
             break

@@ -169,6 +169,23 @@ def test_the_log_below_old_snapshots_goes_when_there_is_too_much() -> None:
     assert image(members) == expected
 
 
+def test_what_just_fits_stays() -> None:
+    """metadata.max.retention.bytes is what the log and its snapshots may have, all of it."""
+    members = alone(retention_bytes=-1)
+    for number in range(1, 21):
+        append(members, number)
+        if number % 10 == 0:
+            write_snapshot(members)
+    log = members[0]._log
+    size = log.log.size_bytes + sum(map(log.snapshots.size_bytes, log.snapshots.ids))
+    kept = [*log.snapshots.ids]
+    assert len(kept) == 2
+    log.clean(members.now, members[0].high_watermark, size, -1)
+    assert [*log.snapshots.ids] == kept
+    log.clean(members.now, members[0].high_watermark, size - 1, -1)
+    assert [*log.snapshots.ids] == kept[1:]
+
+
 def test_old_snapshots_go_by_their_age_and_the_newest_stays() -> None:
     members = alone(retention_ms=1000, retention_bytes=-1)
     append(members, 1)

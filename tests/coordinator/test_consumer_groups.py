@@ -6,12 +6,14 @@ import pytest
 
 from linearizability.client.group_member import owned_partitions
 from reference.coordinator.consumer_group_description import describe
-from reference.coordinator.consumer_group_records import member_record
+from reference.coordinator.consumer_group_records import _record, member_record, partition_metadata_tombstone
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.consumer_timers import RETRY_MS
 from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from reference.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
+from reference.protocol.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
 from tests.coordinator.consumer_room import REBALANCE_TIMEOUT_MS, Client, Room, settle
 
 SESSION_MS = 45_000
@@ -72,6 +74,20 @@ def test_an_assignor_that_only_the_log_knows_is_the_default_one() -> None:
     other = Client(room, "b", topics=["foo"])
     settle(room, [client, other])
     assert client.names() | other.names() == {("foo", 0), ("foo", 1)}
+
+
+def test_what_an_earlier_coordinator_wrote_of_partitions_is_removed() -> None:
+    """Before 4.1 a group had a record of its topics' partitions; the next epoch of the group ends it, once."""
+    room = Room(foo=1)
+    client = Client(room, "a", topics=["foo"])
+    client.join()
+    key, _ = partition_metadata_tombstone("g")
+    room.log.append(_record(ConsumerGroupPartitionMetadataKey(group_id="g"), ConsumerGroupPartitionMetadataValue()))
+    room.fail_over()
+    assert room.group().has_partition_metadata
+    other = Client(room, "b", topics=["foo"])
+    settle(room, [client, other])
+    assert [each for each in room.log if each == partition_metadata_tombstone("g")] == [(key, None)]
 
 
 def test_a_no_break_space_is_a_name() -> None:

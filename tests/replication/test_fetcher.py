@@ -300,6 +300,32 @@ def test_a_partition_that_was_left_is_not_asked_for() -> None:
     assert pair.fetcher.next_request(NOW) is None and pair.fetcher.is_idle
 
 
+def test_the_leader_is_informed_of_a_partition_that_was_left() -> None:
+    """Otherwise it goes on to read that partition for each fetch of the session."""
+    pair = Pair()
+    other = Partition(
+        "t", TOPIC_ID, 1, open_log(), 2, brokers=pair.following.brokers, lag_max_ms=pair.following.lag_max_ms
+    )
+    other.take_up(state(), NOW)
+    pair.fetcher.follow(other)
+    pair.exchange()
+    pair.exchange()
+    pair.fetcher.leave(pair.following)
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest)
+    assert [(each.topic_id, each.partitions) for each in request.forgotten_topics_data] == [(TOPIC_ID, [0])]
+
+
+def test_another_epoch_of_the_same_leader_goes_on_in_the_session() -> None:
+    pair = Pair()
+    pair.exchange()
+    pair.following.take_up(state(epoch=6, partition_epoch=11), NOW)
+    assert pair.fetcher.follow(pair.following)
+    request = pair.fetcher.next_request(NOW)
+    assert isinstance(request, FetchRequest) and request.session_epoch > 0
+    assert request.topics[0].partitions[0].current_leader_epoch == 6
+
+
 @pytest.mark.parametrize("offset", [-1, -100])
 def test_a_bound_that_was_not_found_cuts_nothing(offset: int) -> None:
     pair = Pair()

@@ -244,6 +244,20 @@ def test_damaged_checkpoints_are_taken_for_empty() -> None:
     assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 3
 
 
+def test_the_upkeep_reports_what_was_repaired() -> None:
+    disk, said = SimulatedDisk(), list[str]()
+    directory = LogDirectory(disk, ROOT, lambda level, message: said.append(f"{level}: {message}"))
+    directory.load(NOW)
+    log = directory.get_or_create("a", 0, A, CONFIG, NOW)
+    directory.tick(NOW)
+    assert said == []
+    log.repairs.append("an index was damaged")
+    directory.tick(NOW + 1_000_000)
+    assert len(said) == 1 and "a-0" in said[0] and "an index was damaged" in said[0]
+    directory.tick(NOW + 2_000_000)
+    assert len(said) == 1
+
+
 def test_a_new_log_survives_a_power_failure_once_it_is_flushed() -> None:
     for seed in range(20):
         disk = SimulatedDisk()

@@ -73,7 +73,7 @@ class Inspector(SimulatedClient):
 
     @property
     def scratch(self) -> str:
-        """A name that nobody else has: another one for each attempt."""
+        """A name that no other client uses: another one for each attempt."""
         return f"{self.name.replace(' ', '-')}-{self._attempts}"
 
     def coordinator(self, topic: str) -> int:

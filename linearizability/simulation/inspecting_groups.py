@@ -1,6 +1,6 @@
 # pyright: reportPrivateUsage=false
 """What groups and committed offsets look like to administrators, and what is refused to members that err (GAD-*, GRP-*, CGH-*,
-OFF-*); see `inspecting`. What a group of nobody else's is asked to do, it does: it is made, filled, emptied and deleted.
+OFF-*); see `inspecting`. A group that only the inspector uses is made, filled, emptied and deleted.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from reference.protocol.messages.offset_delete import OffsetDeleteRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.primitives import NO_UUID
 
-NOBODY, NOBODY_ELSE, NOWHERE = "nobody", "nobody-else", "nowhere"
+UNKNOWN, ANOTHER, NOWHERE = "unknown", "another", "nowhere"
 STATES = ("Stable", "Empty", "Dead", "PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling", "Unknown")
 TYPES = ("classic", "consumer", "share")
 FILTERS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
@@ -106,10 +106,10 @@ def described_groups(client: Inspector) -> Chapter:
     number, shard = client.group_shard()
     for id, group in [*shard.groups.items()]:
         is_classic = isinstance(group, ClassicGroup)
-        answer = yield Question(DescribeGroupsRequest(groups=[id, NOBODY]), 6, number)
-        described, nobody = answer.groups
+        answer = yield Question(DescribeGroupsRequest(groups=[id, UNKNOWN]), 6, number)
+        described, missing = answer.groups
         require_same(f"{id} described as a classic group", described.error_code == E.NONE, is_classic)
-        require_same(f"{NOBODY} described", (nobody.error_code, nobody.group_state), (E.GROUP_ID_NOT_FOUND, "Dead"))
+        require_same(f"{UNKNOWN} described", (missing.error_code, missing.group_state), (E.GROUP_ID_NOT_FOUND, "Dead"))
         if is_classic:
             answered = sorted((each.member_id, each.group_instance_id) for each in described.members)
             require_same(f"members of {id}", answered, sorted((m, one.instance_id) for m, one in group.members.items()))
@@ -118,7 +118,7 @@ def described_groups(client: Inspector) -> Chapter:
         answer = yield Question(DescribeGroupsRequest(groups=[id]), 5, number)
         require_same(f"an older description of {id}", answer.groups[0].error_code, E.NONE)
         require_same("its state", answer.groups[0].group_state, group.state_name if is_classic else "Dead")
-        answer = yield Question(ConsumerGroupDescribeRequest(group_ids=[id, NOBODY]), 1, number)
+        answer = yield Question(ConsumerGroupDescribeRequest(group_ids=[id, UNKNOWN]), 1, number)
         codes = [each.error_code for each in answer.groups]
         require_same(
             f"{id} described by its members",
@@ -142,18 +142,18 @@ def _require_described(described: Any, group: ConsumerGroup) -> None:
 
 
 def fetched_offsets(client: Inspector) -> Chapter:
-    """Every group's offsets are fetched as they are kept, by all versions; of nobody's group nothing is."""
+    """Every group's offsets are fetched as they are kept, by all versions; of a group that does not exist nothing is."""
     number, shard = client.group_shard()
     keys = client.cluster.inputs()
     ids = {topic: Topic(topic, client.topic_id(topic), 1) for topic, _ in keys}
-    for group in [*shard.offsets._committed, NOBODY]:
+    for group in [*shard.offsets._committed, UNKNOWN]:
         kept = {place: (each.offset, each.metadata) for place, each in shard.offsets.of(group).items()}
         answer = yield Question(fetch_offsets_request({group: None}), 8, number)
         require_same(f"all offsets of {group}", _fetched(answer.groups[0].topics), kept)
         expected = {key: kept.get(key, (-1, "")) for key in [*keys, (NOWHERE, 0)]}
-        answer = yield Question(fetch_offsets_request({group: [*expected], NOBODY_ELSE: [keys[0]]}), 9, number)
+        answer = yield Question(fetch_offsets_request({group: [*expected], ANOTHER: [keys[0]]}), 9, number)
         require_same(f"offsets of {group}", _fetched(answer.groups[0].topics), expected)
-        require_same(f"offsets of {NOBODY_ELSE}", _fetched(answer.groups[1].topics), {keys[0]: (-1, "")})
+        require_same(f"offsets of {ANOTHER}", _fetched(answer.groups[1].topics), {keys[0]: (-1, "")})
         answer = yield Question(fetch_offsets_of_one(group, [*expected]), 7, number)
         require_same(f"offsets of {group} alone", _fetched(answer.topics), expected)
         answer = yield Question(fetch_offsets_of_one(group, None), 5, number)
@@ -167,7 +167,7 @@ def fetched_offsets(client: Inspector) -> Chapter:
             for each in topic.partitions
         }
         require_same(f"offsets of {group} by id", found, {key: kept.get(key, (-1, ""))[0] for key in keys})
-    stranger = fetch_offsets_request({NOBODY: [(Topic(NOWHERE, NO_UUID, 1), 0)]})
+    stranger = fetch_offsets_request({UNKNOWN: [(Topic(NOWHERE, NO_UUID, 1), 0)]})
     yield from refusals([(Question(stranger, 10, number), E.UNKNOWN_TOPIC_ID)])
 
 
@@ -183,7 +183,7 @@ def _fetched(topics: list[Any]) -> dict[tuple[str, int], tuple[int, str]]:
 
 
 def refused_to_members(client: Inspector) -> Chapter:
-    """Whoever is no member, or names another generation, changes nothing; a group that is used is not deleted."""
+    """A client that is no member, or names another generation, changes nothing; a group that is used is not deleted."""
     number, shard = client.group_shard()
     for id, group in [*shard.groups.items()]:
         if group.is_empty:
@@ -197,7 +197,7 @@ def refused_to_members(client: Inspector) -> Chapter:
             (Question(DeleteGroupsRequest(groups_names=[id]), 2, number), E.NON_EMPTY_GROUP),
             (Question(forget, 0, number), E.GROUP_SUBSCRIBED_TO_TOPIC),
             (Question(commit_request(id, {(topic, 0): 0}), 8, number), E.UNKNOWN_MEMBER_ID),
-            (Question(fetch_offsets_request({id: [(topic, 0)]}, member_id=NOBODY, member_epoch=1), 9, number),
+            (Question(fetch_offsets_request({id: [(topic, 0)]}, member_id=UNKNOWN, member_epoch=1), 9, number),
              E.NONE if isinstance(group, ClassicGroup) else E.UNKNOWN_MEMBER_ID),
         ]  # fmt: skip
         if isinstance(group, ClassicGroup):
@@ -209,7 +209,7 @@ def refused_to_members(client: Inspector) -> Chapter:
 
 def _of_classic(number: int, group: ClassicGroup, member: str, topic: str) -> list[tuple[Question, E]]:
     id, generation, instance = group.id, group.generation, group.members[member].instance_id
-    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="unheard-of", metadata=b"")
+    protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="no-such-protocol", metadata=b"")
     joining: dict[str, Any] = {"group_id": id, "session_timeout_ms": 1_000, "rebalance_timeout_ms": 500}
     offers: dict[str, Any] = {"protocol_type": "consumer", "protocols": [protocol]}
     of: dict[str, Any] = {
@@ -222,34 +222,34 @@ def _of_classic(number: int, group: ClassicGroup, member: str, topic: str) -> li
     cases: list[tuple[Any, int, E]] = [
         (HeartbeatRequest(**changed(of, generation_id=generation + 1)), 4, E.ILLEGAL_GENERATION),
         (HeartbeatRequest(**changed(of, generation_id=generation - 1)), 4, E.ILLEGAL_GENERATION),
-        (HeartbeatRequest(**changed(of, member_id=NOBODY, group_instance_id=None)), 4, E.UNKNOWN_MEMBER_ID),
-        (HeartbeatRequest(**changed(of, member_id=NOBODY, group_instance_id=NOBODY)), 4, E.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(**changed(of, member_id=UNKNOWN, group_instance_id=None)), 4, E.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(**changed(of, member_id=UNKNOWN, group_instance_id=UNKNOWN)), 4, E.UNKNOWN_MEMBER_ID),
         (HeartbeatRequest(**of), 4, E.NONE),
         (SyncGroupRequest(**changed(syncing, generation_id=generation + 1)), 5, E.ILLEGAL_GENERATION),
-        (SyncGroupRequest(**changed(syncing, member_id=NOBODY, group_instance_id=None)), 5, E.UNKNOWN_MEMBER_ID),
+        (SyncGroupRequest(**changed(syncing, member_id=UNKNOWN, group_instance_id=None)), 5, E.UNKNOWN_MEMBER_ID),
         (SyncGroupRequest(**changed(syncing, protocol_type="other")), 5, E.INCONSISTENT_GROUP_PROTOCOL),
-        (SyncGroupRequest(**changed(syncing, protocol_name="unheard-of")), 5, E.INCONSISTENT_GROUP_PROTOCOL),
+        (SyncGroupRequest(**changed(syncing, protocol_name="no-such-protocol")), 5, E.INCONSISTENT_GROUP_PROTOCOL),
         (JoinGroupRequest(**joining, member_id="", **offers), 9, E.INCONSISTENT_GROUP_PROTOCOL),
         (JoinGroupRequest(**joining, member_id="", **changed(offers, protocol_type="other")), 9, E.INCONSISTENT_GROUP_PROTOCOL),
         (JoinGroupRequest(**joining, member_id="", **changed(offers, protocols=[])), 9, E.INCONSISTENT_GROUP_PROTOCOL),
-        (LeaveGroupRequest(group_id=id, members=[LeaveGroupRequest.MemberIdentity(member_id=NOBODY)]), 5, E.UNKNOWN_MEMBER_ID),
-        (LeaveGroupRequest(group_id=id, member_id=NOBODY), 2, E.UNKNOWN_MEMBER_ID),
+        (LeaveGroupRequest(group_id=id, members=[LeaveGroupRequest.MemberIdentity(member_id=UNKNOWN)]), 5, E.UNKNOWN_MEMBER_ID),
+        (LeaveGroupRequest(group_id=id, member_id=UNKNOWN), 2, E.UNKNOWN_MEMBER_ID),
         (commit_request(id, {(topic, 0): 0}, generation=generation + 1, member_id=member, instance_id=instance), 8,
          E.ILLEGAL_GENERATION),
         (commit_request(id, {(topic, 0): 0}, generation=generation - 1, member_id=member, instance_id=instance), 8,
          E.ILLEGAL_GENERATION),
-        (commit_request(id, {(topic, 0): 0}, generation=generation, member_id=NOBODY), 8, E.UNKNOWN_MEMBER_ID),
+        (commit_request(id, {(topic, 0): 0}, generation=generation, member_id=UNKNOWN), 8, E.UNKNOWN_MEMBER_ID),
         (_beat(id, member, 1), 1, E.GROUP_ID_NOT_FOUND),
     ]  # fmt: skip
     if instance is not None:
-        thief: dict[str, Any] = {"member_id": NOBODY}
+        thief: dict[str, Any] = {"member_id": UNKNOWN}
         cases += [
             (HeartbeatRequest(**changed(of, **thief)), 4, E.FENCED_INSTANCE_ID),
             (SyncGroupRequest(**changed(syncing, **thief)), 5, E.FENCED_INSTANCE_ID),
-            (JoinGroupRequest(**joining, member_id=NOBODY, group_instance_id=instance,
+            (JoinGroupRequest(**joining, member_id=UNKNOWN, group_instance_id=instance,
                               **_as_they(group)), 9, E.FENCED_INSTANCE_ID),
             (LeaveGroupRequest(group_id=id, members=[LeaveGroupRequest.MemberIdentity(
-                member_id=NOBODY, group_instance_id=instance)]), 5, E.FENCED_INSTANCE_ID),
+                member_id=UNKNOWN, group_instance_id=instance)]), 5, E.FENCED_INSTANCE_ID),
         ]  # fmt: skip
     return [(Question(body, version, number), code) for body, version, code in cases]
 
@@ -270,14 +270,14 @@ def _of_consumer(number: int, group: ConsumerGroup, member: str, topic: str) -> 
     cases: list[tuple[Any, int, E]] = [
         (_beat(id, member, epoch + 1), 1, E.FENCED_MEMBER_EPOCH),
         (_beat(id, member, old or epoch + 2), 1, E.FENCED_MEMBER_EPOCH),
-        (_beat(id, NOBODY, epoch), 1, E.UNKNOWN_MEMBER_ID),
-        (_beat(id, NOBODY, -1), 1, E.UNKNOWN_MEMBER_ID),
-        (_beat(id, NOBODY, epoch, instance_id=NOBODY), 1, E.UNKNOWN_MEMBER_ID),
+        (_beat(id, UNKNOWN, epoch), 1, E.UNKNOWN_MEMBER_ID),
+        (_beat(id, UNKNOWN, -1), 1, E.UNKNOWN_MEMBER_ID),
+        (_beat(id, UNKNOWN, epoch, instance_id=UNKNOWN), 1, E.UNKNOWN_MEMBER_ID),
         (commit_request(id, commit, generation=epoch + 1, member_id=member), 9, E.STALE_MEMBER_EPOCH),
         (commit_request(id, commit, generation=epoch + 1, member_id=member), 8, E.UNSUPPORTED_VERSION),
-        (commit_request(id, commit, generation=epoch, member_id=NOBODY), 9, E.UNKNOWN_MEMBER_ID),
+        (commit_request(id, commit, generation=epoch, member_id=UNKNOWN), 9, E.UNKNOWN_MEMBER_ID),
         (fetch_offsets_request({id: None}, member_id=member, member_epoch=epoch + 1), 9, E.STALE_MEMBER_EPOCH),
-        (HeartbeatRequest(group_id=id, generation_id=epoch, member_id=NOBODY), 4, E.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(group_id=id, generation_id=epoch, member_id=UNKNOWN), 4, E.UNKNOWN_MEMBER_ID),
         (JoinGroupRequest(group_id=id, session_timeout_ms=1_000, rebalance_timeout_ms=500, member_id="",
                           protocol_type="other", protocols=[
                               JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=b"")]), 9,
@@ -286,7 +286,7 @@ def _of_consumer(number: int, group: ConsumerGroup, member: str, topic: str) -> 
     return [(Question(body, version, number), code) for body, version, code in cases]
 
 
-# ---- what is refused to anybody
+# ---- what is refused to every client
 
 
 def refused_requests(client: Inspector) -> Chapter:
@@ -315,18 +315,18 @@ def refused_requests(client: Inspector) -> Chapter:
         (join(session_timeout_ms=99), 9, E.INVALID_SESSION_TIMEOUT),
         (join(session_timeout_ms=1_800_001), 9, E.INVALID_SESSION_TIMEOUT),
         (join(group_id=""), 9, E.INVALID_GROUP_ID),
-        (join(member_id=NOBODY), 9, E.UNKNOWN_MEMBER_ID),
+        (join(member_id=UNKNOWN), 9, E.UNKNOWN_MEMBER_ID),
         (join(protocols=[]), 9, E.INCONSISTENT_GROUP_PROTOCOL),
         (join(protocol_type=""), 9, E.INCONSISTENT_GROUP_PROTOCOL),
-        (HeartbeatRequest(group_id=name, generation_id=1, member_id=NOBODY), 4, E.UNKNOWN_MEMBER_ID),
-        (HeartbeatRequest(group_id="", generation_id=1, member_id=NOBODY), 4, E.INVALID_GROUP_ID),
-        (SyncGroupRequest(group_id=name, generation_id=1, member_id=NOBODY), 4, E.UNKNOWN_MEMBER_ID),
-        (LeaveGroupRequest(group_id="", member_id=NOBODY), 2, E.INVALID_GROUP_ID),
-        (LeaveGroupRequest(group_id=name, member_id=NOBODY), 2, E.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(group_id=name, generation_id=1, member_id=UNKNOWN), 4, E.UNKNOWN_MEMBER_ID),
+        (HeartbeatRequest(group_id="", generation_id=1, member_id=UNKNOWN), 4, E.INVALID_GROUP_ID),
+        (SyncGroupRequest(group_id=name, generation_id=1, member_id=UNKNOWN), 4, E.UNKNOWN_MEMBER_ID),
+        (LeaveGroupRequest(group_id="", member_id=UNKNOWN), 2, E.INVALID_GROUP_ID),
+        (LeaveGroupRequest(group_id=name, member_id=UNKNOWN), 2, E.UNKNOWN_MEMBER_ID),
         (DeleteGroupsRequest(groups_names=[name]), 2, E.GROUP_ID_NOT_FOUND),
         (OffsetDeleteRequest(group_id=name, topics=forget), 0, E.GROUP_ID_NOT_FOUND),
-        (commit_request(name, {(topic, 0): 0}, generation=1, member_id=NOBODY), 8, E.ILLEGAL_GENERATION),
-        (commit_request(name, {(topic, 0): 0}, generation=1, member_id=NOBODY), 9, E.GROUP_ID_NOT_FOUND),
+        (commit_request(name, {(topic, 0): 0}, generation=1, member_id=UNKNOWN), 8, E.ILLEGAL_GENERATION),
+        (commit_request(name, {(topic, 0): 0}, generation=1, member_id=UNKNOWN), 9, E.GROUP_ID_NOT_FOUND),
         (commit_request(name, {(NOWHERE, 0): 0}), 8, E.UNKNOWN_TOPIC_OR_PARTITION),
         (commit_request(name, {(topic, 99): 0}), 8, E.UNKNOWN_TOPIC_OR_PARTITION),
         (commit_request(name, {(Topic(NOWHERE, NO_UUID, 1), 0): 0}), 10, E.UNKNOWN_TOPIC_ID),
@@ -340,10 +340,10 @@ def refused_requests(client: Inspector) -> Chapter:
         (beat(topic_partitions=[owned]), 1, E.INVALID_REQUEST),
         (beat(topic_partitions=None), 1, E.INVALID_REQUEST),
         (beat(subscribed_topic_names=None), 1, E.INVALID_REQUEST),
-        (beat(server_assignor="unheard-of"), 1, E.UNSUPPORTED_ASSIGNOR),
+        (beat(server_assignor="no-such-assignor"), 1, E.UNSUPPORTED_ASSIGNOR),
         (beat(subscribed_topic_names=None, subscribed_topic_regex="("), 1, E.INVALID_REGULAR_EXPRESSION),
         (beat(-2), 1, E.INVALID_REQUEST),
-        (beat(-3, instance_id=NOBODY), 1, E.INVALID_REQUEST),
+        (beat(-3, instance_id=UNKNOWN), 1, E.INVALID_REQUEST),
         (beat(1), 1, E.GROUP_ID_NOT_FOUND),
         (beat(-1), 1, E.GROUP_ID_NOT_FOUND),
     ]  # fmt: skip

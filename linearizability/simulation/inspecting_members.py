@@ -125,7 +125,7 @@ def _deleted(number: int, group: str) -> Part:
 
 
 def a_static_member(client: Inspector) -> Chapter:
-    """An instance that leaves for now keeps its share for who comes in its place, and for nobody else."""
+    """An instance that leaves for now keeps its share for the member that comes in its place, and for no other."""
     number, _ = client.group_shard()
     everything, group = {*client.cluster.inputs()}, client.scratch
     first = _Member(client, number, group, "first", "instance")

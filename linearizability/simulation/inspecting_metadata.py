@@ -136,7 +136,7 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_creation(new_topic(fresh, placed=[[STRANGER]])), 7, E.INVALID_REPLICA_ASSIGNMENT),
         (_creation(new_topic(fresh, placed=[some * 2])), 7, E.INVALID_REPLICA_ASSIGNMENT),
         (_creation(new_topic(fresh, placed=[[]])), 7, E.INVALID_REPLICA_ASSIGNMENT),
-        (_creation(new_topic(fresh, configs={"unheard.of": "1"})), 7, E.INVALID_CONFIG),
+        (_creation(new_topic(fresh, configs={"no.such.name": "1"})), 7, E.INVALID_CONFIG),
         (_creation(new_topic(fresh, configs={"retention.ms": "long"})), 7, E.INVALID_CONFIG),
         (_creation(new_topic(fresh, configs={"min.insync.replicas": "0"})), 7, E.INVALID_CONFIG),
         (_creation(new_topic(fresh), new_topic(fresh)), 7, E.INVALID_REQUEST),
@@ -151,7 +151,7 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=SOME_ID)],
                              timeout_ms=TIMEOUT_MS), 6, E.UNKNOWN_TOPIC_ID),
         (_settings(TOPIC, NOWHERE, ("retention.ms", SET, "1")), 1, E.UNKNOWN_TOPIC_OR_PARTITION),
-        (_settings(TOPIC, name, ("unheard.of", SET, "1")), 1, E.INVALID_CONFIG),
+        (_settings(TOPIC, name, ("no.such.name", SET, "1")), 1, E.INVALID_CONFIG),
         (_settings(TOPIC, name, ("retention.ms", SET, "long")), 1, E.INVALID_CONFIG),
         (_settings(TOPIC, name, ("retention.ms", APPEND, "1")), 1, E.INVALID_CONFIG),
         (_settings(TOPIC, name, ("retention.ms", SET, None)), 1, E.INVALID_REQUEST),
@@ -159,7 +159,7 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_settings(TOPIC, name, ("retention.ms", SET, "1"), ("retention.ms", SET, "2")), 1, E.INVALID_REQUEST),
         (_settings(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")), 1, E.INVALID_REQUEST),
         (_settings(GROUP, "g", ("consumer.session.timeout.ms", SET, "1")), 1, E.INVALID_CONFIG),
-        (_settings(GROUP, "g", ("unheard.of", SET, "1")), 1, E.INVALID_CONFIG),
+        (_settings(GROUP, "g", ("no.such.name", SET, "1")), 1, E.INVALID_CONFIG),
         (_settings(77, name, ("retention.ms", SET, "1")), 1, E.INVALID_REQUEST),
         (_move(NOWHERE, 0, [1]), 1, E.UNKNOWN_TOPIC_OR_PARTITION),
         (_move(name, 77, [1]), 1, E.UNKNOWN_TOPIC_OR_PARTITION),
@@ -171,7 +171,7 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_election(UNCLEAN, name, 0), 2, E.ELECTION_NOT_NEEDED),
         (_election(7, name, 0), 2, E.INVALID_REQUEST),
         (UnregisterBrokerRequest(broker_id=STRANGER), 0, E.BROKER_ID_NOT_REGISTERED),
-        (_feature("unheard.of", 1), 2, E.INVALID_UPDATE_VERSION),
+        (_feature("no.such.name", 1), 2, E.INVALID_UPDATE_VERSION),
         (_feature("metadata.version", 1_000), 2, E.INVALID_UPDATE_VERSION),
         (_feature("metadata.version", 7, SAFE_DOWNGRADE), 2, E.INVALID_UPDATE_VERSION),
         (_feature("metadata.version", 7, UNSAFE_DOWNGRADE), 2, E.INVALID_UPDATE_VERSION),
@@ -383,7 +383,7 @@ def _proposals(image: MetadataImage, topic: UUID, index: int, partition: Partiti
 
 
 def refused_to_voters(client: Inspector) -> Chapter:
-    """Votes, new leaders and ends of another epoch, cluster or voter are refused; whoever leads is voted for by none."""
+    """Votes, new leaders and ends of another epoch, cluster or voter are refused; the leader grants no vote."""
     number = client.active_controller()
     node = client.node(number)
     cluster, epoch = node.context.cluster_id, client.cluster.machine(number).controller_epoch
@@ -475,7 +475,7 @@ def _added(**change: Any) -> AddRaftVoterRequest:
 
 
 def described_quorum(client: Inspector) -> Chapter:
-    """The leader of the quorum describes itself and its voters; whoever does not lead says so."""
+    """The leader of the quorum describes itself and its voters; the other voters refuse."""
     number = client.active_controller()
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     body = DescribeQuorumRequest(

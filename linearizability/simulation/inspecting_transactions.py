@@ -1,5 +1,5 @@
 """What transactions and producers look like to administrators, and what is refused to producers that err (TXN-*, IDM-*); see
-`inspecting`. A transactional id of its own goes through its states; it writes no record that anybody reads.
+`inspecting`. A transactional id of its own goes through its states; it writes no record that a consumer reads.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from reference.protocol.messages.end_txn import EndTxnRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.list_transactions import ListTransactionsRequest
 
-NOBODY, NOWHERE = "nobody", "nowhere"
+UNKNOWN, NOWHERE = "unknown", "nowhere"
 TIMEOUT_MS = 60_000
 PATTERNS = (
     ".*",
@@ -27,7 +27,7 @@ PATTERNS = (
     r"client[- ]\d+.*",
     "(?i)CLIENT.*",
     "shared|copier.*",
-    "nobody",
+    "unknown",
     r"[[:alpha:]]+1",
     "[^c].*",
 )
@@ -41,7 +41,7 @@ def listed_transactions(client: Inspector) -> Chapter:
     asked: list[dict[str, Any]] = [
         {},
         *({"state_filters": [state.title]} for state in State),
-        {"state_filters": ["Unheard-of"]},
+        {"state_filters": ["NoSuchState"]},
     ]
     asked += [{"producer_id_filters": some or [0]}, {"producer_id_filters": [1 << 40]}]
     asked += [{"transactional_id_pattern": pattern} for pattern in PATTERNS]
@@ -58,7 +58,7 @@ def listed_transactions(client: Inspector) -> Chapter:
             if _passes(each, **filters)
         }
         require_same(f"transactions that pass {filters}", listed, expected)
-        unknown = [each for each in filters.get("state_filters", ()) if each == "Unheard-of"]
+        unknown = [each for each in filters.get("state_filters", ()) if each == "NoSuchState"]
         require_same(f"unknown filters of {filters}", answer.unknown_state_filters, unknown)
     duration = ListTransactionsRequest(duration_filter=1 << 50)
     answer = yield Question(duration, 2, number)
@@ -83,12 +83,12 @@ def _passes(
 
 
 def described_transactions(client: Inspector) -> Chapter:
-    """Each transactional id is described as its coordinator keeps it; who has none is told so."""
+    """Each transactional id is described as its coordinator keeps it; an unknown one is refused."""
     number, shard = client.transaction_shard()
     ids = [*shard.transactions]
-    answer = yield Question(DescribeTransactionsRequest(transactional_ids=[*ids, NOBODY, ""]), 0, number)
-    *described, nobody, empty = answer.transaction_states
-    require_same("errors", (nobody.error_code, empty.error_code), (E.TRANSACTIONAL_ID_NOT_FOUND, E.INVALID_REQUEST))
+    answer = yield Question(DescribeTransactionsRequest(transactional_ids=[*ids, UNKNOWN, ""]), 0, number)
+    *described, missing, empty = answer.transaction_states
+    require_same("errors", (missing.error_code, empty.error_code), (E.TRANSACTIONAL_ID_NOT_FOUND, E.INVALID_REQUEST))
     for id, each in zip(ids, described, strict=True):
         known: Transaction = shard.transactions[id]
         answered = (
@@ -146,18 +146,18 @@ def refused_requests(client: Inspector) -> Chapter:
     cases: list[tuple[Any, int, E]] = [
         (_begin(""), 4, E.INVALID_REQUEST),
         (_begin(None, 5), 4, E.INVALID_REQUEST),
-        (_begin(NOBODY, 5), 4, E.INVALID_REQUEST),
-        (_begin(NOBODY, epoch=0), 4, E.INVALID_REQUEST),
-        (_begin(NOBODY, transaction_timeout_ms=0), 4, E.INVALID_TRANSACTION_TIMEOUT),
-        (_begin(NOBODY, transaction_timeout_ms=900_001), 4, E.INVALID_TRANSACTION_TIMEOUT),
-        (_add(NOBODY, 1, 0, place), 3, E.INVALID_PRODUCER_ID_MAPPING),
+        (_begin(UNKNOWN, 5), 4, E.INVALID_REQUEST),
+        (_begin(UNKNOWN, epoch=0), 4, E.INVALID_REQUEST),
+        (_begin(UNKNOWN, transaction_timeout_ms=0), 4, E.INVALID_TRANSACTION_TIMEOUT),
+        (_begin(UNKNOWN, transaction_timeout_ms=900_001), 4, E.INVALID_TRANSACTION_TIMEOUT),
+        (_add(UNKNOWN, 1, 0, place), 3, E.INVALID_PRODUCER_ID_MAPPING),
         (_add("", 1, 0, place), 3, E.INVALID_REQUEST),
-        (_add(NOBODY, 1, 0, (NOWHERE, 0)), 3, E.UNKNOWN_TOPIC_OR_PARTITION),
-        (_verify(NOBODY, 1, 0, place), 5, E.INVALID_PRODUCER_ID_MAPPING),
-        (AddOffsetsToTxnRequest(transactional_id=NOBODY, producer_id=1, producer_epoch=0, group_id="g"), 4,
+        (_add(UNKNOWN, 1, 0, (NOWHERE, 0)), 3, E.UNKNOWN_TOPIC_OR_PARTITION),
+        (_verify(UNKNOWN, 1, 0, place), 5, E.INVALID_PRODUCER_ID_MAPPING),
+        (AddOffsetsToTxnRequest(transactional_id=UNKNOWN, producer_id=1, producer_epoch=0, group_id="g"), 4,
          E.INVALID_PRODUCER_ID_MAPPING),
-        (_end(NOBODY, 1, 0), 5, E.INVALID_PRODUCER_ID_MAPPING),
-        (_end(NOBODY, 1, 0), 3, E.INVALID_PRODUCER_ID_MAPPING),
+        (_end(UNKNOWN, 1, 0), 5, E.INVALID_PRODUCER_ID_MAPPING),
+        (_end(UNKNOWN, 1, 0), 3, E.INVALID_PRODUCER_ID_MAPPING),
         (_end("", 1, 0), 5, E.INVALID_REQUEST),
     ]  # fmt: skip
     for id, each in shard.transactions.items():

@@ -395,9 +395,7 @@ def patterns(client: Inspector) -> Chapter:
 
 def _one_pattern(client: Inspector, number: int, group: str, pattern: str) -> Part:
     python = OF_RE2.get(pattern, pattern)
-    joins = _beat(
-        group, "member", 0, rebalance_timeout_ms=5_000, subscribed_topic_regex=pattern, topic_partitions=[]
-    )  # fmt: skip
+    joins = _beat(group, "member", 0, rebalance_timeout_ms=5_000, subscribed_topic_regex=pattern, topic_partitions=[])
     if python is None:
         yield from refusals([(Question(joins, 1, number), E.INVALID_REGULAR_EXPRESSION)])
         return

@@ -140,7 +140,7 @@ def a_static_member(client: Inspector) -> Chapter:
     rival = ConsumerGroupHeartbeatRequest(**join, member_id="rival", member_epoch=JOINING, instance_id="instance")
     stranger = ConsumerGroupHeartbeatRequest(
         group_id=group, member_id="rival", member_epoch=first.epoch, instance_id="instance"
-    )  # fmt: skip
+    )
     yield from refusals(
         [
             (Question(rival, 1, number), E.UNRELEASED_INSTANCE_ID),

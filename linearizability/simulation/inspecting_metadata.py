@@ -83,9 +83,7 @@ def _growth(name: str, count: int, placed: Sequence[Sequence[int]] | None = None
 def _settings(type: int, name: str, *changes: tuple[str, int, str | None]) -> IncrementalAlterConfigsRequest:
     request = IncrementalAlterConfigsRequest
     configs = [request.AlterableConfig(name=key, config_operation=operation, value=v) for key, operation, v in changes]
-    return request(
-        resources=[request.AlterConfigsResource(resource_type=type, resource_name=name, configs=configs)]
-    )  # fmt: skip
+    return request(resources=[request.AlterConfigsResource(resource_type=type, resource_name=name, configs=configs)])
 
 
 def _move(name: str, index: int, replicas: Sequence[int] | None, may_change: bool = True) -> Message:
@@ -402,9 +400,7 @@ def refused_to_voters(client: Inspector) -> Chapter:
 
     def begin(cluster_id: str = cluster, voter: int = number, leader: int = other, at: int = epoch) -> Any:
         request = BeginQuorumEpochRequest
-        data = request.PartitionData(
-            partition_index=0, leader_id=leader, leader_epoch=at, voter_directory_id=NO_UUID
-        )  # fmt: skip
+        data = request.PartitionData(partition_index=0, leader_id=leader, leader_epoch=at, voter_directory_id=NO_UUID)
         topics = [request.TopicData(topic_name=METADATA_TOPIC, partitions=[data])]
         return request(cluster_id=cluster_id, voter_id=voter, topics=topics)
 
@@ -480,7 +476,7 @@ def described_quorum(client: Inspector) -> Chapter:
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     body = DescribeQuorumRequest(
         topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
-    )  # fmt: skip
+    )
     voters = sorted(client.cluster.schedule.voters or client.cluster.schedule.node_ids)
     for node in voters:
         answer = yield Question(body, 2, node, CONTROLLER)

@@ -58,15 +58,18 @@ def places_by_time(client: Inspector) -> Chapter:
             for body, version, code in [
                 (list_offsets_request({key: LATEST}, leader_epochs={key: epoch}), 8, E.NONE),
                 (list_offsets_request({key: LATEST}, leader_epochs={key: epoch + 1}), 8, E.UNKNOWN_LEADER_EPOCH),
-                (list_offsets_request({key: LATEST}, leader_epochs={key: epoch - 1}), 8,
-                 E.FENCED_LEADER_EPOCH if epoch else E.NONE),
+                (
+                    list_offsets_request({key: LATEST}, leader_epochs={key: epoch - 1}),
+                    8,
+                    E.FENCED_LEADER_EPOCH if epoch else E.NONE,
+                ),
                 (list_offsets_request({key: MAX_TIMESTAMP}), 6, E.UNSUPPORTED_VERSION),
                 (list_offsets_request({key: EARLIEST_LOCAL}), 7, E.UNSUPPORTED_VERSION),
                 (list_offsets_request({key: LATEST}, isolation=2), 8, E.UNKNOWN_SERVER_ERROR),
                 (twice, 8, E.INVALID_REQUEST),
                 (list_offsets_request({(NOWHERE, 0): LATEST}), 8, E.UNKNOWN_TOPIC_OR_PARTITION),
             ]
-        )  # fmt: skip
+        )
 
 
 def _end_of_epoch(key: Key, asked: int, current: int = -1) -> OffsetForLeaderEpochRequest:
@@ -248,12 +251,17 @@ def topics_by_pages(client: Inspector) -> Chapter:
             answer = yield Question(body, 0)
             page: list[tuple[Any, ...]] = [
                 (
-                    topic.name, each.partition_index, each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes,
+                    topic.name,
+                    each.partition_index,
+                    each.leader_id,
+                    each.leader_epoch,
+                    each.replica_nodes,
+                    each.isr_nodes,
                     each.eligible_leader_replicas or [],
                 )
                 for topic in answer.topics
                 for each in topic.partitions
-            ]  # fmt: skip
+            ]
             require(len(page) <= limit, f"a page of {limit} has {len(page)} partitions")
             found += page
             if answer.next_cursor is None:

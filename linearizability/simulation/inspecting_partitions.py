@@ -105,11 +105,13 @@ def ends_of_epochs(client: Inspector) -> Chapter:
 
 
 def _epochs(partition: Partition) -> dict[int, int]:
-    """Where each leader epoch begins, by the batches that are there."""
+    """Where each leader epoch begins, by the batches that are there; what is deleted may still lie before the log's start."""
     begins: dict[int, int] = {}
     for segment in partition.log._segments:
         for batch in batches_in(segment.file.read(0, segment.file.size)):
-            begins.setdefault(header_of(batch).leader_epoch, header_of(batch).base_offset)
+            header = header_of(batch)
+            if header.last_offset >= partition.log.log_start_offset:
+                begins.setdefault(header.leader_epoch, max(header.base_offset, partition.log.log_start_offset))
     return begins
 
 

@@ -43,18 +43,8 @@ TOOLS = {
     "kafka-verifiable-consumer": "org.apache.kafka.tools.VerifiableConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
-    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
-    "kafka-e2e-latency": "org.apache.kafka.tools.EndToEndLatency",
-    "kafka-streams-application-reset": "org.apache.kafka.tools.StreamsResetter",
-    "kafka-streams-groups": "org.apache.kafka.tools.streams.StreamsGroupCommand",
-    "kafka-share-groups": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
-    "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
-    "kafka-share-consumer-perf-test": "org.apache.kafka.tools.ShareConsumerPerformance",
-    "kafka-verifiable-share-consumer": "org.apache.kafka.tools.VerifiableShareConsumer",
 }
-"""The scripts' names and the main classes that they start. Not here: servers (kafka-server-start, connect-*, trogdor), what
-reads files or another JVM and needs no broker (kafka-storage, kafka-jmx; kafka-metadata-shell is in test_metadata_shell), and
-kafka-replica-verification, which is deprecated and never ends."""
+"""The scripts' names and the main classes that they start."""
 
 
 @dataclass(frozen=True, slots=True)

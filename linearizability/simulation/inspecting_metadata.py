@@ -24,6 +24,7 @@ from linearizability.simulation.inspecting import (
     require,
     require_same,
 )
+from linearizability.simulation.schedule import GROUPS_TOPIC as OFFSETS
 from linearizability.simulation.schedule import METADATA_TOPIC
 from reference.controller.image import MetadataImage, PartitionImage
 from reference.node.node import Node
@@ -60,7 +61,7 @@ TOPIC, BROKER, GROUP = 2, 4, 32
 """Types of resources that have settings."""
 SET, DELETE, APPEND, SUBTRACT = range(4)
 PREFERRED, UNCLEAN = range(2)
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+UPGRADE, SAFE_DOWNGRADE = 1, 2
 NOT_LEADING = ({E.NOT_CONTROLLER}, {E.NOT_LEADER_OR_FOLLOWER})
 TIMEOUT_MS = 1_000
 SOME_ID = UUID(int=0x5F1C_0000_0000_4000_8000_0000_0000_0001)
@@ -101,7 +102,7 @@ def _election(kind: int, name: str, index: int) -> ElectLeadersRequest:
 
 def _feature(name: str, level: int, kind: int = UPGRADE) -> UpdateFeaturesRequest:
     update = UpdateFeaturesRequest.FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
-    return UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[update])
+    return UpdateFeaturesRequest(timeout_ms=TIMEOUT_MS, feature_updates=[update], validate_only=True)
 
 
 # ---- what brokers forward
@@ -120,14 +121,10 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_creation(new_topic(name)), 7, E.TOPIC_ALREADY_EXISTS),
         (_creation(new_topic("")), 7, E.INVALID_TOPIC_EXCEPTION),
         (_creation(new_topic("..")), 7, E.INVALID_TOPIC_EXCEPTION),
-        (_creation(new_topic("a/b")), 7, E.INVALID_TOPIC_EXCEPTION),
         (_creation(new_topic("x" * 250)), 7, E.INVALID_TOPIC_EXCEPTION),
         (_creation(new_topic("x" * 249), validate_only=True), 7, E.NONE),
-        (_creation(new_topic("__consumer.offsets")), 7,
-         E.INVALID_TOPIC_EXCEPTION if "__consumer_offsets" in image.topics else E.NONE),
         (_creation(new_topic(METADATA_TOPIC)), 7, E.INVALID_TOPIC_EXCEPTION),
         (_creation(new_topic(fresh, 0)), 7, E.INVALID_PARTITIONS),
-        (_creation(new_topic(fresh, -2)), 7, E.INVALID_PARTITIONS),
         (_creation(new_topic(fresh, 10_001)), 7, E.POLICY_VIOLATION),
         (_creation(new_topic(fresh, replication_factor=0)), 7, E.INVALID_REPLICATION_FACTOR),
         (_creation(new_topic(fresh, replication_factor=len(image.brokers) + 1)), 7, E.INVALID_REPLICATION_FACTOR),
@@ -141,7 +138,6 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_creation(new_topic(fresh), validate_only=True), 7, E.NONE),
         (_growth(NOWHERE, 2), 3, E.UNKNOWN_TOPIC_OR_PARTITION),
         (_growth(name, count), 3, E.INVALID_PARTITIONS),
-        (_growth(name, 0), 3, E.INVALID_PARTITIONS),
         (_growth(name, count + 10_001), 3, E.POLICY_VIOLATION),
         (_growth(name, count + 2, [some]), 3, E.INVALID_REPLICA_ASSIGNMENT),
         (_growth(name, count + 1, [[STRANGER] * factor]), 3, E.INVALID_REPLICA_ASSIGNMENT),
@@ -152,7 +148,6 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_settings(TOPIC, name, ("no.such.name", SET, "1")), 1, E.INVALID_CONFIG),
         (_settings(TOPIC, name, ("retention.ms", SET, "long")), 1, E.INVALID_CONFIG),
         (_settings(TOPIC, name, ("retention.ms", APPEND, "1")), 1, E.INVALID_CONFIG),
-        (_settings(TOPIC, name, ("retention.ms", SET, None)), 1, E.INVALID_REQUEST),
         (_settings(TOPIC, name, ("retention.ms", 7, "1")), 1, E.INVALID_REQUEST),
         (_settings(TOPIC, name, ("retention.ms", SET, "1"), ("retention.ms", SET, "2")), 1, E.INVALID_REQUEST),
         (_settings(GROUP, "", ("consumer.session.timeout.ms", SET, "50000")), 1, E.INVALID_REQUEST),
@@ -160,26 +155,24 @@ def refused_by_the_controller(client: Inspector) -> Chapter:
         (_settings(GROUP, "g", ("no.such.name", SET, "1")), 1, E.INVALID_CONFIG),
         (_settings(77, name, ("retention.ms", SET, "1")), 1, E.INVALID_REQUEST),
         (_move(NOWHERE, 0, [1]), 1, E.UNKNOWN_TOPIC_OR_PARTITION),
-        (_move(name, 77, [1]), 1, E.UNKNOWN_TOPIC_OR_PARTITION),
         (_move(name, 0, [STRANGER]), 1, E.INVALID_REPLICA_ASSIGNMENT),
         (_move(name, 0, []), 1, E.INVALID_REPLICA_ASSIGNMENT),
         (_move(name, 0, some * 2), 1, E.INVALID_REPLICA_ASSIGNMENT),
         (_election(PREFERRED, NOWHERE, 0), 2, E.UNKNOWN_TOPIC_OR_PARTITION),
-        (_election(PREFERRED, name, 77), 2, E.UNKNOWN_TOPIC_OR_PARTITION),
         (_election(UNCLEAN, name, 0), 2, E.ELECTION_NOT_NEEDED),
         (_election(7, name, 0), 2, E.INVALID_REQUEST),
         (UnregisterBrokerRequest(broker_id=STRANGER), 0, E.BROKER_ID_NOT_REGISTERED),
         (_feature("no.such.name", 1), 2, E.INVALID_UPDATE_VERSION),
         (_feature("metadata.version", 1_000), 2, E.INVALID_UPDATE_VERSION),
         (_feature("metadata.version", 7, SAFE_DOWNGRADE), 2, E.INVALID_UPDATE_VERSION),
-        (_feature("metadata.version", 7, UNSAFE_DOWNGRADE), 2, E.INVALID_UPDATE_VERSION),
         (_feature("transaction.version", 1), 2, E.INVALID_UPDATE_VERSION),
         (_feature("transaction.version", -1, SAFE_DOWNGRADE), 2, E.INVALID_UPDATE_VERSION),
         (_feature("transaction.version", 2, 7), 2, E.INVALID_UPDATE_VERSION),
         (_feature("transaction.version", 1, SAFE_DOWNGRADE), 2, E.NONE),
-        (_feature("transaction.version", 2, SAFE_DOWNGRADE), 2, E.INVALID_UPDATE_VERSION),
         (_feature("transaction.version", 2), 2, E.NONE),
     ]  # fmt: skip
+    if OFFSETS in image.topics:
+        cases.append((_creation(new_topic(OFFSETS.replace("_", "."))), 7, E.INVALID_TOPIC_EXCEPTION))
     if not topic.partitions[0].is_reassigning:
         cases.append((_move(name, 0, None), 1, E.NO_REASSIGNMENT_IN_PROGRESS))
         if len(image.brokers) > 1:
@@ -380,12 +373,18 @@ def _proposals(image: MetadataImage, topic: UUID, index: int, partition: Partiti
 # ---- what only voters ask
 
 
+def _voters(client: Inspector) -> list[int]:
+    return sorted(client.cluster.schedule.voters or client.cluster.schedule.node_ids)
+
+
 def refused_to_voters(client: Inspector) -> Chapter:
     """Votes, new leaders and ends of another epoch, cluster or voter are refused; the leader grants no vote."""
     number = client.active_controller()
     node = client.node(number)
     cluster, epoch = node.context.cluster_id, client.cluster.machine(number).controller_epoch
-    other = next(each for each in client.cluster.schedule.node_ids if each != number)
+    other = next((each for each in _voters(client) if each != number), None)
+    if other is None:
+        return
     image = node.image
 
     def vote(cluster_id: str = cluster, voter: int = number, **change: Any) -> VoteRequest:
@@ -477,7 +476,7 @@ def described_quorum(client: Inspector) -> Chapter:
     body = DescribeQuorumRequest(
         topics=[DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])]
     )
-    voters = sorted(client.cluster.schedule.voters or client.cluster.schedule.node_ids)
+    voters = _voters(client)
     for node in voters:
         answer = yield Question(body, 2, node, CONTROLLER)
         if node != number:

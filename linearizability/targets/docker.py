@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from linearizability.targets import leash, watchdog
+from linearizability.targets.artifacts import cache_folder
 from linearizability.targets.hosts import Host
 from linearizability.targets.ports import free_ports
 from linearizability.targets.process import Process
@@ -161,11 +162,18 @@ def open_image(name: str = "") -> Image:
         if done.returncode:
             raise TargetError(f"docker import: {done.stderr.decode(errors='replace').strip()}")
     present = [path for path in _MOUNTED if Path(path).exists()]
-    prefix = Path(sys.prefix)  # which may be a link, whose end must be seen inside as well
-    libraries = [Path(path) for path in sys.path if Path(path).is_dir()]
-    own = [str(path) for path in dict.fromkeys((PROJECT, prefix, prefix.resolve(), Path(sys.base_prefix), *libraries))]
-    outside = [path for path in own if not path.startswith("/usr/")]
-    return Image(LOCAL_IMAGE, (*present, *_outermost(outside)), sys.executable)
+    return Image(LOCAL_IMAGE, (*present, *own_folders()), sys.executable)
+
+
+def own_folders() -> list[str]:
+    """What nodes read of this project: its code, its interpreter with the libraries, and the jars that were fetched.
+
+    Some may be links, whose ends must be seen inside as well.
+    """
+    prefix, cache = Path(sys.prefix), cache_folder().parent
+    seen = [PROJECT, prefix, prefix.resolve(), Path(sys.base_prefix), cache, cache.resolve(), *map(Path, sys.path)]
+    own = [str(path) for path in dict.fromkeys(seen) if path.is_dir()]
+    return _outermost([path for path in own if not path.startswith("/usr/")])
 
 
 def _outermost(paths: list[str]) -> list[str]:

@@ -39,6 +39,14 @@ def test_an_image_of_its_own_has_its_own_interpreter():
     assert image.command([sys.executable, "-m", "tidegauge"]) == ["python3", "-m", "tidegauge"]
 
 
+def test_containers_see_jars_outside_of_the_checkout(monkeypatch, tmp_path):
+    kept, link = tmp_path / "kept", tmp_path / "link"
+    kept.mkdir()
+    link.symlink_to(kept)
+    monkeypatch.setenv("TIDEGAUGE_CACHE", str(link))
+    assert str(kept) in docker.own_folders()
+
+
 @pytest.fixture(scope="module")
 def network(in_docker):
     with DockerNetwork(2, open_image()) as network:

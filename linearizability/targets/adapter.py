@@ -1,8 +1,10 @@
 """`exec:PATH`: any broker, through an executable that answers JSON lines (CONTRACT.md)."""
 
+import os
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +25,11 @@ END_UNSTARTED_WITHIN_S = 1.0
 USUAL_NODES = 3
 """As many as replication needs, where the adapter offers them and no option says otherwise."""
 LONGEST_LINE_BYTES = 1 << 20
+
+
+def path_with_ours() -> str:
+    """The PATH of an adapter: at its end the programs of this environment, `tidegauge` among them."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), str(Path(sys.executable).parent)])
 
 
 class Adapter(Target):
@@ -60,7 +67,13 @@ class Adapter(Target):
         self._log, self._unread = home / "adapter.log", b""
         try:
             with self._log.open("ab") as log:
-                self._child = leash.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+                self._child = leash.start(
+                    self.command,
+                    environment={"PATH": path_with_ours()},
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                )
         except OSError as error:
             raise TargetError(f"{self.spec} could not be started: {error}") from error
         described = self._ask(contract.Describe(id=0), contract.Description)

@@ -69,7 +69,7 @@ class Address(Target):
                 failures.append(str(error))
                 continue
             except (WireError, ValueError) as error:
-                failures.append(f"{host}:{port}: {error}")
+                failures.append(f"{host}:{port}: {str(error).removeprefix(f'{host}:{port}: ')}")
                 continue
             self._take(brokers, (host, port))
             return

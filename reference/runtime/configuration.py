@@ -154,6 +154,9 @@ class ServerConfiguration(BaseModel):
             raise ValueError("process.roles is empty: broker, controller or both are needed")
         if not self.log_dirs:
             raise ValueError("log.dirs is empty: a folder is needed")
+        port = (self.metrics_listener or "0").rpartition(":")[2]
+        if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
+            raise ValueError(f"tidegauge.metrics.listener: '{self.metrics_listener}' is not HOST:PORT")
         if len({*self.log_dirs}) != len(self.log_dirs):
             raise ValueError("log.dirs names a folder twice")
         names = [listener.name for listener in self.listeners]

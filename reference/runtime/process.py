@@ -121,7 +121,11 @@ async def _serve(
         from reference.runtime.exposition import serve_metrics
 
         host, _, port = configuration.metrics_listener.rpartition(":")
-        metrics = await serve_metrics(host or "127.0.0.1", int(port), server.metrics, node)
+        try:
+            metrics = await serve_metrics(host or "127.0.0.1", int(port), server.metrics, node)
+        except OSError as error:
+            reason = f"{configuration.metrics_listener} cannot be bound: {error.strerror or error}"
+            raise ConfigurationError(f"tidegauge.metrics.listener: {reason}") from error
         bound = metrics.sockets[0].getsockname()
         logger.info("metrics at http://%s:%d/metrics", bound[0], bound[1])
     for listener in listeners:

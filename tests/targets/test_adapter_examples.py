@@ -93,7 +93,9 @@ def test_new_overwrites_nothing(tmp_path: Path) -> None:
 
 
 def test_a_binary_is_started_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    """Also where the environment that has tidegauge is not on the PATH."""
+    own = Path(sys.executable).parent
+    monkeypatch.setenv("PATH", os.pathsep.join(one for one in os.environ["PATH"].split(os.pathsep) if Path(one) != own))
     assert tidegauge("new", str(tmp_path / "mine"))[0] == 0
     with open_target(f"exec:{tmp_path}/mine", folder=tmp_path / "run") as target:
         target.kill(1)

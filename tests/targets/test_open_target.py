@@ -44,7 +44,7 @@ def test_the_configuration_of_an_address_is_unknown(tmp_path):
 def test_no_broker_at_the_address(tmp_path):
     (port,) = free_ports(1)
     with (
-        pytest.raises(TargetError, match=f"addr:127.0.0.1:{port} does not answer"),
+        pytest.raises(TargetError, match=rf"addr:127.0.0.1:{port} does not answer: 127.0.0.1:{port}: \[Errno"),
         open_target(f"addr:127.0.0.1:{port}", folder=tmp_path),
     ):
         pass

@@ -48,7 +48,7 @@ def list_changes(names: Names = None, as_json: Json = False) -> None:
 
 @app.command(
     epilog="Examples:  … run --sample 50 --for-s 3600   ·   … run replication.leader   ·   "
-    "… run storage.log:Log.append:bound1 --again   ·   ended by Ctrl-C, it goes on with what it lacks"
+    "… run storage.log:Log.append_as_leader:bound1 --again   ·   ended by Ctrl-C, it goes on with what it lacks"
 )
 def run(
     names: Names = None,
@@ -148,7 +148,7 @@ def read(change: str, text: str) -> None:
 
 @app.command("with", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def with_change(context: typer.Context, change: str, module: str) -> None:
-    """Run a Python module with the change planted: `with storage.log:Log.append:bound1 pytest tests/storage`."""
+    """Run a Python module with the change planted: `with storage.log:Log.append_as_leader:bound1 pytest tests/storage`."""
     _plant(change)
     sys.argv = [module, *context.args]
     runpy.run_module(module, run_name="__main__")

@@ -36,7 +36,7 @@ PROFILE_OF_AREA = {
     "COO": P.GROUPS, "GRP": P.GROUPS, "OFF": P.GROUPS, "CGH": P.GROUPS, "GAD": P.GROUPS,
     "TOP": P.ADMIN, "CFG": P.ADMIN, "RET": P.ADMIN, "CMP": P.ADMIN, "ACL": P.ADMIN,
     "REP": P.REPLICATION, "ELE": P.REPLICATION,
-    "HIS": P.HISTORY, "SEC": P.ADMIN, "OPT": P.CORE,
+    "HIS": P.HISTORY, "SEC": P.ADMIN, "QTA": P.ADMIN, "OPT": P.CORE,
 }  # fmt: skip
 """Area code -> the profile of its requirements."""
 

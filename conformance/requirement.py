@@ -57,6 +57,7 @@ AREAS = {
     "CMP": "Compaction",
     "HIS": "Delivery histories",
     "SEC": "Authentication by SASL",
+    "QTA": "Quotas of clients",
     "OPT": "Optional areas",
 }
 """Area code -> what it is about, in the order of reports."""

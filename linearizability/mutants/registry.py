@@ -209,6 +209,7 @@ def _load() -> None:
         group_bugs,
         protocol_bugs,
         quorum_bugs,
+        quota_bugs,
         replication_bugs,
         storage_bugs,
         transaction_bugs,

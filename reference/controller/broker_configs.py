@@ -73,7 +73,7 @@ THROTTLES = {
 }
 """Bytes a second; no file can have them (KIP-73). They are kept and reported, and nothing is slowed down by them here."""
 
-FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class", "max.connection.creation.rate"}
+FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class"}
 """Dynamic in Kafka, and refused here, as is all of TLS and SASL: the new value would have no effect."""
 
 UNKNOWN = Definition("unknown", None)

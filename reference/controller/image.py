@@ -17,6 +17,7 @@ from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
+from reference.protocol.messages.client_quota_record import ClientQuotaRecord
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.fence_broker_record import FenceBrokerRecord
@@ -43,6 +44,7 @@ from reference.protocol.primitives import (
     TopicName,
 )
 from reference.protocol.schema import Message
+from reference.quotas.table import QuotaTable
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -184,8 +186,9 @@ class MetadataImage:
     features: dict[str, int] = field(default_factory=dict[str, int])
     next_producer_id: ProducerId = FIRST_PRODUCER_ID
     acls: AclTable = field(default_factory=AclTable)
+    quotas: QuotaTable = field(default_factory=QuotaTable)
     carried: Carried = field(default_factory=Carried)
-    """Records that this node keeps for others."""
+    """Records that are kept as they are: for others, and those of quotas and credentials for snapshots."""
     open_transaction: Offset | None = None
     """Where a transaction of the metadata log begins that has not ended; nothing from there on is part of the image."""
 
@@ -211,6 +214,7 @@ class MetadataImage:
             self.configs,
             self.features,
             self.acls,
+            self.quotas,
             self.carried,
         ):
             table.clear()
@@ -356,6 +360,11 @@ def _remove_acl(image: MetadataImage, record: RemoveAccessControlEntryRecord) ->
     image.acls.remove(record.id)
 
 
+def _quota(image: MetadataImage, record: ClientQuotaRecord) -> None:
+    carry(image.carried, record)
+    image.quotas.apply(record)
+
+
 def _producer_ids(image: MetadataImage, record: ProducerIdsRecord) -> None:
     image.next_producer_id = record.next_producer_id
 
@@ -377,6 +386,7 @@ _REPLAY: dict[type[Message], Callable[[MetadataImage, Any], None]] = cast(
         FeatureLevelRecord: _feature_level,
         AccessControlEntryRecord: _acl,
         RemoveAccessControlEntryRecord: _remove_acl,
+        ClientQuotaRecord: _quota,
         ProducerIdsRecord: _producer_ids,
     },
 )

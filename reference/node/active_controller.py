@@ -32,6 +32,7 @@ from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
 from reference.node.identity import Identity
+from reference.node.quotas import Mutations
 from reference.node.refusals import refusal
 from reference.node.release import FIRST_FEATURES, SUPPORTED_FEATURES, peers_release_of
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -185,6 +186,8 @@ class ActiveController:
         self._epoch: LeaderEpoch | None = None
         self._heartbeats: Heartbeats | None = None
         self._is_fencing = False
+        self._mutations: Mutations | None = None
+        """Of the request that is decided on."""
         integer = configuration.integer
         self._session_timeout_ms = integer("broker.session.timeout.ms")
         self._static_min_isr = configuration.static_min_isr
@@ -240,8 +243,20 @@ class ActiveController:
         """Whether a request of this API is the active controller's to answer."""
         return key in self._handlers or key in VOTER_CHANGES
 
-    def decide(self, key: int, version: int, body: Message, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
-        """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too."""
+    def decide(
+        self,
+        key: int,
+        version: int,
+        body: Message,
+        answer: Answer,
+        abandon: Abandon,
+        now: TimestampMs,
+        mutations: Mutations | None = None,
+    ) -> None:
+        """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too.
+
+        `mutations` counts its partitions for the client's quota.
+        """
         if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
             # it counts from its arrival, however long its response takes
             self._heartbeats.receive(self.image, body.broker_id, body.broker_epoch, now)
@@ -251,7 +266,20 @@ class ActiveController:
         if isinstance(body, RemoveRaftVoterRequest):
             self._quorum.handle_remove_raft_voter(body, answer, now)
             return
-        self._decisions.submit(lambda then: self._respond(key, version, body, then), answer, abandon, now)
+
+        def respond(then: TimestampMs) -> Message:
+            self._mutations = mutations
+            try:
+                return self._respond(key, version, body, then)
+            finally:
+                self._mutations = None
+
+        self._decisions.submit(respond, answer, abandon, now)
+
+    def charge(self, partitions: int) -> None:
+        """Count partitions that are created or deleted. Errors: KafkaError THROTTLING_QUOTA_EXCEEDED."""
+        if self._mutations is not None:
+            self._mutations.charge(partitions)
 
     def _respond(self, key: int, version: int, body: Message, now: TimestampMs) -> Message:
         try:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from reference.controller.quorum import Quorum
 from reference.node import (
     acls,
+    client_quotas,
     configs,
     consumer_groups,
     fetch,
@@ -58,6 +59,7 @@ DESCRIBE_LOG_DIRS, CREATE_PARTITIONS, INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLUSTE
 DESCRIBE_PRODUCERS, LIST_CONFIG_RESOURCES, DESCRIBE_TOPIC_PARTITIONS, ALTER_REPLICA_LOG_DIRS = 61, 74, 75, 34
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, WRITE_TXN_MARKERS = 24, 25, 26, 27
 DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 65, 66
+DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
 DESCRIBE_USER_SCRAM_CREDENTIALS, ALTER_USER_SCRAM_CREDENTIALS = 50, 51
 ELECT_LEADERS, ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, UNREGISTER_BROKER = 43, 45, 46, 64
 VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ENVELOPE = 52, 53, 54, 55, 58
@@ -82,6 +84,7 @@ DECIDED_HANDLERS: dict[int, Decide] = {
     ALTER_PARTITION: ActiveController.alter_partition,
     UPDATE_FEATURES: ActiveController.update_features,
     ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter_user_scram_credentials,
+    ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
     BROKER_REGISTRATION: ActiveController.register_broker,
     BROKER_HEARTBEAT: ActiveController.broker_heartbeat,
     UNREGISTER_BROKER: ActiveController.unregister_broker,
@@ -170,6 +173,7 @@ def broker_handlers(parts: Parts) -> dict[int, Handler]:
         DESCRIBE_TRANSACTIONS: partial(transaction_requests.describe_transactions, parts.transactions),
         LIST_TRANSACTIONS: partial(transaction_requests.list_transactions, parts.transactions),
         DESCRIBE_TOPIC_PARTITIONS: partial(metadata.describe_topic_partitions, context),
+        DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, image),
         DESCRIBE_USER_SCRAM_CREDENTIALS: partial(scram_credentials.describe_user_scram_credentials, image),
     }
 

@@ -17,15 +17,16 @@ from reference.node.active_controller import Abandon, ActiveController, Answer
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
 from reference.node.principals import decode_host, decode_principal, encode_host, encode_principal
 from reference.node.properties import Address
+from reference.node.quotas import STRICT_SINCE, THROTTLED, Quotas
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.replication import FETCH_PURPOSE
 from reference.node.requests import Client, Request, Responder
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
-from reference.protocol.frames import decode_request, encode_response
+from reference.protocol.frames import decode_request, decode_response, encode_response
 from reference.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
-from reference.protocol.primitives import AT_ONCE, NO_EPOCH, NO_NODE, LeaderEpoch, NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_EPOCH, NO_NODE, Buffer, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 
 HEARTBEAT_PURPOSE, FORWARD_PURPOSE = "heartbeat", "forward"
@@ -59,6 +60,7 @@ class ControllerChannel:
         address_of: Callable[[NodeId], Address],
         responder: Responder,
         access: Access,
+        quotas: Quotas,
         session_timeout_ms: int,
     ) -> None:
         self._quorum = quorum
@@ -67,6 +69,7 @@ class ControllerChannel:
         self._address_of = address_of
         self._responder = responder
         self._access = access
+        self._quotas = quotas
         self._session_timeout_ms = session_timeout_ms
         self._waiting: list[_Carried] = []
         self._followed: tuple[LeaderEpoch, NodeId] = (NO_EPOCH, NO_NODE)
@@ -149,7 +152,8 @@ class ControllerChannel:
         data = answer.response_data if isinstance(answer, EnvelopeResponse) else None
         if code == ErrorCode.NONE and data:
             correlation = carried.request.correlation_id.to_bytes(4, "big", signed=True)
-            self._responder.respond_raw(carried.request, [len(data).to_bytes(4, "big"), correlation, bytes(data[4:])])
+            parts = [len(data).to_bytes(4, "big"), correlation, bytes(data[4:])]
+            self._responder.respond_raw(carried.request, [*parts], _muted_ms(carried.request, data))
         elif code in (ErrorCode.NONE, ErrorCode.NOT_CONTROLLER):
             self._wait(carried, now)
         else:
@@ -213,10 +217,24 @@ class ControllerChannel:
         if admission.refusal is not None:
             return answer(admission.refusal, now)
 
-        def amended(response: Message | None, then: TimestampMs) -> None:
-            answer(None if response is None else admission.amend(response), then)
+        mutations = self._quotas.mutations(request, now)
 
-        return self.controller.decide(request.key, request.version, admission.body, amended, abandon, now)
+        def amended(response: Message | None, then: TimestampMs) -> None:
+            if response is not None:
+                response = admission.amend(response)
+                if mutations is not None:
+                    mutations.throttle(response, then)
+            answer(response, then)
+
+        return self.controller.decide(request.key, request.version, admission.body, amended, abandon, now, mutations)
 
     def _refuse(self, request: Request, body: Message, code: ErrorCode) -> None:
         self._responder.respond(request, refusal(request.key, request.version, body, code))
+
+
+def _muted_ms(request: Request, data: Buffer) -> int:
+    """For how long the controller's response says that the client is throttled: this broker mutes its connection."""
+    if request.key not in STRICT_SINCE:
+        return 0
+    _, response = decode_response(request.key, request.version, data)
+    return getattr(response, THROTTLED)

@@ -20,6 +20,8 @@ class Respond:
 
     connection: ConnectionId
     parts: list[Part] | None
+    muted_ms: int = 0
+    """For how long nothing is to be read of the connection then: the client has used more than its quota (KIP-219)."""
 
 
 @dataclass(slots=True)

@@ -13,6 +13,7 @@ from reference.node.current_leaders import NOT_LEADING, name_leaders_of_fetch
 from reference.node.effects import ConnectionId
 from reference.node.fetch_sessions import FetchContext, FetchSessions, Settled, Wanted
 from reference.node.preferred_replicas import preferred_replica
+from reference.node.quotas import Quotas
 from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -45,6 +46,7 @@ class Fetching:
     """Of one response (fetch.max.bytes)."""
     may_propose: Callable[[Partition], None]
     """Takes a partition whose ISR a follower's fetch may have enlarged."""
+    quotas: Quotas
     selects_by_rack: bool = False
     """Whether consumers are sent to a replica in their own rack (replica.selector.class)."""
 
@@ -115,6 +117,7 @@ class Serving:
         "_fetching",
         "_follower",
         "_looks",
+        "_max_bytes",
         "_names_leaders",
         "_rack",
         "_request",
@@ -142,6 +145,8 @@ class Serving:
         self._epoch = epoch
         self._rack = body.rack_id if fetching.selects_by_rack and follower < 0 else ""
         """Empty where no replica is preferred; versions below 11 have no rack."""
+        most = fetching.quotas.most_fetched(request) if follower < 0 else None
+        self._max_bytes = min(body.max_bytes, fetching.max_bytes, *(() if most is None else (most,)))
         self._names_leaders = False
         """Whether a partition was refused because another broker leads it."""
         self._looks: dict[Wanted, _Look] = {}
@@ -170,7 +175,7 @@ class Serving:
         The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74). Only
         the first read of a follower's fetch is news of its log end offset.
         """
-        left = min(self._body.max_bytes, self._fetching.max_bytes)
+        left = self._max_bytes
         self._waiting -= sum(look.waits for look in self._looks.values())
         self._looks, self._settled = {}, []
         self._size = self._urgent = 0
@@ -187,7 +192,7 @@ class Serving:
     @property
     def is_ready(self) -> bool:
         """Whether to answer: a partition cannot wait, or none is known, or `min_bytes` are there."""
-        return self._urgent > 0 or self._waiting == 0 or self._size >= self._body.min_bytes
+        return self._urgent > 0 or self._waiting == 0 or self._size >= min(self._body.min_bytes, self._max_bytes)
 
     def _look_of(self, wanted: Wanted, result: PartitionData) -> _Look:
         size = len(result.records) if result.records is not None else 0
@@ -208,7 +213,7 @@ class Serving:
 
     def _look_again(self, wanted: Wanted, now: TimestampMs) -> None:
         """Read one partition as if it were alone: no less than the response would have of it."""
-        limit = min(wanted.max_bytes, self._body.max_bytes, self._fetching.max_bytes)
+        limit = min(wanted.max_bytes, self._max_bytes)
         result = self._read_one(wanted, limit, True, False, now)
         self._count(self._looks[wanted], -1)
         self._looks[wanted] = self._look_of(wanted, result)
@@ -373,6 +378,9 @@ class Serving:
 
     def finish(self, results: list[PartitionData], now: TimestampMs) -> FetchResponse:
         """The response; partitions of which there is nothing left to say are not read by the session's next request."""
+        if (throttled := self._throttled(results)) is not None:
+            release(results)
+            return throttled
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
         if response.error_code != ErrorCode.NONE:
             release(results)  # the session has gone on: nothing of them is sent, and nothing counts as sent
@@ -381,6 +389,20 @@ class Serving:
         if self._names_leaders:
             name_leaders_of_fetch(self._fetching.context.image, self._request, response)
         return response
+
+    def _throttled(self, results: list[PartitionData]) -> FetchResponse | None:
+        """The response without records to a consumer that has used up its quota; its session stays as it is.
+
+        Bytes of records count; Kafka counts what is around them, too.
+        """
+        if self._follower >= 0:
+            return None
+        size = sum(len(result.records) for result in results if result.records is not None)
+        throttle_ms = self._fetching.quotas.throttle_fetch(self._request, size)
+        if throttle_ms == 0:
+            return None
+        session_id = self._context.session_id if self._context.session is not None else 0
+        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
 
     def abandon(self) -> None:
         """Nothing is held while a fetch waits."""

@@ -49,6 +49,7 @@ from reference.node.preferred_replicas import RACK_AWARE
 from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
+from reference.node.quotas import Quotas
 from reference.node.reception import Reception
 from reference.node.registering import Registering
 from reference.node.release import BROKER, CONTROLLER, SUPPORTED_FEATURES, peers_release_of
@@ -104,7 +105,8 @@ class Node:
         self._upkeep_deadline: TimestampMs | None = None
         """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
         integer = self.configuration.integer
-        self.responder = Responder(self._emit)
+        self.quotas = Quotas(self.configuration)
+        self.responder = Responder(self._emit, self.quotas)
         self.purgatories = Purgatories()
         self.peers = Peers(identity.node, self._emit, peers_release_of(properties))
         brokers = Brokers(self.peers, self.image, inter_broker_listener(properties))
@@ -124,7 +126,7 @@ class Node:
         self.controller = self._new_controller(identity, listeners, chance, tracer)
         at, session_timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
         self.channel = ControllerChannel(
-            self.quorum, self.controller, self.peers, at, self.responder, self.access, session_timeout_ms
+            self.quorum, self.controller, self.peers, at, self.responder, self.access, self.quotas, session_timeout_ms
         )
         self.registering = Registering(identity, self.image, self.channel.ask, now)
         self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.channel.ask)
@@ -224,10 +226,9 @@ class Node:
         integer = self.configuration.integer
         sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
         self.purgatories.news = sessions.news
+        max_bytes, may_propose = integer("fetch.max.bytes"), self.replication.may_propose
         selects_by_rack = self.configuration.broker("replica.selector.class") == RACK_AWARE
-        return Fetching(
-            self.context, sessions, integer("fetch.max.bytes"), self.replication.may_propose, selects_by_rack
-        )
+        return Fetching(self.context, sessions, max_bytes, may_propose, self.quotas, selects_by_rack)
 
     def _new_membership(self, identity: Identity, now: TimestampMs) -> Membership:
         """What registers this node with the controller and sends heartbeats."""
@@ -264,26 +265,29 @@ class Node:
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
-        if not self.is_broken and (api := self._reception.receive(connection, frame, now)) is not None:
+        if self._begins(now) and (api := self._reception.receive(connection, frame, now)) is not None:
             self._drain(now, api.is_quiet)
 
     def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered a request on the channel of this purpose; `frame` comes without its size."""
-        if self.is_broken:
-            return
-        self.peers.answered(peer, purpose, frame, now)
-        self._drain(now)
+        if self._begins(now):
+            self.peers.answered(peer, purpose, frame, now)
+            self._drain(now)
 
     def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
         """The connection of this channel could not be made, or was lost: its open requests will not be answered."""
-        if self.is_broken:
-            return
-        self.peers.unreachable(peer, purpose, now)
-        self._drain(now)
+        if self._begins(now):
+            self.peers.unreachable(peer, purpose, now)
+            self._drain(now)
+
+    def _begins(self, now: TimestampMs) -> bool:
+        """Whether the node takes an input, at whose time quotas are counted."""
+        self.quotas.now = now
+        return not self.is_broken
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
-        if self.is_broken:
+        if not self._begins(now):
             return
         self.purgatories.produces.tick(now)
         self.purgatories.fetches.tick(now)
@@ -331,10 +335,9 @@ class Node:
         deadline = earliest(deadline, self.peers.next_deadline())
         deadline = earliest(deadline, self._reception.next_deadline())
         if self.is_broker and self.is_serving:
-            deadline = earliest(deadline, self.transactions.next_deadline())
-            deadline = earliest(deadline, self.verification.next_deadline())
             deadline = earliest(deadline, self.replication.proposal_deadline())
-            deadline = earliest(deadline, self.moves.next_deadline())
+            for part in (self.transactions, self.verification, self.moves):
+                deadline = earliest(deadline, part.next_deadline())
         return deadline
 
     def _emit(self, effect: Effect) -> None:
@@ -364,12 +367,8 @@ class Node:
     @property
     def failure(self) -> str:
         """Why it must end."""
-        return (
-            self.logs.failure
-            or self.membership.failure
-            or self._replay.failure
-            or "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
-        )
+        midway = "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
+        return self.logs.failure or self.membership.failure or self._replay.failure or midway
 
     @property
     def may_stop(self) -> bool:

@@ -120,7 +120,7 @@ def _answer(responder: Responder, request: Request, acks: int, response: Produce
                 return responder.close(
                     request, f"acks=0 produce to {topic.name}-{result.index} failed with error {result.error_code}"
                 )
-    return responder.respond_raw(request, None)
+    return responder.end_silently(request)
 
 
 def _refuse_all(body: ProduceRequest, code: ErrorCode) -> ProduceResponse:

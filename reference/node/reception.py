@@ -122,7 +122,9 @@ class Reception:
         except CodecError as error:
             self._emit(Close(client.connection, str(error)))
             return None
-        return Request(client, key, version, header.correlation_id, header.client_id), api, body
+        request = Request(client, key, version, header.correlation_id, header.client_id, len(frame))
+        self._context.responder.began(request)
+        return request, api, body
 
     def _refuse(self, client: Client, header: RequestHeader | None, reason: str) -> None:
         """A version of ApiVersions too new is answered in version 0 with the list, so that the client can ask again (API-02,

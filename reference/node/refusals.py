@@ -41,6 +41,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     43: ("topic_partitions", "replica_election_results"),
     44: ("resources", "responses"),
     47: ("topics", "topics"),
+    49: ("entries", "entries"),
     61: ("topics", "topics"),
     65: ("transactional_ids", "transaction_states"),
     69: ("group_ids", "groups"),
@@ -49,12 +50,14 @@ ITEMS: dict[int, tuple[str, str]] = {
 
 NAMES = frozenset({
     "name", "topic", "topic_id", "index", "partition_index", "partition", "partition_id", "group_id", "resource_type",
-    "resource_name", "key", "transactional_id", "producer_id", "user",
+    "resource_name", "key", "transactional_id", "producer_id", "user", "entity_type", "entity_name",
 })  # fmt: skip
 """Fields that name what was asked for."""
 
-NESTED = frozenset({"partitions", "partition_responses", "partition_result", "results_by_partition", "topics"})
-NESTED_IN_REQUEST = ("partitions", "partition_data", "partition_indexes", "topics")
+NESTED = frozenset(
+    {"partitions", "partition_responses", "partition_result", "results_by_partition", "topics", "entity"}
+)
+NESTED_IN_REQUEST = ("partitions", "partition_data", "partition_indexes", "topics", "entity")
 
 UNKNOWN = {
     "base_offset": -1,

@@ -41,6 +41,8 @@ class Request:
     version: int
     correlation_id: int
     client_id: str | None
+    size: int = 0
+    """Bytes of its frame."""
     amend: Callable[[Message], Message] | None = None
     """What access control changes in the response (`access.Admission.amend`)."""
 
@@ -50,21 +52,43 @@ class Request:
         return response if amend is None else amend(response)
 
 
+class Throttling(Protocol):
+    """What counts for quotas (`quotas.Quotas`). Each gives for how many ms the connection is muted."""
+
+    def began(self, request: Request) -> None: ...
+
+    def throttle(self, request: Request, response: Message) -> int: ...
+
+    def throttle_silent(self, request: Request) -> int: ...
+
+
 class Responder:
     """Answers requests: each answer is one effect."""
 
-    def __init__(self, emit: Callable[[Effect], None]) -> None:
+    def __init__(self, emit: Callable[[Effect], None], quotas: Throttling | None = None) -> None:
         self._emit = emit
+        self._quotas = quotas
+
+    def began(self, request: Request) -> None:
+        """A request was read and is handled now."""
+        if self._quotas is not None:
+            self._quotas.began(request)
 
     def respond(self, request: Request, response: Message) -> None:
         """Answer a request; an answer to a connection that is gone lets go of its slices."""
         response = request.amended(response)
+        muted_ms = self._quotas.throttle(request, response) if self._quotas is not None else 0
         parts = encode_response(request.key, request.version, request.correlation_id, response)
-        self.respond_raw(request, parts)
+        self.respond_raw(request, parts, muted_ms)
 
-    def respond_raw(self, request: Request, parts: list[codec.Part] | None) -> None:
-        """Answer with an encoded frame; None where the client expects no answer (acks=0)."""
-        self._emit(Respond(request.client.connection, parts))
+    def respond_raw(self, request: Request, parts: list[codec.Part], muted_ms: int = 0) -> None:
+        """Answer with an encoded frame."""
+        self._emit(Respond(request.client.connection, parts, muted_ms))
+
+    def end_silently(self, request: Request) -> None:
+        """End a request that expects no answer (acks=0)."""
+        muted_ms = self._quotas.throttle_silent(request) if self._quotas is not None else 0
+        self._emit(Respond(request.client.connection, None, muted_ms))
 
     def close(self, request: Request, reason: str) -> None:
         """Close the request's connection without an answer."""

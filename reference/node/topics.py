@@ -69,6 +69,7 @@ def _create(
             default_replication=controller.configuration.integer("default.replication.factor"),
             chance=controller.chance,
         )
+        controller.charge(len(created.assignments))
         if not validate_only:
             controller.append(created.records, now)
     except KafkaError as error:
@@ -140,6 +141,7 @@ def _delete(
             name=wanted.name, topic_id=wanted.topic_id, error_code=topic.code, error_message=topic.message
         )
     try:
+        controller.charge(len(topic.partitions))
         controller.append(topics.delete_topic(topic), now)
     except KafkaError as error:
         return DeleteResult(name=topic.name, topic_id=topic.id, error_code=error.code, error_message=error.message)
@@ -158,6 +160,7 @@ def create_partitions(
             if times[topic.name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
             records = topics.create_partitions(controller.image, topic, controller.chance)
+            controller.charge(len(records))
             if not body.validate_only:
                 controller.append(records, now)
         except KafkaError as error:

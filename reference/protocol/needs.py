@@ -136,6 +136,8 @@ NEEDS: dict[int, Row] = {
     45: Row("handleAlterPartitionReassignments", on_cluster(ALTER)),
     46: Row("handleListPartitionReassignments", on_cluster(DESCRIBE)),
     47: Row("handleOffsetDeleteRequest", Need(DELETE, GROUP, "group_id"), Need(READ, TOPIC, "topics[].name")),
+    48: Row("handleDescribeClientQuotasRequest", on_cluster(DESCRIBE_CONFIGS)),
+    49: Row("handleAlterClientQuotas", on_cluster(ALTER_CONFIGS)),
     50: Row("handleDescribeUserScramCredentialsRequest", on_cluster(DESCRIBE)),
     51: Row("handleAlterUserScramCredentials", on_cluster(ALTER)),
     52: Row("handleVote", on_cluster(CLUSTER_ACTION)),

@@ -86,8 +86,8 @@ class Connection:
     """One accepted socket."""
 
     __slots__ = (
-        "_asking", "_filled", "_gathered", "_gathering", "_loop", "_out", "_pending", "_reading", "_server", "_slice_sent",
-        "_socket", "_writing", "closed", "id", "last_active_ms", "listener", "max_request_bytes", "peer",
+        "_asking", "_filled", "_gathered", "_gathering", "_loop", "_muted", "_out", "_pending", "_reading", "_server",
+        "_slice_sent", "_socket", "_writing", "closed", "id", "last_active_ms", "listener", "max_request_bytes", "peer",
     )  # fmt: skip
 
     def __init__(self, loop: Loop, server: Server, sock: socket.socket, id: int, listener: str, peer: str) -> None:
@@ -112,14 +112,16 @@ class Connection:
         self._gathered = 0
         """Bytes of the answers that wait for it."""
         self._asking = False
+        self._muted = False
+        """Whether nothing is read for a while: the client has used more than its quota."""
         self._reading = False
         self._writing = False
         self._resume()
 
     @property
     def busy(self) -> bool:
-        """Whether the client is owed an answer, or a part of one."""
-        return self._asking or bool(self._out)
+        """Whether the client is owed an answer, or a part of one, or is muted."""
+        return self._asking or bool(self._out) or self._muted
 
     # ---- receiving
 
@@ -159,7 +161,7 @@ class Connection:
     def _take_frames(self, data: memoryview) -> None:
         """Handle each whole frame in place; keep the rest."""
         position, end = 0, len(data)
-        while end - position >= 4 and not self._asking and not self._writing and not self.closed:
+        while end - position >= 4 and not (self._asking or self._writing or self._muted or self.closed):
             (size,) = _SIZE.unpack_from(data, position)
             if not self._acceptable(size):
                 return
@@ -235,6 +237,14 @@ class Connection:
             return
         if self._out:
             self._send()
+        self._go_on_if_idle()
+
+    def mute(self) -> None:
+        """Take no request after the one at hand until `unmute`."""
+        self._muted = True
+
+    def unmute(self) -> None:
+        self._muted = False
         self._go_on_if_idle()
 
     def _send_gathered(self) -> None:

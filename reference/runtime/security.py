@@ -33,7 +33,7 @@ SERVED = {
     "ssl.principal.mapping.rules", "ssl.protocol",
     "ssl.truststore.certificates", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
 }  # fmt: skip
-OF_ONE_LISTENER = frozenset({"connections.max.reauth.ms", "max.connections"})
+OF_ONE_LISTENER = frozenset({"connections.max.reauth.ms", "max.connections", "max.connection.creation.rate"})
 """Further settings that are served for one listener."""
 
 ASKS_FOR = {
@@ -41,7 +41,6 @@ ASKS_FOR = {
     "ssl.": "a kind of TLS that is not served here",
     "security.providers": "security providers of Java, and there is no Java here",
     "delegation.token.": "delegation tokens, which are not served here",
-    "max.connection.creation.rate": "a rate of new connections, and none is kept to here",
     "password.encoder.": "passwords encoded in ZooKeeper, and there is none here",
     "client.quota.callback.class": "a class that decides on quotas, and quotas are applied as Kafka's default does here",
     "early.start.listeners": "listeners that open before the ACLs are read, and none does here",

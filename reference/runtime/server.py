@@ -14,8 +14,9 @@ from collections.abc import Callable
 
 from reference.controller.image import Endpoint
 from reference.node.effects import Authenticated, Close, HangUp, Respond, Send
-from reference.node.listeners import PROTOCOLS, protocols_of, sasl_of
+from reference.node.listeners import PROTOCOLS, inter_broker_listener, protocols_of, sasl_of
 from reference.node.node import Node
+from reference.node.properties import controller_listeners_of
 from reference.protocol.addresses import host_of
 from reference.protocol.primitives import AT_ONCE, NodeId
 from reference.runtime.clock import Clock
@@ -35,6 +36,8 @@ IDLE_CHECK_MS = 5_000
 
 CONTROLLED_SHUTDOWN_MS = 30_000
 """How long a broker waits for leave to stop; Kafka's gives up after as long (KafkaServer's three tries)."""
+
+PERCENT_PER_NS = 100 / 1_000_000_000
 
 SYSTEM_BUFFER = -1
 """As a socket's buffer size: what the system gives it."""
@@ -123,6 +126,11 @@ class Server:
         self._send_buffer_bytes = integer("socket.send.buffer.bytes")
         self._limits = ConnectionLimits(node.configuration, max_connections)
         self._listeners = listeners
+        self._inner = {
+            *controller_listeners_of(node.configuration.static),
+            inter_broker_listener(node.configuration.static),
+        }
+        """Listeners of other nodes."""
         self._log = log
         self._connections: dict[int, Connection] = {}
         properties = node.configuration.static
@@ -215,8 +223,36 @@ class Server:
             if refused := self._limits.refuses(listener.name, host):
                 self._log("info", f"a connection from {host} is closed: {refused}")
                 sock.close()
+            elif throttle_ms := self.node.quotas.throttle_address(host, self._now()):
+                self._close_later(sock, listener.name, host, throttle_ms)
             else:
                 self._accept(sock, listener.name, host)
+            if self._rests(listener):
+                return
+
+    def _close_later(self, sock: socket.socket, listener: str, host: str, throttle_ms: int) -> None:
+        """Close a connection that came too early after others of its address, when it would have been in time (KIP-612)."""
+        assert self._loop is not None
+        self._limits.opened(listener, host)
+
+        def close() -> None:
+            self._limits.closed(listener, host)
+            sock.close()
+
+        self._loop.call_later(throttle_ms / 1000, close)
+
+    def _rests(self, listener: BoundListener) -> bool:
+        """Whether the listener accepts nothing for a while: connections came faster than they may."""
+        assert self._loop is not None
+        throttle_ms = self.node.quotas.throttle_listener(listener.name, listener.name in self._inner, self._now())
+        if throttle_ms > 0:
+            self._loop.remove_reader(listener.socket.fileno())
+            self._loop.call_later(throttle_ms / 1000, self._accept_again, listener)
+        return throttle_ms > 0
+
+    def _accept_again(self, listener: BoundListener) -> None:
+        if self._loop is not None and listener.socket.fileno() >= 0:
+            self._loop.add_reader(listener.socket.fileno(), self._on_acceptable, listener)
 
     def _accept(self, sock: socket.socket, listener: str, host: str) -> None:
         assert self._loop is not None
@@ -245,8 +281,12 @@ class Server:
         """A whole request has come."""
         self.metrics.requests += 1
         self.metrics.bytes_in += len(frame) + 4
+        measures_time = self.node.quotas.measures_time
+        began = time.perf_counter_ns() if measures_time else 0
         try:
             self.node.receive(connection.id, frame, self._now())
+            if measures_time:
+                self.node.quotas.spent((time.perf_counter_ns() - began) * PERCENT_PER_NS)
         except Exception:
             # A mistake of ours: the others are served on, and the log has what is needed to mend it.
             self._log("error", f"connection {connection.id}: a request failed\n{traceback.format_exc()}")
@@ -325,6 +365,10 @@ class Server:
 
     def _respond(self, connection: Connection | None, effect: Respond) -> None:
         parts = effect.parts
+        if effect.muted_ms > 0 and connection is not None:
+            assert self._loop is not None
+            connection.mute()
+            self._loop.call_later(effect.muted_ms / 1000, connection.unmute)
         if connection is None:
             for part in parts or ():
                 release = getattr(part, "release", None)

@@ -14,6 +14,7 @@ from reference.node.controller_channel import RETRY_MS, TIMEOUT_MS, ControllerCh
 from reference.node.effects import Effect, Respond
 from reference.node.principals import decode_host, decode_principal, encode_principal
 from reference.node.properties import Address
+from reference.node.quotas import Quotas
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.requests import Client, Request, Responder
@@ -41,10 +42,11 @@ class Broker:
         self.decided: list[tuple[Message, Any, Any]] = []
         self.effects: list[Effect] = []
         world: Any = self
-        access = Access(Configuration(self.node, {}, MetadataImage()), None, {}, lambda level, text: None)
+        configuration = Configuration(self.node, {}, MetadataImage())
+        access = Access(configuration, None, {}, lambda level, text: None)
         responder = Responder(self.effects.append)
         self.channel = ControllerChannel(
-            world, world, world, {2: Address("host", 9)}.__getitem__, responder, access, 9000
+            world, world, world, {2: Address("host", 9)}.__getitem__, responder, access, Quotas(configuration), 9000
         )
 
     def ask(
@@ -52,7 +54,7 @@ class Broker:
     ) -> None:
         self.asked.append((body, answered))
 
-    def decide(self, key: int, version: int, body: Message, answer: object, abandon: object, now: int) -> None:
+    def decide(self, key: int, version: int, body: Message, answer: object, abandon: object, *rest: object) -> None:
         self.decided.append((body, answer, abandon))
 
     def carry(self, now: int = 0) -> None:

@@ -7,12 +7,15 @@ from typing import Any, cast
 
 import pytest
 
+from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.node.fetch import Fetching, fetch
 from reference.node.fetch_sessions import FetchSessions
+from reference.node.quotas import Quotas
 from reference.node.requests import Client, Purgatories, Request, Responder
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.primitives import NodeId
 from reference.replication.partition import Partition
 from reference.replication.reading import Read
 
@@ -52,7 +55,8 @@ class Broker:
             access=SimpleNamespace(may_fetch=lambda *_: True),
         )
         chance: Any = SimpleNamespace(randrange=lambda start, stop: start)
-        self.fetching = Fetching(context, FetchSessions(10, chance), 1 << 20, lambda partition: None)
+        quotas = Quotas(Configuration(NodeId(1), {}, MetadataImage()))
+        self.fetching = Fetching(context, FetchSessions(10, chance), 1 << 20, lambda partition: None, quotas)
 
     def partition(self, topic: str, index: int) -> Replica:
         if index == PARTITIONS:

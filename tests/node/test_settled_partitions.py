@@ -12,13 +12,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reference.controller.configs import Configuration
+from reference.controller.image import MetadataImage
 from reference.node import fetch as fetching
 from reference.node.fetch import Fetching, fetch
 from reference.node.fetch_sessions import FetchSessions
+from reference.node.quotas import Quotas
 from reference.node.requests import Client, Purgatories, Request
 from reference.protocol.codec import decode, encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
+from reference.protocol.primitives import NodeId
 from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
@@ -56,7 +60,8 @@ class Leader:
             log=lambda *_: None,
             access=SimpleNamespace(may_fetch=lambda *_: True),
         )
-        self.fetching = Fetching(context, sessions, 1 << 20, lambda partition: None)
+        quotas = Quotas(Configuration(NodeId(1), {}, MetadataImage()))
+        self.fetching = Fetching(context, sessions, 1 << 20, lambda partition: None, quotas)
 
     def make(self, index: int) -> Partition:
         disk = SimulatedDisk()

@@ -20,7 +20,7 @@ from reference.protocol.errors import KafkaError
 from reference.runtime.configuration import ConfigurationError, check_configuration
 
 OF_SECURITY = re.compile(
-    r"(ssl|sasl|security|authorizer|principal|delegation|password|connection|connections|max\.connection\w*|early|client\.quota)\..*"
+    r"(ssl|sasl|security|authorizer|principal|delegation|password|connection|connections|max\.connection\w*|early|(client\.|controller\.)?quota)\..*"
     r"|listener\.security\.protocol\.map|inter\.broker\.listener\.name|(create|alter)\..*\.policy\.class\.name"
 )
 NAMES = sorted(name for name in BROKER if OF_SECURITY.fullmatch(name))
@@ -120,7 +120,12 @@ def test_a_setting_of_one_listener_is_served_or_refused(good: dict[str, str], na
         assert name in READ, f"{own} is taken, and nothing reads it"
 
 
-DYNAMIC_AND_SERVED = {"max.connections", "max.connections.per.ip", "max.connections.per.ip.overrides"}
+DYNAMIC_AND_SERVED = {
+    "max.connection.creation.rate",
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+}
 
 
 @pytest.mark.parametrize("prefix", ["", "listener.name.sasl_ssl."])

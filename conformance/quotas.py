@@ -1,0 +1,143 @@
+"""Quotas that a requirement sets for a while, and clients that they are for.
+
+Each is for a client id, or for a client id of any user, that nothing else has: other clients are left alone. Whether a client is
+throttled is judged by `throttle_time_ms` and by what answers hold. Amounts are so large that a client is throttled by its first
+request; where a later one is to be throttled for what an earlier has used, it is asked soon, or nothing is judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from conformance.answers import error_name, message_of, only
+from conformance.batches import batch
+from conformance.broker import Broker
+from conformance.wire import Connection, Failed
+from linearizability.client.requests import Topic, produce_request, produced
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
+from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
+from reference.protocol.messages.produce import ProduceRequest
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCE, CONSUME, REQUESTS, MUTATIONS, CONNECTIONS = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+    "connection_creation_rate",
+)
+APIS = {"AlterClientQuotas": 0, "DescribeClientQuotas": 0}
+EXACT, DEFAULT, ANY = 0, 1, 2
+WINDOW_S = 10.0
+"""Kafka's default: what was used counts for this long at the least (quota.window.num less one)."""
+SOON_S = WINDOW_S / 2
+
+Entity = Mapping[str, str | None]
+Entry = AlterClientQuotasRequest.EntryData
+
+
+def entry(entity: Entity, values: Mapping[str, float | None]) -> Entry:
+    """What is to change for one entity; a value that is None is removed."""
+    return Entry(
+        entity=[
+            AlterClientQuotasRequest.EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()
+        ],
+        ops=[
+            AlterClientQuotasRequest.OpData(key=key, value=value or 0.0, remove=value is None)
+            for key, value in values.items()
+        ],
+    )
+
+
+def alter(broker: Broker, *entries: Entry, validate_only: bool = False) -> list[Any]:
+    """The results of AlterClientQuotas."""
+    return broker.call(AlterClientQuotasRequest(entries=[*entries], validate_only=validate_only)).entries
+
+
+def alter_one(
+    broker: Broker, entity: Entity, values: Mapping[str, float | None], *, validate_only: bool = False
+) -> int:
+    """The error of the only entry."""
+    return only(alter(broker, entry(entity, values), validate_only=validate_only), "entry").error_code
+
+
+def describe(broker: Broker, components: Mapping[str, tuple[int, str | None]], *, strict: bool = False) -> Any:
+    data = DescribeClientQuotasRequest.ComponentData
+    return broker.call(
+        DescribeClientQuotasRequest(
+            components=[
+                data(entity_type=kind, match_type=match, match=name) for kind, (match, name) in components.items()
+            ],
+            strict=strict,
+        )
+    )
+
+
+def described(broker: Broker, entity: Entity) -> dict[str, float]:
+    """The quotas of an entity, and of no other."""
+    exact = {kind: (DEFAULT if name is None else EXACT, name) for kind, name in entity.items()}
+    answer = describe(broker, exact, strict=True)
+    broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeClientQuotas")
+    return {value.key: value.value for each in answer.entries or () for value in each.values}
+
+
+@contextmanager
+def quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Generator[None]:
+    """Quotas that are set within the block."""
+    set_quota(broker, entity, values)
+    try:
+        yield
+    finally:
+        alter(broker, entry(entity, dict.fromkeys(values)))
+        broker.eventually(lambda: not described(broker, entity), f"the quotas of {dict(entity)} are removed")
+
+
+def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]) -> None:
+    """Quotas that are set, or removed, and described so."""
+    for each in alter(broker, entry(entity, values)):
+        if each.error_code != ErrorCode.NONE:
+            raise Failed(f"AlterClientQuotas was refused with {error_name(each.error_code)} {message_of(each)}")
+    wanted = {key: value for key, value in values.items() if value is not None}
+    broker.eventually(lambda: described(broker, entity) == wanted, f"the quotas of {dict(entity)} are described")
+
+
+# ---- clients
+
+
+def client(broker: Broker, client_id: str, topic: Topic | None = None) -> Connection:
+    """A new connection of a client of this id, to the topic's leader where one is given."""
+    return broker.connect(None if topic is None else broker.leader(topic), client_id=client_id)
+
+
+def produce(
+    broker: Broker, client_id: str, topic: Topic, size: int, *, acks: int = 1, on: Connection | None = None
+) -> Any:
+    """The answer to one batch, on a connection of its own unless one is given; None where none is asked for."""
+    request = produce_request({(topic, 0): bytes(batch(b"x" * size))}, acks=acks)
+    connection = on or client(broker, client_id, topic)
+    version = broker.version_for(ProduceRequest)
+    if acks == 0:
+        connection.send(request, version, awaited=False)
+        return None
+    answer = connection.call(request, version)
+    broker.expect_error(produced(answer).error_code, ErrorCode.NONE, what="the batch")
+    return answer
+
+
+def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], int]) -> int:
+    """The throttle time that `ask` gets after a client has used up its quota; nothing is judged where it asks too late."""
+    use()
+    began = time.monotonic()
+    throttle_ms = ask()
+    if throttle_ms == 0 and time.monotonic() - began > SOON_S:
+        broker.skip("this machine was too slow to ask while the quota was used up")
+    return throttle_ms
+
+
+def expect_throttled(broker: Broker, ask: Callable[[], int], what: str) -> None:
+    """The client comes to be throttled: a broker may act on a quota a moment after it describes it."""
+    broker.eventually(lambda: ask() > 0, f"{what} is throttled")

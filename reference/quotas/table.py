@@ -1,0 +1,90 @@
+"""The quotas that are set, by the clients that they are for.
+
+Source: KIP-13, KIP-55, KIP-546; org.apache.kafka.server.quota.ClientQuotaManager (DefaultQuotaCallback).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from reference.protocol.messages.client_quota_record import ClientQuotaRecord
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+
+PRODUCE, CONSUME, REQUEST, MUTATION = (
+    "producer_byte_rate",
+    "consumer_byte_rate",
+    "request_percentage",
+    "controller_mutation_rate",
+)
+CONNECTIONS = "connection_creation_rate"
+
+Entity = tuple[tuple[str, str | None], ...]
+"""Types and names, in the order of the types; the name None is everyone without a quota of their own."""
+
+
+def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
+    return tuple(sorted(parts, key=lambda part: part[0]))
+
+
+class Meter(NamedTuple):
+    """What is counted together: all of a user's clients where the quota is the user's, all of a client id where it is that's."""
+
+    quota: str
+    user: str | None
+    client_id: str | None
+
+
+@dataclass(slots=True)
+class QuotaTable:
+    """Entity -> quota's name -> its value."""
+
+    values: dict[Entity, dict[str, float]] = field(default_factory=dict[Entity, dict[str, float]])
+    changes: int = field(default=0, compare=False)
+    """Grows with every change."""
+    set_names: frozenset[str] = frozenset()
+    """The quotas that are set for anyone."""
+
+    def apply(self, record: ClientQuotaRecord) -> None:
+        """Replay a record."""
+        entity = entity_of((each.entity_type, each.entity_name) for each in record.entity)
+        values = self.values.setdefault(entity, {})
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if not values:
+            del self.values[entity]
+        self._changed()
+
+    def clear(self) -> None:
+        self.values.clear()
+        self._changed()
+
+    def _changed(self) -> None:
+        self.changes += 1
+        self.set_names = frozenset(name for values in self.values.values() for name in values)
+
+    def of(self, entity: Entity) -> Mapping[str, float]:
+        return self.values.get(entity, {})
+
+    def limit_of_client(self, quota: str, user: str, client_id: str) -> tuple[Meter, float] | None:
+        """The most specific quota of a client, and what counts toward it; None without one."""
+        for who in (user, None):
+            for which in (client_id, None):
+                found = self.of(((CLIENT_ID, which), (USER, who))).get(quota)
+                if found is not None:
+                    return Meter(quota, user, client_id), found
+            if (found := self.of(((USER, who),)).get(quota)) is not None:
+                return Meter(quota, user, None), found
+        for which in (client_id, None):
+            if (found := self.of(((CLIENT_ID, which),)).get(quota)) is not None:
+                return Meter(quota, None, client_id), found
+        return None
+
+    def limit_of_address(self, address: str) -> float | None:
+        """The connections a second of an address (KIP-612)."""
+        own = self.of(((IP, address),)).get(CONNECTIONS)
+        return own if own is not None else self.of(((IP, None),)).get(CONNECTIONS)

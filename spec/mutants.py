@@ -28,7 +28,7 @@ MUTATED: dict[str, tuple[str, ...]] = {
     "quorum": ("Quorum", "LateQuorum"),
     "transactions": ("Transactions",),
     "groups": ("Groups",),
-    "historical": ("ZooKeeperController",),
+    "historical": ("ZooKeeper", "ZooKeeperController", "ZooKeeperBroker"),
 }
 """The modules that say how a protocol behaves. Promises and histories are what judges the mutants."""
 

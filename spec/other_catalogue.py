@@ -139,25 +139,82 @@ MODELS: tuple[Model, ...] = (
     Model("MCGroupsPair", "groups", quick=True),
     Model("MCGroupsLiveness", "groups"),
     Model(
-        "MCZooKeeperController",
+        "MCZooKeeperSessions",
         "historical",
         switches=(
             Switch(
                 "WriteWithoutControllerEpoch",
-                "OneLeaderPerEpoch",
-                "the ZooKeeper controller; KAFKA-6082",
-                "A controller was paused, its session ended and another took over. Awake again it decides by what it remembers, "
-                "and ZooKeeper takes the decision, for it is not tied to the controller epoch: one leader epoch has two leaders.",
+                "DeposedControllersWriteNothing",
+                "KAFKA-6082",
+                "A controller was paused, its session expired and another took over. Awake again, in a new session, it reads the "
+                "state and decides by the brokers that it remembers. ZooKeeper takes the decision, for it is not tied to the "
+                "controller epoch.",
             ),
             Switch(
-                "TakeFromDeposedController",
-                "InSyncReplicasHaveTheLog",
-                "the ZooKeeper controller; KIP-570",
-                "Brokers do not compare controller epochs. A request of the deposed controller to delete a replica arrives after "
-                "its successor has given the replica back, and what is counted as in sync is gone.",
+                "ExpiredSessionWrites",
+                "EphemeralNodesHaveSessions",
+                "sessions of ZooKeeper",
+                "ZooKeeper takes what comes in a session that it has expired: an ephemeral node is made that belongs to no "
+                "session, and will never vanish.",
             ),
         ),
     ),
-    Model("MCZooKeeperPair", "historical", quick=True),
-    Model("MCZooKeeperControllerLiveness", "historical"),
+    Model(
+        "MCZooKeeperIsr",
+        "historical",
+        switches=(
+            Switch(
+                "WriteIsrWithoutVersion",
+                "EpochsNeverDecrease",
+                "the ZooKeeper controller; before KIP-497",
+                "Before 2.7 the leader itself writes the state with another ISR. A leader that was replaced, and has not learned "
+                "of it, writes over the newer state: its own leader epoch is back, and it leads again.",
+            ),
+        ),
+    ),
+    Model("MCZooKeeperMetadata", "historical"),
+    Model(
+        "MCZooKeeperReassignment",
+        "historical",
+        quick=True,
+        switches=(
+            Switch(
+                "StopReplicaWithoutLeaderEpoch",
+                "OnlyRemovedReplicasAreDeleted",
+                "KIP-570",
+                "A request to delete a removed replica timed out and was sent again. Its first copy arrives when the replica "
+                "has been added again, has caught up and is in the ISR. Controller epoch and broker epoch are still the same: "
+                "only the leader epoch shows that the request is old.",
+            ),
+        ),
+    ),
+    Model(
+        "MCZooKeeperDeletion",
+        "historical",
+        switches=(
+            Switch(
+                "TakeFromDeposedController",
+                "OnlyRemovedReplicasAreDeleted",
+                "the ZooKeeper controller; KIP-570",
+                "Brokers do not compare controller epochs. A deposed controller's request to delete a topic's replica, which "
+                "names no leader epoch, arrives when its successor has finished the deletion and the topic was created again.",
+            ),
+        ),
+    ),
+    Model(
+        "MCZooKeeperShutdown",
+        "historical",
+        switches=(
+            Switch(
+                "IgnoreBrokerEpoch",
+                "StaleRequestsChangeNothing",
+                "KIP-380",
+                "A broker was stopped and came back before the controller looked. What the controller had sent to its earlier "
+                "registration arrives now, and it acts by it.",
+            ),
+        ),
+    ),
+    Model("MCZooKeeperCrash", "historical", quick=True),
+    Model("MCZooKeeperController", "historical", quick=True),
+    Model("MCZooKeeperLiveness", "historical", quick=True),
 )

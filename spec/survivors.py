@@ -242,30 +242,6 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Transactions.TakeOver.reset1", RATION),
     ("Transactions.TakeOver.comparison1", RATION),
     ("Transactions.TakeOver.count1", RATION),
-    # ZooKeeperController
-    ("ZooKeeperController.ExpireSession.guard2", ENVIRONMENT),
-    ("ZooKeeperController.ElectController.count4", NAMED),
-    (
-        "ZooKeeperController.SeeBrokers.guard2",
-        "a controller without a session may know of more brokers: when another has taken over, ZooKeeper takes no decision of it",
-    ),
-    ("ZooKeeperController.SeeBrokers.guard3", UNCHANGED),
-    ("ZooKeeperController.ElectPartitionLeader.count2", NAMED),
-    (
-        "ZooKeeperController.RemoveReplica.guard3",
-        "with the one move of the models every broker has a replica until then; to stop one that is not there deletes nothing",
-    ),
-    (
-        "ZooKeeperController.JoinIsr.guard2",
-        "a broker whose replica was removed follows no leader of the newest leader epoch; for a member nothing changes",
-    ),
-    ("ZooKeeperController.JoinIsr.guard4", "a broker that follows has a log (FollowersHaveTheLog)"),
-    ("ZooKeeperController.LearnControllerEpoch.comparison1", EQUAL),
-    (
-        "ZooKeeperController.TakeLeaderAndIsr.guard2",
-        "these requests are ordered by their leader epochs as well, and a newer one was not written by a deposed controller",
-    ),
-    ("ZooKeeperController.TakeLeaderAndIsr.comparison1", "requests of one leader epoch name the same leader"),
     # Quorum
     ("Quorum.Lesser.comparison1", EQUAL),
     ("Quorum.JoinEpoch.comparison1", "a voter joins only newer epochs (LearnEpoch)"),

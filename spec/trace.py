@@ -17,8 +17,8 @@ incarnation says in Begin what there was: `"logs": {"1": [[epoch, end offset], â
 {"1": 7}`, and `"fenced": [2]`, the brokers that were. Where a partition is given other replicas, `brokers` are all that ever have
 one, and each partition's record says `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
 
-Traces of consumer groups, of transactional ids and of the metadata quorum have forms of their own: `group_trace.py`,
-`transaction_trace.py`, `quorum_trace.py`.
+Traces of consumer groups, of transactional ids, of the metadata quorum and of partitions that ZooKeeper coordinates have forms
+of their own: `group_trace.py`, `transaction_trace.py`, `quorum_trace.py`, `zookeeper_trace.py`.
 
 What nodes write by themselves (`tidegauge.trace.file`, or a simulated world) is one file a node or one for all of them, with
 the rows of all partitions: the files of one folder, or of its folders `node-â€¦`, are one cluster's. They are put in one order
@@ -36,7 +36,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from spec import group_trace, quorum_trace, replication_trace, transaction_trace
+from spec import group_trace, quorum_trace, replication_trace, transaction_trace, zookeeper_trace
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.cluster_trace import begins_incarnation, partition_traces
 from spec.killed_steps import with_killed_steps
@@ -46,8 +46,9 @@ from spec.quorum_trace import QuorumTrace, quorum_traces
 from spec.replication_trace import Trace
 from spec.shard_trace import group_traces, transaction_traces
 from spec.trace_form import Event, ShardTrace, TraceError
+from spec.zookeeper_trace import ZooKeeperTrace, is_of_zookeeper, zookeeper_traces
 
-AnyTrace = Trace | ShardTrace | QuorumTrace
+AnyTrace = Trace | ShardTrace | QuorumTrace | ZooKeeperTrace
 
 State = dict[str, Any]
 """The variables of the specification, of the book that a trace is checked against, in TLC's order."""
@@ -57,10 +58,16 @@ BOOKS = {
     "quorum": quorum_trace,
     "groups": group_trace,
     "transactions": transaction_trace,
+    "historical": zookeeper_trace,
 }
 """By folder of the specification: how its traces are read, and made a module."""
 
-BEGINS = {"group": group_trace, "transactionalId": transaction_trace, "voters": quorum_trace}
+BEGINS = {
+    "group": group_trace,
+    "transactionalId": transaction_trace,
+    "voters": quorum_trace,
+    "zookeeper": zookeeper_trace,
+}
 """By what their first line names: the other traces are partitions'."""
 
 
@@ -130,15 +137,23 @@ def read_traces(paths: Iterable[Path]) -> list[AnyTrace]:
             else:
                 found.append(trace_of(rows, str(file)))
     for folder, nodes in clusters.items():
-        whole = [with_killed_steps(rows) for rows in nodes]
-        rows = merged(whole) if len(whole) > 1 else whole[0]
+        rows = _in_one_order(nodes)
         found += [trace_of(events, f"{folder}/{name}") for name, events in cluster_traces(rows).items()]
     return found
 
 
+def _in_one_order(nodes: Sequence[list[Event]]) -> list[Event]:
+    """The rows of a cluster's nodes; ZooKeeper's order of what matters there is in the rows themselves."""
+    if any(is_of_zookeeper(rows) for rows in nodes):
+        return sorted((row for rows in nodes for row in rows), key=lambda row: row.get("at", 0))
+    whole = [with_killed_steps(rows) for rows in nodes]
+    return merged(whole) if len(whole) > 1 else whole[0]
+
+
 def cluster_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
     """The traces of all partitions, groups and transactional ids of a cluster, and of its quorum."""
-    return partition_traces(rows) | group_traces(rows) | transaction_traces(rows) | quorum_traces(rows)
+    others = group_traces(rows) | transaction_traces(rows) | quorum_traces(rows)
+    return partition_traces(rows) | zookeeper_traces(rows) | others
 
 
 def _home(file: Path) -> Path:
@@ -148,7 +163,7 @@ def _home(file: Path) -> Path:
 
 def is_of_nodes(rows: Sequence[Event]) -> bool:
     """Whether rows are what nodes wrote, not yet a trace: what a trace is of stands in its first line."""
-    return bool(rows) and "brokers" not in rows[0] and begins_incarnation(rows[0])
+    return bool(rows) and "brokers" not in rows[0] and (begins_incarnation(rows[0]) or is_of_zookeeper(rows))
 
 
 def read_rows(lines: Sequence[str], name: str) -> list[Event]:

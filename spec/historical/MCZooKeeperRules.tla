@@ -1,44 +1,56 @@
---------------------------- MODULE MCZooKeeperRules --------------------------
+-------------------------- MODULE MCZooKeeperRules ---------------------------
 (***************************************************************************)
 (* What single rules promise: a rule that another one masks, or whose      *)
 (* fault takes long to show, breaks here.                                  *)
 (***************************************************************************)
-EXTENDS ZooKeeperController
+EXTENDS ZooKeeperCluster
 
-\* The broker with the node, which has a session, acts as the controller, in the newest epoch and by the newest record.
+\* The broker that holds the node acts as the controller, in the newest epoch; all others in older ones.
 OwnerControls ==
-    /\ owner \in registered \cup {None}
-    /\ \A b \in registered : control[b].epoch > 0 <=> owner = b
-    /\ owner # None => control[owner].epoch = controllerEpoch /\ control[owner].record = record
+    \A b \in Brokers :
+        /\ controllerNode = b /\ b \in running \ orphans => control[b].epoch = controllerEpoch
+        /\ control[b].epoch = controllerEpoch /\ controllerNode # None => controllerNode = b
+        /\ control[b].isLoaded => control[b].epoch # 0
 
-FollowersHaveTheLog == \A b \in Brokers : role[b].leader # None => hasLog[b]
+RegisteredKnowTheirEpoch ==
+    \A b \in running \ orphans : registered[b] # 0 => brokerEpoch[b] = registered[b] /\ czxid[b] = registered[b]
 
-RecordsHaveEpochs ==
-    [][record'.leader # record.leader \/ record'.replicas # record.replicas => record'.leaderEpoch > record.leaderEpoch]_vars
+FollowersHaveTheLog == \A b \in Brokers : role[b].leader # None => log[b] # None
 
-\* An election leaves none in the ISR that the controller takes for dead.
+\* An election leaves none in the ISR that the controller takes for dead, but for the last member.
 ElectedAmongTheLive ==
-    [][ record'.leader # record.leader =>
-        \E c \in Brokers : control[c].epoch = controllerEpoch /\ record'.isr \subseteq control[c].live ]_vars
+    [][ state # None /\ state' # None /\ state'.leader \notin {state.leader, None} /\ topic'.id = topic.id =>
+            \E c \in Brokers : control[c].epoch = controllerEpoch /\ state'.leader \in Electable(control[c]) ]_vars
 
-StoppedAreDeleted ==
-    [][ \A c, b \in Brokers :
-        /\ Arrives(c, b, "StopReplica") /\ channel'[c][b] = Tail(channel[c][b])
-        /\ Head(channel[c][b]).controllerEpoch >= newestEpoch[b]
-        => ~hasLog'[b] /\ role'[b].leader = None ]_vars
+\* A replica that is stopped has no role any more, and no log if it was to be deleted.
+StoppedAreStopped ==
+    [][ \A b \in running : \A request \in Arriving(b) :
+            /\ request.kind = "StopReplica" /\ IsHandled(b, request)
+            /\ request.controllerEpoch >= newestEpoch[b] /\ request.brokerEpoch >= brokerEpoch[b]
+            /\ request.leaderEpoch = DeletedTopic \/ request.leaderEpoch >= role[b].leaderEpoch
+            => role'[b] = NoRole /\ (request.deletes => log'[b] = None) ]_vars
 
-\* What is done without faults and moves.
-Work ==
-    \/ \E b \in Brokers : RenewSession(b) \/ ElectController(b) \/ SeeBrokers(b)
-    \/ \E c, b \in Brokers :
-        \/ ElectPartitionLeader(c, b) \/ AddReplica(c, b) \/ JoinIsr(c, b)
-        \/ TakeLeaderAndIsr(c, b) \/ TakeStopReplica(c, b) \/ RefuseRequest(c, b)
+\* A topic is gone when all of its replicas are.
+TopicsEndWhole ==
+    [][ topic.status = "to be deleted" /\ topic'.status = "gone" => \A b \in Brokers : log[b] = None ]_vars
 
-\* When nothing is left to do, all brokers are in sync and act by the record.
-RestFollowsTheRecord ==
-    \/ ENABLED <<Work>>_stateVars
-    \/ /\ registered = Brokers /\ owner # None /\ control[owner].live = Brokers
-       /\ record.isr = Brokers /\ record.replicas = Brokers
-       /\ \A c, b \in Brokers : channel[c][b] = <<>>
-       /\ \A b \in Brokers : hasLog[b] /\ role[b] = [leader |-> record.leader, leaderEpoch |-> record.leaderEpoch]
+FollowsTheState(b) ==
+    /\ role[b].leader = state.leader /\ role[b].leaderEpoch = state.leaderEpoch /\ role[b].topic = state.topic
+    /\ b \in state.isr /\ log[b] = log[state.leader]
+    /\ Metadata => metadata[b] = [leader |-> state.leader, leaderEpoch |-> state.leaderEpoch]
+
+\* When nothing is left to do, there is a controller that knows all, and all brokers are in sync and act by the state.
+RestIsHealed ==
+    \/ ENABLED <<Recovery>>_stateVars
+    \/ /\ running = Brokers /\ sessions = Brokers /\ orphans = {} /\ registered = brokerEpoch
+       /\ controllerNode # None
+       /\ control[controllerNode].isLoaded /\ control[controllerNode].live = registered
+       /\ control[controllerNode].state = state
+       /\ topic.status = "there" /\ state # None
+       /\ \A b \in Brokers \ {controllerNode} : control[b] = NoControl
+       /\ \A e \in DOMAIN channel : channel[e] = NoRequests
+       /\ state.leader # None /\ state.replicas = Brokers
+       /\ \A b \in Brokers :
+              /\ pending[b] = None
+              /\ b \in control[controllerNode].stopping \/ FollowsTheState(b)
 =============================================================================

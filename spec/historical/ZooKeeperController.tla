@@ -1,252 +1,267 @@
------------------------- MODULE ZooKeeperController -------------------------
+------------------------- MODULE ZooKeeperController -------------------------
 (***************************************************************************)
-(* The controller before KRaft: a variant of Controller.tla.  One broker   *)
-(* is the controller because it holds the ephemeral node /controller in    *)
-(* ZooKeeper.  When its session ends the node vanishes, a watch notifies   *)
-(* the others, and the broker that creates the node again is the next      *)
-(* controller, with a controller epoch that is one greater.                *)
+(* Chapter 2: the controller before KRaft.  The broker that creates the    *)
+(* ephemeral node /controller is the controller; the others watch the      *)
+(* node, and one of them follows when it vanishes.  The controller epoch   *)
+(* grows in the same multi.                                                *)
 (*                                                                         *)
 (* A controller that was paused does not know that it was deposed: it goes *)
 (* on with what it remembers, and its requests may still be on their way.  *)
 (* Against this split brain ZooKeeper takes a decision only together with  *)
-(* the newest controller epoch, and brokers refuse requests of an older    *)
-(* one.  In KRaft the epoch of the quorum takes the place of both.         *)
+(* the newest controller epoch, and only over the version of the state     *)
+(* that the controller has read; and brokers refuse requests of an older   *)
+(* controller epoch.                                                       *)
 (***************************************************************************)
-EXTENDS Integers, Sequences, FiniteSets, TLC
+EXTENDS ZooKeeper
 
-CONSTANTS Brokers, None, Expiries, Moves, RecordSteps, Bugs
+\* Whether a broker acts as the controller; it may have been deposed.
+IsActive(c) == c \in running /\ control[c].isLoaded
+LiveIn(known) == {b \in Brokers : known.live[b] # 0}
+\* A controller may elect: live brokers that do not shut down.
+Electable(known) == LiveIn(known) \ known.stopping
 
-KnownBugs == {
-    "WriteWithoutControllerEpoch",  \* ZooKeeper takes the decision of a deposed controller
-    "TakeFromDeposedController"}    \* brokers do not compare controller epochs
-ASSUME Bugs \subseteq KnownBugs
-On(bug) == bug \in Bugs
-
-VARIABLES
-    \* ZooKeeper's.
-    registered,         \* brokers with a live session: their ephemeral nodes
-    owner,              \* who holds /controller, an ephemeral node
-    controllerEpoch,    \* /controller_epoch
-    record,             \* the partition's state: leader, leader epoch, ISR, replicas
-    \* Each broker's.
-    control,            \* what it believes as the controller: epoch (0: it is none), live brokers, the partition's state
-    channel,            \* requests from each controller to each broker, in order
-    newestEpoch,        \* the newest controller epoch that it has learned of
-    role,               \* the leader and the leader epoch that it acts by
-    hasLog,             \* does it hold the partition's log
-    \* The environment's.
-    faults,
-    step
-
-stateVars == <<registered, owner, controllerEpoch, record, control, channel, newestEpoch, role, hasLog, faults>>
-vars == <<stateVars, step>>
-
-Step(action, arguments) == step' = IF RecordSteps THEN [action |-> action] @@ arguments ELSE step
-
-NoControl == [epoch |-> 0, live |-> {}, record |-> None]
-
-Init ==
-    \E first \in Brokers, leader \in Brokers :
-        /\ record = [leader |-> leader, leaderEpoch |-> 1, isr |-> Brokers, replicas |-> Brokers]
-        /\ registered = Brokers
-        /\ owner = first
-        /\ controllerEpoch = 1
-        /\ control = [b \in Brokers |-> IF b = first THEN [epoch |-> 1, live |-> Brokers, record |-> record] ELSE NoControl]
-        /\ channel = [c \in Brokers |-> [b \in Brokers |-> <<>>]]
-        /\ newestEpoch = [b \in Brokers |-> 1]
-        /\ role = [b \in Brokers |-> [leader |-> leader, leaderEpoch |-> 1]]
-        /\ hasLog = [b \in Brokers |-> TRUE]
-        /\ faults = [expiry |-> Expiries, move |-> Moves]
-        /\ step = [action |-> "Init"]
-
------------------------------------------------------------------------------
-\* A pause, or a cut: the session ends and its ephemeral nodes vanish.  The
-\* broker itself does not know.
-ExpireSession(b) ==
-    /\ faults.expiry > 0
-    /\ b \in registered
-    /\ faults' = [faults EXCEPT !.expiry = @ - 1]
-    /\ registered' = registered \ {b}
-    /\ owner' = IF owner = b THEN None ELSE owner
-    /\ Step("ExpireSession", [from |-> b, to |-> "zookeeper"])
-    /\ UNCHANGED <<controllerEpoch, record, control, channel, newestEpoch, role, hasLog>>
-
-\* It finds out, resigns, and registers again.
-RenewSession(b) ==
-    /\ b \notin registered
-    /\ registered' = registered \cup {b}
-    /\ control' = [control EXCEPT ![b] = NoControl]
-    /\ Step("RenewSession", [from |-> b, to |-> "zookeeper"])
-    /\ UNCHANGED <<owner, controllerEpoch, record, channel, newestEpoch, role, hasLog, faults>>
-
-SendRequests(c, decided, epoch, removed) ==
-    channel' = [channel EXCEPT ![c] =
-        [b \in Brokers |->
-            IF b \in removed
-            THEN Append(@[b], [kind |-> "StopReplica", controllerEpoch |-> epoch, leader |-> None,
-                               leaderEpoch |-> decided.leaderEpoch])
-            ELSE IF b \in decided.replicas
-            THEN Append(@[b], [kind |-> "LeaderAndIsr", controllerEpoch |-> epoch, leader |-> decided.leader,
-                               leaderEpoch |-> decided.leaderEpoch])
-            ELSE @[b]]]
-
-\* The watch fired: the node is gone.  Creating it and counting the epoch are
-\* one step; then the new controller reads what there is, and sends it to all brokers.
+\* The watch fired: the node is gone.  A broker that is registered makes it, and counts the epoch in the same multi.
 ElectController(b) ==
-    /\ owner = None
-    /\ b \in registered
-    /\ owner' = b
+    /\ HasSession(b)
+    /\ registered[b] # 0 /\ registered[b] = brokerEpoch[b]
+    /\ controllerNode = None
+    /\ controllerNode' = b
     /\ controllerEpoch' = controllerEpoch + 1
-    /\ control' = [control EXCEPT ![b] = [epoch |-> controllerEpoch + 1, live |-> registered, record |-> record]]
-    /\ SendRequests(b, record, controllerEpoch + 1, {})
-    /\ Step("ElectController", [from |-> b, to |-> "zookeeper", epoch |-> controllerEpoch + 1])
-    /\ UNCHANGED <<registered, record, newestEpoch, role, hasLog, faults>>
+    /\ control' = [control EXCEPT ![b].epoch = controllerEpoch + 1]
+    /\ channel' = Append(channel, NoRequests)
+    /\ Step("ElectController", [from |-> b, to |-> "zookeeper"])
+    /\ UNCHANGED <<sessions, orphans, registered, czxid, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* Another watch: brokers came or went.
-SeeBrokers(c) ==
-    /\ control[c].epoch > 0
-    /\ c \in registered
-    /\ control[c].live # registered
-    /\ control' = [control EXCEPT ![c].live = registered]
-    /\ Step("SeeBrokers", [from |-> "zookeeper", to |-> c])
-    /\ UNCHANGED <<registered, owner, controllerEpoch, record, channel, newestEpoch, role, hasLog, faults>>
+\* It learns that the node is another's, or gone: by a watch, a new session, or a write that was refused.
+ResignController(b) ==
+    /\ b \in running
+    /\ control[b].epoch # 0
+    /\ controllerNode # b
+    /\ control' = [control EXCEPT ![b] = NoControl]
+    /\ Step("ResignController", [from |-> b])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, channel, late, processVars, replicaVars, dataVars, faults>>
 
 -----------------------------------------------------------------------------
-\* A decision: written in ZooKeeper with the controller epoch as a condition,
-\* then sent to the brokers.
-Decide(c, decided, removed) ==
+\* Requests name the controller epoch, and the broker epoch of the broker that they are for (KIP-380).
+Request(known, b, kind, decided) ==
+    [kind |-> kind, controllerEpoch |-> known.epoch, brokerEpoch |-> known.live[b], topic |-> decided.topic,
+     leader |-> decided.leader, leaderEpoch |-> decided.leaderEpoch, isr |-> decided.isr, version |-> decided.version,
+     deletes |-> FALSE]
+
+LeaderAndIsrTo(known, b, decided) ==
+    IF known.live[b] # 0 /\ b \in decided.replicas THEN <<Request(known, b, "LeaderAndIsr", decided)>> ELSE <<>>
+
+UpdateMetadataTo(known, b, decided) ==
+    IF Metadata /\ known.live[b] # 0 THEN <<Request(known, b, "UpdateMetadata", decided)>> ELSE <<>>
+
+\* Leader epoch -2 stands for the deletion of the topic, which takes no new leader epoch.
+DeletedTopic == -2
+StopReplicaTo(known, b, leaderEpoch, deletes) ==
+    IF known.live[b] = 0 THEN <<>>
+    ELSE <<[Request(known, b, "StopReplica", NoRole) EXCEPT !.leaderEpoch = leaderEpoch, !.deletes = deletes]>>
+
+Send(epoch, requests) == channel' = [channel EXCEPT ![epoch] = [b \in Brokers |-> @[b] \o requests[b]]]
+StateTo(known, decided) ==
+    [b \in Brokers |-> LeaderAndIsrTo(known, b, decided) \o UpdateMetadataTo(known, b, decided)]
+
+-----------------------------------------------------------------------------
+\* The new controller reads what there is, and sends it to all live brokers.
+OnControllerFailover(c) ==
+    /\ HasSession(c)
+    /\ control[c].epoch # 0 /\ ~control[c].isLoaded
+    /\ LET known == [control[c] EXCEPT !.isLoaded = TRUE, !.live = registered, !.state = state]
+       IN  /\ control' = [control EXCEPT ![c] = known]
+           /\ IF state = None THEN UNCHANGED channel ELSE Send(known.epoch, StateTo(known, state))
+    /\ Step("OnControllerFailover", [from |-> "zookeeper", to |-> c])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
+
+\* The watch of /brokers/ids belongs to the session in which the controller was elected.
+\* A broker is gone, or came back so fast that only its broker epoch shows it: its queue is dropped, up to
+\* the request that is on its way.
+BrokerFailure(c, b) ==
+    /\ IsActive(c) /\ controllerNode = c
+    /\ control[c].live[b] # 0 /\ registered[b] # control[c].live[b]
+    /\ control' = [control EXCEPT ![c].live[b] = 0, ![c].stopping = @ \ {b}]
+    /\ channel' = [channel EXCEPT ![control[c].epoch][b] = IF @ = <<>> THEN @ ELSE <<Head(@)>>]
+    /\ Step("BrokerFailure", [from |-> "zookeeper", to |-> c, broker |-> b])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
+
+\* A broker came.  If it was the leader, its failure was dealt with before: it leads in no old leader epoch.
+BrokerStartup(c, b) ==
+    LET known == [control[c] EXCEPT !.live[b] = registered[b]]
+        decided == control[c].state
+        requests == IF decided = None THEN <<>>
+                    ELSE IF control[c].deletes THEN StopReplicaTo(known, b, DeletedTopic, TRUE)
+                    ELSE LeaderAndIsrTo(known, b, decided) \o UpdateMetadataTo(known, b, decided)
+    IN  /\ IsActive(c) /\ controllerNode = c
+        /\ control[c].live[b] = 0 /\ registered[b] # 0
+        /\ decided # None => decided.leader # b \/ control[c].deletes
+        /\ control' = [control EXCEPT ![c] = known]
+        /\ Send(known.epoch, [NoRequests EXCEPT ![b] = requests])
+        /\ Step("BrokerStartup", [from |-> "zookeeper", to |-> c, broker |-> b])
+        /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
+
+\* It reads the partition's state: because of a notification (/isr_change_notification), or before it decides.
+UpdateLeaderAndIsrCache(c) ==
+    /\ IsActive(c) /\ HasSession(c)
+    /\ state # None /\ control[c].state # state
+    /\ control' = [control EXCEPT ![c].state = state]
+    /\ Step("UpdateLeaderAndIsrCache", [from |-> "zookeeper", to |-> c])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, channel, late, processVars, replicaVars, dataVars, faults>>
+
+-----------------------------------------------------------------------------
+\* A multi of the controller: it fails if /controller_epoch has another version than the controller's own (KAFKA-6082).
+MayWrite(c) ==
+    /\ IsActive(c) /\ HasSession(c)
     /\ control[c].epoch = controllerEpoch \/ On("WriteWithoutControllerEpoch")
-    /\ record' = decided
-    /\ control' = [control EXCEPT ![c].record = decided]
-    /\ SendRequests(c, decided, control[c].epoch, removed)
-    /\ UNCHANGED <<registered, owner, controllerEpoch, newestEpoch, role, hasLog>>
 
-\* The leader is gone: another live member of the ISR, as remembered, leads.
-ElectPartitionLeader(c, l) ==
-    LET known == control[c].record
-        isr == known.isr \cap control[c].live
-    IN  /\ control[c].epoch > 0
-        /\ known.leader \notin control[c].live
-        /\ l \in isr
-        /\ Decide(c, [known EXCEPT !.leader = l, !.leaderEpoch = @ + 1, !.isr = isr], {})
-        /\ UNCHANGED faults
-        /\ Step("ElectPartitionLeader", [from |-> c, to |-> l, leaderEpoch |-> known.leaderEpoch + 1])
+\* What a decision writes: over the version that was read, with the controller's own epoch.
+Written(c, decided) == [decided EXCEPT !.version = @ + 1, !.controllerEpoch = control[c].epoch]
 
-\* A reassignment takes the replica away from a broker: its log is deleted.
+\* The conditional write.
+WriteState(c, written) ==
+    /\ MayWrite(c)
+    /\ state # None
+    /\ state.version = control[c].state.version
+    /\ state' = written
+    /\ control' = [control EXCEPT ![c].state = written]
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, processVars>>
+
+\* Before it decides the controller has read the state, and the topic is not being deleted as far as it knows.
+MayDecide(c) == IsActive(c) /\ control[c].state # None /\ ~control[c].deletes
+
+\* A decision begins a leader epoch.
+Decided(c, decided) == Written(c, [decided EXCEPT !.leaderEpoch = @ + 1])
+
+\* It is written, then sent to the brokers.
+Decide(c, written, requests) ==
+    /\ WriteState(c, written)
+    /\ Send(control[c].epoch, requests)
+    /\ UNCHANGED <<late, replicaVars, dataVars>>
+
+\* The leader is gone or shuts down: another member of the ISR leads.
+ElectLeader(c, l) ==
+    /\ MayDecide(c)
+    /\ LET known == control[c]
+           written == Decided(c, [known.state EXCEPT !.leader = l, !.isr = @ \cap Electable(known)])
+       IN  /\ known.state.leader \notin Electable(known)
+           /\ l \in known.state.isr \cap Electable(known)
+           /\ Decide(c, written, StateTo(known, written))
+    /\ Step("ElectLeader", [from |-> c, to |-> l])
+    /\ UNCHANGED faults
+
+\* Leadership moves to another live member of the ISR without a failure.
+ElectPreferredLeader(c, l) ==
+    /\ MayDecide(c)
+    /\ Spend("election")
+    /\ LET known == control[c]
+           written == Decided(c, [known.state EXCEPT !.leader = l])
+       IN  /\ l \in (known.state.isr \cap Electable(known)) \ {known.state.leader}
+           /\ Decide(c, written, StateTo(known, written))
+    /\ Step("ElectPreferredLeader", [from |-> c, to |-> l])
+
+\* A replica is offline or shuts down: it leaves the ISR, of which the last member stays, without leading.
+RemoveReplicaFromIsr(c, b) ==
+    /\ MayDecide(c)
+    /\ LET known == control[c]
+           isr == known.state.isr
+           leader == known.state.leader
+           written == Decided(c, [known.state EXCEPT
+               !.leader = IF leader = b THEN None ELSE leader, !.isr = IF isr = {b} THEN isr ELSE isr \ {b}])
+       IN  /\ b \in isr \ Electable(known)
+           /\ isr # {b} \/ leader = b
+           /\ Decide(c, written, [StateTo(known, written) EXCEPT ![b] = <<>>])
+    /\ Step("RemoveReplicaFromIsr", [from |-> c, broker |-> b])
+    /\ UNCHANGED faults
+
+\* A broker asks leave to stop.  It is not elected any more, and stops what it follows.
+ControlledShutdown(c, b) ==
+    /\ MayDecide(c)
+    /\ Spend("stop")
+    /\ b \in running /\ brokerEpoch[b] # 0
+    /\ control[c].live[b] = brokerEpoch[b]
+    /\ b \notin control[c].stopping
+    /\ control' = [control EXCEPT ![c].stopping = @ \cup {b}]
+    /\ Send(control[c].epoch, [NoRequests EXCEPT ![b] =
+           IF control[c].state.leader = b THEN <<>>
+           ELSE StopReplicaTo(control[c], b, control[c].state.leaderEpoch, FALSE)])
+    /\ Step("ControlledShutdown", [from |-> b, to |-> c])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars>>
+
+\* A reassignment takes the replica away from a broker, which is to delete it.
 RemoveReplica(c, b) ==
-    LET known == control[c].record
-    IN  /\ control[c].epoch > 0
-        /\ faults.move > 0
-        /\ b \in known.replicas /\ b # known.leader
-        /\ faults' = [faults EXCEPT !.move = @ - 1]
-        /\ Decide(c, [known EXCEPT !.leaderEpoch = @ + 1, !.isr = @ \ {b}, !.replicas = @ \ {b}], {b})
-        /\ Step("RemoveReplica", [from |-> c, to |-> b])
+    /\ MayDecide(c)
+    /\ Spend("move")
+    /\ LET known == control[c]
+           written == Decided(c, [known.state EXCEPT !.isr = @ \ {b}, !.replicas = @ \ {b}])
+       IN  /\ b \in known.state.replicas \ {known.state.leader}
+           /\ known.state.isr # {b}
+           /\ Decide(c, written,
+                  [StateTo(known, written) EXCEPT ![b] = StopReplicaTo(known, b, written.leaderEpoch, TRUE)])
+    /\ Step("RemoveReplica", [from |-> c, to |-> b])
 
 \* Another gives it back; it has to catch up before it is in sync.
 AddReplica(c, b) ==
-    LET known == control[c].record
-    IN  /\ control[c].epoch > 0
-        /\ b \notin known.replicas
-        /\ Decide(c, [known EXCEPT !.leaderEpoch = @ + 1, !.replicas = @ \cup {b}], {})
-        /\ UNCHANGED faults
-        /\ Step("AddReplica", [from |-> c, to |-> b])
+    /\ MayDecide(c)
+    /\ LET known == control[c]
+           written == Decided(c, [known.state EXCEPT !.replicas = @ \cup {b}])
+       IN  /\ b \notin known.state.replicas
+           /\ Decide(c, written, StateTo(known, written))
+    /\ Step("AddReplica", [from |-> c, to |-> b])
+    /\ UNCHANGED faults
 
-\* The leader itself writes the ISR, on condition that the state is still the
-\* one of its leader epoch; the controller learns of it by a watch.
-JoinIsr(l, b) ==
-    /\ role[l] = [leader |-> l, leaderEpoch |-> record.leaderEpoch]
-    /\ b \in record.replicas \ record.isr
-    /\ role[b] = role[l] /\ hasLog[b]
-    /\ record' = [record EXCEPT !.isr = @ \cup {b}]
-    /\ control' = [c \in Brokers |-> IF control[c].epoch = controllerEpoch THEN [control[c] EXCEPT !.record = record'] ELSE control[c]]
-    /\ Step("JoinIsr", [from |-> l, to |-> "zookeeper"])
-    /\ UNCHANGED <<registered, owner, controllerEpoch, channel, newestEpoch, role, hasLog, faults>>
-
------------------------------------------------------------------------------
-IsFenced(b, request) == request.controllerEpoch < newestEpoch[b] /\ ~On("TakeFromDeposedController")
-
-Arrives(c, b, kind) == channel[c][b] # <<>> /\ Head(channel[c][b]).kind = kind
-Received(c, b) == channel' = [channel EXCEPT ![c][b] = Tail(@)]
-LearnControllerEpoch(b, request) ==
-    newestEpoch' = [newestEpoch EXCEPT ![b] = IF request.controllerEpoch > @ THEN request.controllerEpoch ELSE @]
-
-\* The broker leads or follows as the request says, unless it knows a later leader epoch.
-TakeLeaderAndIsr(c, b) ==
-    /\ Arrives(c, b, "LeaderAndIsr")
-    /\ LET request == Head(channel[c][b])
-       IN  /\ ~IsFenced(b, request)
-           /\ LearnControllerEpoch(b, request)
-           /\ LET newer == request.leaderEpoch > role[b].leaderEpoch
-              IN  /\ role' = IF newer THEN [role EXCEPT ![b] = [leader |-> request.leader, leaderEpoch |-> request.leaderEpoch]] ELSE role
-                  /\ hasLog' = IF newer THEN [hasLog EXCEPT ![b] = TRUE] ELSE hasLog
-           /\ Step("TakeLeaderAndIsr", [from |-> c, to |-> b, leaderEpoch |-> request.leaderEpoch])
-    /\ Received(c, b)
-    /\ UNCHANGED <<registered, owner, controllerEpoch, record, control, faults>>
-
-\* The broker deletes its log.  The request names no leader epoch (before
-\* KIP-570): only the controller epoch shows whether it is out of date.
-TakeStopReplica(c, b) ==
-    /\ Arrives(c, b, "StopReplica")
-    /\ LET request == Head(channel[c][b])
-       IN  /\ ~IsFenced(b, request)
-           /\ LearnControllerEpoch(b, request)
-           /\ role' = [role EXCEPT ![b].leader = None]
-           /\ hasLog' = [hasLog EXCEPT ![b] = FALSE]
-           /\ Step("TakeStopReplica", [from |-> c, to |-> b])
-    /\ Received(c, b)
-    /\ UNCHANGED <<registered, owner, controllerEpoch, record, control, faults>>
-
-\* STALE_CONTROLLER_EPOCH.
-RefuseRequest(c, b) ==
-    /\ channel[c][b] # <<>>
-    /\ IsFenced(b, Head(channel[c][b]))
-    /\ Received(c, b)
-    /\ Step("RefuseRequest", [from |-> b, to |-> c])
-    /\ UNCHANGED <<registered, owner, controllerEpoch, record, control, newestEpoch, role, hasLog, faults>>
-
-Next ==
-    \/ \E b \in Brokers : ExpireSession(b) \/ RenewSession(b) \/ ElectController(b) \/ SeeBrokers(b)
-    \/ \E c, b \in Brokers :
-        \/ ElectPartitionLeader(c, b) \/ RemoveReplica(c, b) \/ AddReplica(c, b) \/ JoinIsr(c, b)
-        \/ TakeLeaderAndIsr(c, b) \/ TakeStopReplica(c, b) \/ RefuseRequest(c, b)
-
-Fairness ==
-    /\ \A b \in Brokers : WF_vars(RenewSession(b)) /\ WF_vars(ElectController(b)) /\ WF_vars(SeeBrokers(b))
-    /\ \A c, b \in Brokers :
-        /\ WF_vars(ElectPartitionLeader(c, b)) /\ WF_vars(AddReplica(c, b))
-        /\ WF_vars(TakeLeaderAndIsr(c, b) \/ TakeStopReplica(c, b) \/ RefuseRequest(c, b))
-
-Spec == Init /\ [][Next]_vars
-FairSpec == Spec /\ Fairness
+\* A leader's proposal is for the present leader epoch and version (KIP-497).
+AlterPartition(c, l) ==
+    /\ MayDecide(c)
+    /\ pending[l] # None /\ pending[l].answered = 0
+    /\ pending[l].leaderEpoch = control[c].state.leaderEpoch
+    /\ pending[l].version = control[c].state.version
+    /\ LET written == Written(c, [control[c].state EXCEPT !.isr = pending[l].isr])
+       IN  /\ WriteState(c, written)
+           /\ pending' = [pending EXCEPT ![l].answered = written.version]
+    /\ Step("AlterPartition", [from |-> l, to |-> c])
+    /\ UNCHANGED <<channel, late, newestEpoch, role, metadata, log, dataVars, faults>>
 
 -----------------------------------------------------------------------------
-\* No split brain: a leader epoch belongs to one leader.
-OneLeaderPerEpoch ==
-    \A a, b \in Brokers :
-        /\ role[a].leader = a /\ role[b].leader = b
-        /\ role[a].leaderEpoch = role[b].leaderEpoch
-        => a = b
+\* An administrator asks for it: /admin/delete_topics.  From now on no record is promised.
+DeleteTopic ==
+    /\ Spend("deletion")
+    /\ topic.status = "there"
+    /\ topic' = [topic EXCEPT !.status = "to be deleted"]
+    /\ committed' = {}
+    /\ Step("DeleteTopic", [from |-> "client", to |-> "zookeeper"])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, state, controllerVars, processVars, replicaVars, produced>>
 
-\* Two may believe that they are the controller, but not in the same epoch.
-OneControllerPerEpoch ==
-    \A a, b \in Brokers : control[a].epoch > 0 /\ control[a].epoch = control[b].epoch => a = b
+\* The controller has all live replicas deleted.
+StartTopicDeletion(c) ==
+    /\ MayDecide(c) /\ HasSession(c)
+    /\ topic.status = "to be deleted"
+    /\ control' = [control EXCEPT ![c].deletes = TRUE]
+    /\ Send(control[c].epoch, [b \in Brokers |-> StopReplicaTo(control[c], b, DeletedTopic, TRUE)])
+    /\ Step("StartTopicDeletion", [from |-> c])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, late, processVars, replicaVars, dataVars, faults>>
 
-\* What is counted as in sync has not been deleted.
-InSyncReplicasHaveTheLog == \A b \in record.isr : hasLog[b]
+\* When all replicas have answered, the topic's nodes go.
+CompleteTopicDeletion(c) ==
+    /\ MayWrite(c)
+    /\ control[c].deletes
+    /\ control[c].deleted = control[c].state.replicas
+    /\ topic' = [topic EXCEPT !.status = "gone"]
+    /\ state' = None
+    /\ control' = [control EXCEPT ![c].deletes = FALSE, ![c].deleted = {}, ![c].state = None]
+    /\ Step("CompleteTopicDeletion", [from |-> c, to |-> "zookeeper"])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, channel, late, processVars, replicaVars, dataVars, faults>>
 
-LeaderIsInIsr == record.leader \in record.isr /\ record.isr \subseteq record.replicas
-
-EpochsNeverDecrease ==
-    [][ /\ controllerEpoch' >= controllerEpoch
-        /\ record'.leaderEpoch >= record.leaderEpoch
-        /\ \A b \in Brokers : newestEpoch'[b] >= newestEpoch[b] /\ role'[b].leaderEpoch >= role[b].leaderEpoch ]_vars
-
-\* Liveness: in the end there is a controller that knows it, and its brokers
-\* act as the record says.
-ControllerAppears == <>[](owner # None /\ control[owner].epoch = controllerEpoch)
-BrokersFollowTheRecord ==
-    <>[](\A b \in record.replicas : role[b] = [leader |-> record.leader, leaderEpoch |-> record.leaderEpoch])
-
-Symmetry == Permutations(Brokers)
-View == stateVars
+\* A topic of the same name, which has another id: all live brokers are in sync.
+CreateTopic(c, l) ==
+    /\ MayWrite(c)
+    /\ topic.status = "gone"
+    /\ l \in Electable(control[c])
+    /\ LET written == FirstState(topic.id + 1, l, Electable(control[c]), control[c].epoch)
+       IN  /\ state' = written
+           /\ control' = [control EXCEPT ![c].state = written]
+           /\ Send(control[c].epoch, StateTo(control[c], written))
+    /\ topic' = [id |-> topic.id + 1, status |-> "there"]
+    /\ Step("CreateTopic", [from |-> c, to |-> l])
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, late, processVars, replicaVars, dataVars, faults>>
 =============================================================================

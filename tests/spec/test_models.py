@@ -28,6 +28,12 @@ SAMPLE = (
     "BeforeKip890",
     "MCGroupsLiveness",
     "AssignBeforeRevocation",
+    "MCZooKeeperReassignment",
+    "WriteWithoutControllerEpoch",
+    "TakeFromDeposedController",
+    "StopReplicaWithoutLeaderEpoch",
+    "IgnoreBrokerEpoch",
+    "ExpiredSessionWrites",
 )
 
 
@@ -41,7 +47,7 @@ def test_a_model_comes_out_as_expected(name: str) -> None:
     assert outcome.distinct > 10
 
 
-LIVENESS = ("MCLiveness", "MCTransactionsLiveness", "MCGroupsLiveness", "MCZooKeeperControllerLiveness")
+LIVENESS = ("MCLiveness", "MCTransactionsLiveness", "MCGroupsLiveness", "MCZooKeeperLiveness")
 
 
 def live_properties() -> list[tuple[str, str]]:

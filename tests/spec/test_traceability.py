@@ -127,6 +127,8 @@ def test_switches_are_found_through_what_a_step_uses() -> None:
     assert any("IgnoreMinIsr" in promise for promise in promises_of("AdvanceHighWatermark", "replication"))
     assert not any("IgnoreMinIsr" in promise for promise in promises_of("ElectLeader", "replication"))
     assert set(promises_of("TakeStopReplica", "historical")) == {
-        "InSyncReplicasHaveTheLog (TakeFromDeposedController)",
-        "StoppedAreDeleted (KeepStoppedLog)",
+        "OnlyRemovedReplicasAreDeleted (StopReplicaWithoutLeaderEpoch, TakeFromDeposedController)",
+        "MetadataNeverGoesBack (NameOldLeaders)",
+        "StoppedAreStopped (KeepStoppedLog)",
+        "StaleRequestsChangeNothing (IgnoreBrokerEpoch)",
     }

@@ -1,0 +1,77 @@
+------------------------- MODULE ZooKeeperProperties -------------------------
+(***************************************************************************)
+(* Chapter 4: what is promised.                                            *)
+(***************************************************************************)
+EXTENDS ZooKeeperBroker
+
+\* Two may believe that they are the controller, but not in the same epoch.
+OneControllerPerEpoch ==
+    \A a, b \in Brokers : control[a].epoch # 0 /\ control[a].epoch = control[b].epoch => a = b
+
+EphemeralNodesHaveSessions ==
+    /\ \A b \in Brokers : registered[b] # 0 => b \in sessions \cup orphans
+    /\ controllerNode \in sessions \cup orphans \cup {None}
+
+\* No split brain: a leader epoch belongs to one leader, who is named by the state of that epoch.
+OneLeaderPerEpoch ==
+    \A l \in Brokers : Leads(l) =>
+        /\ \A other \in Brokers \ {l} :
+               ~(Leads(other) /\ role[other].topic = role[l].topic /\ role[other].leaderEpoch = role[l].leaderEpoch)
+        /\ state # None /\ state.topic = role[l].topic /\ state.leaderEpoch = role[l].leaderEpoch => state.leader = l
+
+\* Whether a broker leads as the state says.
+LeadsByState(l) ==
+    /\ Leads(l)
+    /\ state # None
+    /\ state.leader = l /\ state.topic = role[l].topic /\ state.leaderEpoch = role[l].leaderEpoch
+
+\* The leader calls nothing committed that a member of the ISR in the state lacks.
+MaximalIsrIsSuperset == \A l \in Brokers : LeadsByState(l) => state.isr \subseteq MaximalIsr(l)
+
+LeaderIsInIsr ==
+    state # None => state.leader \in state.isr \cup {None} /\ state.isr # {} /\ state.isr \subseteq state.replicas
+
+\* Every member of the ISR has what was committed, and so has who leads.
+IsrIsComplete == state # None => \A b \in state.isr : committed \subseteq RecordsOf(b, state.topic)
+NoCommittedRecordLost == \A l \in Brokers : LeadsByState(l) => committed \subseteq RecordsOf(l, state.topic)
+
+\* A replica is deleted only with its topic, or when a reassignment has removed it: never as a member of the ISR.
+OnlyRemovedReplicasAreDeleted ==
+    [][ \A b \in Brokers : log[b] # None /\ log'[b] = None =>
+            topic.id # log[b].topic \/ topic.status # "there" \/ b \notin state.isr ]_vars
+
+\* A deposed controller changes no state.
+DeposedControllersWriteNothing ==
+    [][ /\ state # None /\ state' # None /\ state' # state =>
+            \/ state'.controllerEpoch = controllerEpoch
+            \/ ~AlterPartitions /\ state'.leaderEpoch = state.leaderEpoch
+        /\ state # None /\ state' = None => topic.status = "to be deleted"
+        /\ state = None /\ state' # None => state'.controllerEpoch = controllerEpoch ]_vars
+
+\* A broker has taken, or refused, the first request of a queue.
+IsHandled(b, request) ==
+    LET queue == channel[request.controllerEpoch][b]
+    IN  /\ queue # <<>> /\ Head(queue) = request
+        /\ Len(channel') = Len(channel) /\ channel'[request.controllerEpoch][b] = Tail(queue)
+
+\* What arrives from a deposed controller, or for an earlier registration, changes nothing.
+StaleRequestsChangeNothing ==
+    [][ \A b \in running : \A request \in Arriving(b) :
+            /\ request.controllerEpoch < newestEpoch[b] \/ request.brokerEpoch < brokerEpoch[b]
+            /\ IsHandled(b, request)
+            => UNCHANGED <<role[b], log[b], metadata[b], newestEpoch[b]>> ]_vars
+
+EpochsNeverDecrease ==
+    [][ /\ controllerEpoch' >= controllerEpoch
+        /\ state # None /\ state' # None /\ state'.topic = state.topic =>
+               state'.leaderEpoch >= state.leaderEpoch /\ (state' # state => state'.version > state.version)
+        /\ \A b \in running \cap running' :
+               /\ newestEpoch'[b] >= newestEpoch[b]
+               /\ brokerEpoch'[b] >= brokerEpoch[b]
+               /\ role'[b].topic = role[b].topic => role'[b].leaderEpoch >= role[b].leaderEpoch ]_vars
+
+\* While a broker runs, it names no leader to clients that is older than the one that it named.
+MetadataNeverGoesBack ==
+    [][ \A b \in running : metadata[b] # None /\ metadata'[b] # None =>
+            metadata'[b].leaderEpoch >= metadata[b].leaderEpoch ]_vars
+=============================================================================

@@ -1,0 +1,360 @@
+"""The trace of a partition that ZooKeeper coordinates, as the module TraceZooKeeper reads it.
+
+Such a trace is a file of JSON lines. The first begins it, with all brokers and an empty ZooKeeper; each other is a step of
+`spec/historical`, written by `node`:
+
+    {"action": "Begin", "zookeeper": [1, 2, 3], "partition": "t-0"}
+    {"action": "RegisterBroker", "node": 1, "args": {"broker": 1, "brokerEpoch": 25}}
+    {"action": "ElectController", "node": 1, "args": {"controllerEpoch": 1}, "zxid": 27}
+    {"action": "CreateTopic", "node": 1, "partition": "t-0", "args": {"controller": 1, "controllerEpoch": 1,
+     "state": {"leader": 1, "leaderEpoch": 0, "isr": [1, 2, 3], "version": 0, "replicas": [1, 2, 3]}}}
+    {"action": "TakeLeaderAndIsr", "node": 2, "args": {"broker": 2, "controllerEpoch": 1, "brokerEpoch": 31}}
+    {"action": "BecomeFollower", "node": 2, "partition": "t-0", "args": {"leaderEpoch": 0, "partitionEpoch": 0}}
+
+`controller` and `broker` may be left out where they are the node. `state` is what a decision wrote, `version` and
+`partitionEpoch` the version of its znode. Rows of one transaction of ZooKeeper may carry its `zxid`: they are put in that order,
+for a result may reach its node after another's later transaction. A broker knows its broker epoch from the row RegisterBroker
+on, and its node is there from that zxid (`brokerEpoch`). What ZooKeeper did and no row says is put in: the end of a
+session before another registration, or before another broker makes /controller; a new session before a registration.
+
+Restart, Crash and ShutDown without a partition are the process's; with one they are the replica's alone, which has no role then.
+A trace ends where the topic is deleted or is made again. Rows of replication that say nothing of the coordination are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from spec import trace_form
+from spec.trace_form import Event, TraceError, data_module, events_of, lacking_arguments, record, strings
+
+MODULE = "TraceZooKeeper"
+
+DECISIONS = (
+    "CreateTopic",
+    "ElectLeader",
+    "ElectPreferredLeader",
+    "RemoveReplicaFromIsr",
+    "AlterPartition",
+    "AddReplica",
+    "RemoveReplica",
+    "Reassign",
+)
+"""Each writes the partition's state."""
+
+TAKES = ("TakeLeaderAndIsr", "TakeStopReplica", "TakeUpdateMetadata")
+ROLES = ("BecomeLeader", "BecomeFollower", "CommitIsr")
+PROCESSES = ("Restart", "Crash", "ShutDown")
+
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("SessionExpired", "OpenSession", *PROCESSES), ()),
+    "RegisterBroker": ("brokerEpoch",),
+    "ElectController": ("controllerEpoch",),
+    "ResignController": (),
+    "OnControllerFailover": ("controllerEpoch",),
+    "BrokerFailure": ("broker",),
+    "BrokerStartup": ("broker", "brokerEpoch"),
+    "ControlledShutdown": ("broker",),
+    "UpdateLeaderAndIsrCache": (),
+    **dict.fromkeys(DECISIONS, ("controllerEpoch", "state")),
+    **dict.fromkeys(("DeleteTopic", "CompleteTopicDeletion"), ()),
+    **dict.fromkeys(TAKES, ("controllerEpoch", "brokerEpoch")),
+    "RefuseRequest": ("controllerEpoch", "brokerEpoch", "request", "error"),
+    "BecomeLeader": ("leaderEpoch", "partitionEpoch"),
+    "BecomeFollower": ("leaderEpoch", "partitionEpoch"),
+    "ExpandIsr": ("follower",),
+    "ShrinkIsr": ("follower",),
+    "CommitIsr": ("partitionEpoch",),
+    "RollBackIsr": (),
+    "GiveUpReplica": (),
+}
+"""What each step must carry; steps of other names are none of this book's."""
+
+STATE = ("leader", "leaderEpoch", "isr", "version")
+"""What a decision says that it wrote."""
+
+OWN = ("ElectController", "OnControllerFailover", "TakeLeaderAndIsr", "TakeUpdateMetadata")
+"""Only clusters with ZooKeeper trace these."""
+
+
+@dataclass(frozen=True)
+class ZooKeeperTrace:
+    """The trace of one partition."""
+
+    name: str
+    brokers: tuple[int, ...]
+    events: tuple[Event, ...]
+
+    book = "historical"
+
+    @property
+    def run(self) -> tuple[tuple[int, ...]]:
+        """Traces in which this is equal may share a run of TLC."""
+        return (self.brokers,)
+
+
+# ---- from the rows of a cluster
+
+
+def is_of_zookeeper(rows: Sequence[Event]) -> bool:
+    """Whether these are rows of nodes that ZooKeeper coordinates."""
+    return any(row.get("action") in OWN for row in rows) and rows[0].get("action") != "Begin"
+
+
+def in_order_of_zookeeper(rows: Sequence[Event]) -> list[Event]:
+    """The rows; of those with a zxid none stands behind one with a later zxid. A registration that was moved is learned where
+    its row stood."""
+    order: list[Event] = []
+    for row in rows:
+        zxid = _zxid(row)
+        if row["action"] == "RegisterBroker":
+            order.append({**row, "action": "LearnBrokerEpoch"})
+        place = len(order) if zxid is None or row["action"] != "RegisterBroker" else len(order) - 1
+        if zxid is not None:
+            later = (at for at, other in enumerate(order) if (_zxid(other) or 0) > zxid or _knows(other, row))
+            place = min(place, next(later, place))
+        order.insert(place, row)
+    return order
+
+
+def _knows(other: Event, row: Event) -> bool:
+    """Whether the other row is of a controller that knows of this registration, or of something later."""
+    is_startup = other["action"] == "BrokerStartup" and row["action"] == "RegisterBroker"
+    return is_startup and other["args"]["brokerEpoch"] >= row["args"]["brokerEpoch"]
+
+
+def _zxid(row: Event) -> int | None:
+    return row["args"]["brokerEpoch"] if row["action"] == "RegisterBroker" else row.get("zxid")
+
+
+def zookeeper_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
+    """The traces of all partitions in the rows of a cluster, by name; a later topic of the same name has a number behind it."""
+    if not rows or not is_of_zookeeper(rows):
+        return {}
+    own = [row for row in rows if row.get("action") in ARGUMENTS]
+    brokers = sorted({row["node"] for row in own if row["node"] > 0})
+    found: dict[str, list[Event]] = {}
+    for name in dict.fromkeys(row["partition"] for row in own if row["action"] == "CreateTopic"):
+        shares = [row for row in own if row.get("partition", name) == name]
+        first = {"action": "Begin", "zookeeper": brokers, "partition": name}
+        for number, share in enumerate(_topics(shares)):
+            found[f"{name} and ZooKeeper" if not number else f"{name}~{number} and ZooKeeper"] = [first, *share]
+    return found
+
+
+def _topics(rows: Sequence[Event]) -> Iterator[list[Event]]:
+    """The rows for each topic of the name in turn: those of the cluster, and of this topic alone."""
+    ends = [at for at, row in enumerate(rows) if row["action"] == "CompleteTopicDeletion"] or [len(rows)]
+    begin = 0
+    for end in ends:
+        yield [row for at, row in enumerate(rows[: end + 1]) if at >= begin or "partition" not in row]
+        begin = end + 1
+
+
+# ---- one trace
+
+
+def trace_of(rows: Sequence[Event], name: str) -> ZooKeeperTrace:
+    """A partition's rows. Errors: TraceError."""
+    try:
+        brokers = tuple(int(broker) for broker in rows[0]["zookeeper"])
+    except (TypeError, ValueError) as error:
+        raise TraceError(f"{name}:1: Begin has no brokers: {error}") from error
+    for number, row in enumerate(rows[1:], 2):
+        where = f"{name}:{number}"
+        lacks = lacking_arguments(row, ARGUMENTS, where, " of a cluster with ZooKeeper")
+        lacks += [
+            field for field in STATE if row["action"] in DECISIONS and field not in row["args"].get("state", STATE)
+        ]
+        lacks += [] if "node" in row else ["node"]
+        if lacks:
+            raise TraceError(f"{where}: {row['action']} lacks {', '.join(lacks)}")
+        strangers = {row["node"], *_named(row)} - {0, *brokers}
+        if strangers:
+            raise TraceError(f"{where}: no broker is called {min(strangers)}")
+    events = tuple(_whole(in_order_of_zookeeper(rows[1:])))
+    return ZooKeeperTrace(name, brokers, events)
+
+
+def _named(row: Event) -> set[int]:
+    return {row["args"][role] for role in ("broker", "controller", "follower") if role in row.get("args", {})}
+
+
+def _broker(row: Event) -> int:
+    return row.get("args", {}).get("broker", row["node"])
+
+
+def _is_of_replica(row: Event) -> bool:
+    return row["action"] in PROCESSES and "partition" in row
+
+
+def _whole(rows: Sequence[Event]) -> Iterator[Event]:
+    """The rows with what ZooKeeper and processes must have done before them, up to the end of the topic."""
+    known = _Known()
+    for row in rows:
+        yield from known.before(row)
+        if row["action"] == "CompleteTopicDeletion":
+            return
+        if known.is_new(row):
+            yield row
+
+
+@dataclass
+class _Known:
+    """The processes and sessions, as far as rows have said."""
+
+    running: set[int] = field(default_factory=set[int])
+    sessions: set[int] = field(default_factory=set[int])
+    left: set[int] = field(default_factory=set[int])
+    """Whose session is left by a process that is gone."""
+    registered: dict[int, int] = field(default_factory=dict[int, int])
+    learned: dict[int, int] = field(default_factory=dict[int, int])
+    controller: int = 0
+
+    def before(self, row: Event) -> Iterator[Event]:
+        broker, action = _broker(row), row["action"]
+        if action in ("OpenSession", "RegisterBroker") and broker not in self.running:
+            yield self._made("Restart", broker)
+        if action == "Restart" and "partition" not in row and broker in self.running:
+            yield self._made("Crash", broker)
+        if (
+            action == "RegisterBroker"
+            and self.registered.get(broker, row["args"]["brokerEpoch"]) != row["args"]["brokerEpoch"]
+        ):
+            yield self._made("SessionExpired", broker)
+        if action == "RegisterBroker" and broker not in self.sessions:
+            yield self._made("OpenSession", broker)
+        if action == "ElectController" and self.controller:
+            yield self._made("SessionExpired", self.controller)
+
+    def _made(self, action: str, broker: int) -> Event:
+        row: Event = {"node": 0, "action": action, "args": {"broker": broker}}
+        self.is_new(row)
+        return row
+
+    def is_new(self, row: Event) -> bool:
+        """Takes a row; whether it says something that was not said before."""
+        broker = _broker(row)
+        match row["action"]:
+            case _ if _is_of_replica(row):
+                new = True
+            case "Restart":
+                new = broker not in self.running
+                self.running.add(broker)
+            case "Crash" | "ShutDown":
+                new = broker in self.running
+                self.left |= {broker} & self.sessions
+                self.running.discard(broker)
+                self.sessions.discard(broker)
+                self.learned.pop(broker, None)
+            case "OpenSession":
+                new = broker not in self.sessions
+                self.sessions.add(broker)
+            case "SessionExpired":
+                new = broker in self.left | self.sessions
+                (self.left if broker in self.left else self.sessions).discard(broker)
+                self.registered.pop(broker, None)
+                self.controller = 0 if self.controller == broker else self.controller
+            case "RegisterBroker":
+                new = broker not in self.registered
+                self.registered[broker] = row["args"]["brokerEpoch"]
+            case "LearnBrokerEpoch":
+                new = self.learned.get(broker) != row["args"]["brokerEpoch"]
+                self.learned[broker] = row["args"]["brokerEpoch"]
+            case "ElectController":
+                new, self.controller = True, broker
+            case _:
+                new = True
+        return new
+
+
+# ---- as TLA+
+
+
+def _name(number: int) -> str:
+    return f'"n{number}"' if number > 0 else '"none"'
+
+
+def _set(numbers: Sequence[int]) -> str:
+    return strings(f"n{number}" for number in sorted(numbers))
+
+
+class _Epochs:
+    """Broker epochs in small numbers: of each broker the first, the second, …"""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._of: dict[int, list[int]] = {}
+        for event in events:
+            if event["action"] == "RegisterBroker":
+                self._of.setdefault(_broker(event), []).append(event["args"]["brokerEpoch"])
+
+    def small(self, broker: int, epoch: int) -> int:
+        """0 for one that was never registered."""
+        known = self._of.get(broker, [])
+        return known.index(epoch) + 1 if epoch in known else 0
+
+
+def _event(event: Event, epochs: _Epochs) -> str:
+    action, arguments = event["action"], event.get("args", {})
+    broker = _broker(event)
+    name = "CloseReplica" if _is_of_replica(event) else action
+    fields = {"action": f'"{name}"', "broker": _name(broker)}
+    fields["controller"] = _name(arguments.get("controller", event["node"]))
+    if "controllerEpoch" in arguments:
+        fields["controllerEpoch"] = str(arguments["controllerEpoch"])
+    if "brokerEpoch" in arguments:
+        fields["brokerEpoch"] = str(epochs.small(broker, arguments["brokerEpoch"]))
+    if "follower" in arguments:
+        fields["follower"] = _name(arguments["follower"])
+    if action in TAKES or action == "RefuseRequest":
+        kind = arguments.get("request", action.removeprefix("Take"))
+        fields |= {"request": f'"{kind}"', "error": f'"{arguments.get("error", "NONE")}"'}
+        fields["leaderEpoch"] = str(arguments["leaderEpoch"] + 1) if arguments.get("leaderEpoch", -2) >= 0 else "-2"
+    if action in ROLES:
+        fields |= {
+            "version": str(arguments["partitionEpoch"] + 1),
+            "leaderEpoch": str(arguments.get("leaderEpoch", -1) + 1),
+        }
+    if action in DECISIONS:
+        fields |= _state(arguments["state"])
+        fields["proposer"] = _name(arguments.get("leader", arguments["state"]["leader"]))
+    return record(fields)
+
+
+def _state(state: Event) -> dict[str, str]:
+    """Leader epochs and versions begin with 1 in the specification."""
+    return {
+        "leader": _name(state["leader"]),
+        "leaderEpoch": str(state["leaderEpoch"] + 1),
+        "isr": _set(state["isr"]),
+        "version": str(state["version"] + 1),
+        "replicas": _set(state.get("replicas", ())),
+    }
+
+
+RATIONS = (
+    *(f"{name} = 1000000" for name in ("Expiries", "Crashes", "Stops", "Shrinks")),
+    *(f"{name} = 0" for name in ("Records", "Moves", "Elections", "Deletions", "Copies")),
+    "AlterPartitions = TRUE",
+    "Metadata = FALSE",
+    "RecordSteps = FALSE",
+    "Bugs = {}",
+)
+"""Of what traces are not rationed in."""
+
+
+def modules(traces: Sequence[ZooKeeperTrace], deadlock: bool) -> tuple[str, str]:
+    """The module TraceData, and the configuration that goes with it."""
+    texts = [
+        events_of(_event(event, epochs) for event in trace.events)
+        for trace in traces
+        for epochs in [_Epochs(trace.events)]
+    ]
+    constants = [f"Brokers = {_set(traces[0].brokers)}", "None = None", *RATIONS]
+    return (
+        data_module("Integers, Sequences", [], texts),
+        trace_form.configuration(
+            "TraceZooKeeper: traces of partitions that ZooKeeper coordinates", constants, deadlock
+        ),
+    )

@@ -1,0 +1,136 @@
+"""Traces of clusters that ZooKeeper coordinates: what is allowed is accepted, and what is not is rejected at its very row."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec.trace import TraceError, check_traces, cluster_traces, read_traces, trace_of
+from spec.zookeeper_trace import in_order_of_zookeeper
+
+Row = dict[str, Any]
+
+ROWS: list[Row] = [json.loads(line) for line in (Path(__file__).parent / "zookeeper.jsonl").read_text().splitlines()]
+"""A session expires while its broker is controller and leader; another follows, and the ISR is whole again in the end."""
+
+
+def at(action: str, node: int, number: int = 0) -> int:
+    """The place of a row, of those of an action and a node the first, second, …"""
+    return [place for place, row in enumerate(ROWS) if (row["action"], row["node"] if place else 0) == (action, node)][
+        number
+    ]
+
+
+def row_of(action: str, node: int, **arguments: Any) -> Row:
+    return {"action": action, "node": node, "partition": "t-0", "args": arguments}
+
+
+def state(leader: int, leader_epoch: int, isr: list[int], version: int) -> Row:
+    return {"leader": leader, "leaderEpoch": leader_epoch, "isr": isr, "version": version}
+
+
+DEPOSED_DECIDES = row_of("ElectLeader", 1, controllerEpoch=1, leader=3, state=state(3, 1, [3], 1))
+OLD_CONTROLLER = row_of("TakeStopReplica", 2, broker=2, controllerEpoch=1, brokerEpoch=31)
+OLD_REGISTRATION = row_of("TakeLeaderAndIsr", 1, broker=1, controllerEpoch=2, brokerEpoch=25)
+SAME_EPOCH = row_of("ElectController", 2, controllerEpoch=1)
+OLD_VERSION = row_of("AlterPartition", 2, controllerEpoch=2, leader=2, state=state(2, 1, [1, 2, 3], 1))
+UNWRITTEN = row_of("BecomeLeader", 3, leaderEpoch=7, partitionEpoch=7)
+NO_REASON = row_of(
+    "RefuseRequest", 3, controllerEpoch=2, brokerEpoch=32, request="LeaderAndIsr", error="STALE_CONTROLLER_EPOCH"
+)
+IN_SYNC = row_of("GiveUpReplica", 3)
+UNASKED = row_of("AlterPartition", 2, controllerEpoch=2, leader=2, state=state(2, 1, [2], 2))
+NOT_IN_ISR = row_of("ElectLeader", 2, controllerEpoch=2, leader=1, state=state(1, 2, [1], 2))
+SAME_LEADER_EPOCH = row_of("ElectLeader", 2, controllerEpoch=2, leader=3, state=state(3, 1, [3], 2))
+FORMER_SESSION = row_of("ElectController", 1, controllerEpoch=2)
+
+
+def instead(row: Row, action: str, node: int, number: int = 0) -> list[Row]:
+    place = at(action, node, number)
+    return [*ROWS[:place], row, *ROWS[place + 1 :]]
+
+
+def behind(row: Row, action: str, node: int, number: int = 0) -> list[Row]:
+    place = at(action, node, number)
+    return [*ROWS[: place + 1], row, *ROWS[place + 1 :]]
+
+
+FORGED: dict[str, tuple[Row, list[Row]]] = {
+    "a deposed controller writes": (DEPOSED_DECIDES, behind(DEPOSED_DECIDES, "OnControllerFailover", 2)),
+    "a broker takes what a deposed controller sent": (OLD_CONTROLLER, behind(OLD_CONTROLLER, "BecomeLeader", 2)),
+    "a broker takes what was for its earlier registration": (
+        OLD_REGISTRATION,
+        instead(OLD_REGISTRATION, "TakeLeaderAndIsr", 1, 1),
+    ),
+    "two controllers in one epoch": (SAME_EPOCH, instead(SAME_EPOCH, "ElectController", 2)),
+    "an expired session makes the node": (FORMER_SESSION, instead(FORMER_SESSION, "ElectController", 2)),
+    "a decision over an older version": (OLD_VERSION, instead(OLD_VERSION, "AlterPartition", 2)),
+    "a leader by no state": (UNWRITTEN, behind(UNWRITTEN, "BecomeLeader", 2)),
+    "a refusal without a reason": (NO_REASON, behind(NO_REASON, "BecomeLeader", 2)),
+    "a member of the ISR is deleted": (IN_SYNC, behind(IN_SYNC, "BecomeLeader", 2)),
+    "an ISR that no leader asked for": (UNASKED, behind(UNASKED, "BecomeLeader", 2)),
+    "a leader outside the ISR": (NOT_IN_ISR, behind(NOT_IN_ISR, "BecomeLeader", 2)),
+    "two leaders in one leader epoch": (SAME_LEADER_EPOCH, behind(SAME_LEADER_EPOCH, "BecomeLeader", 2)),
+}
+
+
+@pytest.mark.java
+def test_a_trace_is_accepted_and_a_forged_one_rejected_at_its_row() -> None:
+    traces = [trace_of(ROWS, "good"), *(trace_of(rows, name) for name, (_, rows) in FORGED.items())]
+    done = check_traces(traces, look_ups=len(FORGED))
+    assert [verdict.name for verdict in done.verdicts if verdict.accepted] == ["good"]
+    found = {verdict.name: verdict.event for verdict in done.rejected}
+    assert found == {name: row for name, (row, _) in FORGED.items()}
+
+
+def test_rows_of_nodes_become_a_trace_for_each_partition(tmp_path: Path) -> None:
+    others = [{**row, "partition": "t-1"} for row in ROWS if row.get("action") == "CreateTopic"]
+    created = at("CreateTopic", 1)
+    rows = [*ROWS[1 : created + 1], *others, *ROWS[created + 1 :]]
+    (tmp_path / "cluster.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    first, second = read_traces([tmp_path])
+    assert (first.name, second.name) == (f"{tmp_path}/t-0 and ZooKeeper", f"{tmp_path}/t-1 and ZooKeeper")
+    assert [event for event in first.events if event.get("partition") == "t-1"] == []
+    assert len(first.events) == len(trace_of(ROWS, "whole").events)
+
+
+def test_a_topic_that_is_made_again_has_a_trace_of_its_own() -> None:
+    gone = row_of("CompleteTopicDeletion", 1)
+    rows = [*ROWS[1:], gone, ROWS[at("CreateTopic", 1)]]
+    first, second = cluster_traces([*rows, gone]).values()
+    assert [row["action"] for row in first].count("CreateTopic") == 1
+    assert [row["action"] for row in second].count("CreateTopic") == 1
+    assert second[-1] == gone
+
+
+def test_rows_are_put_into_the_order_of_their_transactions() -> None:
+    late = [
+        {"action": "SessionExpired", "node": 0, "args": {"broker": 1}, "zxid": 9},
+        {"action": "AlterPartition", "node": 1, "args": {}, "zxid": 8},
+        {"action": "TakeLeaderAndIsr", "node": 2, "args": {}},
+        {"action": "RegisterBroker", "node": 3, "args": {"brokerEpoch": 7}},
+    ]
+    found = [(row["action"], row["node"]) for row in in_order_of_zookeeper(late)]
+    assert found == [
+        ("RegisterBroker", 3),
+        ("AlterPartition", 1),
+        ("SessionExpired", 0),
+        ("TakeLeaderAndIsr", 2),
+        ("LearnBrokerEpoch", 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"action": "TakeFetch", "node": 1}, "no action of a cluster with ZooKeeper is called 'TakeFetch'"),
+        ({"action": "ElectController", "node": 1, "args": {}}, "lacks controllerEpoch"),
+        (row_of("ElectLeader", 1, controllerEpoch=1, state={"leader": 1}), "lacks leaderEpoch, isr, version"),
+        ({"action": "ResignController", "node": 9}, "no broker is called 9"),
+        ({"action": "ResignController"}, "lacks node"),
+    ],
+)
+def test_a_row_that_says_too_little_is_named(row: Row, message: str) -> None:
+    with pytest.raises(TraceError, match=f"x:2: .*{message}"):
+        trace_of([ROWS[0], row], "x")

@@ -9,8 +9,9 @@ The hours are made of legs. Each leg starts a fresh cluster and is a round of a 
 | second and third quarter | a follower is dead, and comes back with an hour's worth to catch up with (at 120 minutes a leg) |
 
 The history is judged by the rules, the compacted topic by its last values. Memory, descriptors, files and latency are sampled all
-the time; a quantity has *grown* when its median in the last fifth of the leg exceeds that of the first one by more than a
-tolerance. Every leg is stored as soon as it is over, and `--resume` adds legs until the hours are full.
+the time; a quantity has *grown* when its median in the last fifth of the longest stretch without a start or an end of a node
+(that of the dead follower) exceeds that of the first fifth by more than a tolerance. Every leg is stored as soon as it is over,
+and `--resume` adds legs until the hours are full.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,8 +58,8 @@ LEAST_MINUTES = 0.01
 """What is missing of the hours, and is not worth a leg."""
 SHORT_LEG_MINUTES = 20.0
 """In a shorter leg caches still fill, and growth says nothing."""
-PART_OF_LEG = 5
-"""The first and the last such part are compared."""
+PART_OF_STRETCH = 5
+"""The first and the last such part of it are compared."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,8 @@ class Sampler:
 
     def _look(self, cpu_before: Mapping[int, float]) -> tuple[dict[str, float], dict[int, float]]:
         pids = [pid for member in self.target.members if (pid := member.process.pid) is not None]
-        sample: dict[str, float] = {"nodes": len(pids)}
+        starts = sum(member.process.starts for member in self.target.members)
+        sample: dict[str, float] = {"nodes": len(pids), "starts": starts}
         cpu: dict[int, float] = {}
         try:
             cpu = {pid: cpu_seconds(pid) for pid in pids}
@@ -162,17 +165,23 @@ class Sampler:
         return total / 1e6
 
 
-def growth(samples: Sequence[Mapping[str, float]], nodes: int) -> dict[str, dict[str, float]]:
-    """For each quantity its median in the first and in the last part of the leg, of samples with all nodes up."""
-    whole = [each for each in samples if each["nodes"] == nodes]
-    size = len(samples) // PART_OF_LEG
-    early, late = samples[:size], samples[-size:] if size else []
+def growth(samples: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
+    """For each quantity its median in the first and in the last part of the leg's longest stretch without a start or an end.
+
+    A start empties caches and opens connections anew, so what grows from one start to the next is no growth.
+    """
+    steady = max(
+        (list(each) for _, each in groupby(samples, key=lambda each: (each["nodes"], each["starts"]))),
+        key=len,
+        default=[],
+    )
+    size = len(steady) // PART_OF_STRETCH
+    parts = (steady[:size], steady[-size:]) if size else ([], [])
     found: dict[str, dict[str, float]] = {}
     for name in QUANTITIES:
-        parts = [[each[name] for each in part if each in whole and name in each] for part in (early, late)]
-        if all(parts):
-            first, last = map(statistics.median, parts)
-            found[name] = {"first": first, "last": last}
+        early, late = ([each[name] for each in part if name in each] for part in parts)
+        if early and late:
+            found[name] = {"first": statistics.median(early), "last": statistics.median(late)}
     return found
 
 
@@ -205,7 +214,7 @@ def run_leg(
         side.end()
         say("reading the compacted topic")
         lost = side.written.lost(read_compacted(target.bootstrap))
-        return row_of(spec, minutes, rate_per_s, seed, result, side, lost, sampler.samples, len(target.nodes))
+        return row_of(spec, minutes, rate_per_s, seed, result, side, lost, sampler.samples)
 
 
 def row_of(
@@ -217,10 +226,9 @@ def row_of(
     side: SideLoad,
     lost: list[str],
     samples: list[dict[str, float]],
-    nodes: int,
 ) -> dict[str, Any]:
     """What is kept of a leg."""
-    found = growth(samples, nodes)
+    found = growth(samples)
     return {
         "target": spec,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -296,7 +304,7 @@ def show(legs: Sequence[Mapping[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="legs (medians of the first and of the last fifth)")
+    table = Table(title="legs (medians of the first and of the last fifth of its steady stretch)")
     for name in ("target", "minutes", "verdict", "acknowledged", *(each.title for each in QUANTITIES.values()), "grew"):
         table.add_column(name, justify="left" if name in ("target", "verdict", "grew") else "right")
     for leg in legs:

@@ -30,20 +30,24 @@ def test_a_single_node_is_restarted_and_never_dead_for_long() -> None:
     assert {each.fault for wave in waves for each in wave.injections} == {"stop"}
 
 
+def samples(*values: float, nodes: int = 3, starts: int = 3) -> list[dict[str, float]]:
+    return [{"nodes": nodes, "starts": starts, "memory_mb": value} for value in values]
+
+
 @pytest.mark.parametrize(("last", "grew"), [(100, []), (119, []), (121, ["memory_mb"])])
 def test_growth_is_what_exceeds_its_tolerance(last: float, grew: list[str]) -> None:
     assert (QUANTITIES["memory_mb"].share, QUANTITIES["memory_mb"].least) == (0.15, 20)
-    samples = [{"nodes": 3, "memory_mb": value} for value in [100.0] * 5 + [110.0] * 15 + [last] * 5]
-    found = growth(samples, nodes=3)
+    found = growth(samples(*[100.0] * 5, *[110.0] * 15, *[last] * 5))
     assert found == {"memory_mb": {"first": 100, "last": last}}
     assert grown(found) == grew
 
 
-def test_samples_while_a_node_is_down_do_not_count() -> None:
-    whole = {"nodes": 3, "memory_mb": 100.0}
-    samples = [whole, {"nodes": 2, "memory_mb": 1.0}, *[whole] * 6, whole, {"nodes": 2, "memory_mb": 900.0}]
-    assert growth(samples, nodes=3)["memory_mb"] == {"first": 100, "last": 100}
-    assert growth([{"nodes": 2, "memory_mb": 1.0}] * 10, nodes=3) == {}, "nothing was seen of the whole cluster"
+def test_only_the_longest_stretch_without_a_start_or_an_end_is_compared() -> None:
+    filling, down, again = samples(10, 20, 60), samples(*[100] * 5, *[101] * 5, nodes=2), samples(*[900] * 9, starts=4)
+    assert growth([*filling, *down, *again])["memory_mb"] == {"first": 100, "last": 101}
+    restarted_unseen = [*samples(*[100] * 5), *samples(*[300] * 4, starts=4)]
+    assert growth(restarted_unseen)["memory_mb"] == {"first": 100, "last": 100}, "a node came back between two looks"
+    assert growth(samples(1, 2, 3)) == {}, "too few to say"
 
 
 def test_a_key_whose_last_acknowledged_value_is_gone_is_lost() -> None:

@@ -168,7 +168,7 @@ class Sampler:
 def growth(samples: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
     """For each quantity its median in the first and in the last part of the leg's longest stretch without a start or an end.
 
-    A start empties caches and opens connections anew, so what grows from one start to the next is no growth.
+    A start empties caches and opens connections again, so what grows from one start to the next is no growth.
     """
     steady = max(
         (list(each) for _, each in groupby(samples, key=lambda each: (each["nodes"], each["starts"]))),

@@ -139,7 +139,9 @@ def _runs(task: Task, most: int, interpreter: RemoteInterpreter | None) -> Itera
     mutant = MUTANTS[task.mutant]
     for done in range(0, most, RUNS_AT_ONCE):
         first, count = task.first_seed + done, min(RUNS_AT_ONCE, most - done)
-        few = Few(first, count, task.mutant, mutant.nodes, mutant.workload, task.by == HISTORY, with_rows=False)
+        few = Few(
+            first, count, task.mutant, mutant.nodes, mutant.workload, mutant.coordination, task.by == HISTORY, False
+        )
         for outcome, _, seconds in runs(few, interpreter):
             yield outcome, seconds
 

@@ -47,6 +47,8 @@ class Mutant:
     """Whether nothing else can: a look into nodes shows another broken promise before, which ends the run."""
     also: Mapping[str, Callable[..., Any]] = field(default_factory=dict[str, Callable[..., Any]])
     """Further functions that are replaced: a second defence, behind which the bug would not show."""
+    coordination: str = "kraft"
+    """What coordinates the nodes of the runs that must find it (`tidegauge fuzz --coordination`)."""
 
     def is_found_by(self, rule: str) -> bool:
         """Whether a broken promise (or several, after commas) is what the bug is to be known by."""
@@ -72,6 +74,7 @@ def mutant(
     in_history: bool = False,
     only_in_history: bool = False,
     also: Mapping[str, Callable[..., Any]] | None = None,
+    coordination: str = "kraft",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
@@ -93,6 +96,7 @@ def mutant(
             in_history or only_in_history,
             only_in_history,
             also or {},
+            coordination,
         )
         return replacement
 
@@ -131,7 +135,9 @@ def planted(name: str) -> Iterator[Mutant]:
 
 
 def _plant(found: Mutant) -> list[Callable[[], None]]:
-    importlib.import_module("reference.node.node")  # all imports by name happen before the function is replaced
+    importlib.import_module(
+        "reference.node.zookeeper.node"
+    )  # all imports by name happen before the function is replaced
     module_name, _, path = found.function.partition(":")
     owner: Any = importlib.import_module(module_name)
     *parents, attribute = path.split(".")

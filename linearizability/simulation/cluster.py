@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.simulation.client_promises import ClientPromises
 from linearizability.simulation.cluster_checker import ClusterChecker
-from linearizability.simulation.configuration import PORTS, host_of
+from linearizability.simulation.configuration import PORTS, host_of, properties_of
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.machine import EPOCH_MS, Machine
@@ -22,6 +22,7 @@ from linearizability.simulation.schedule import (
     Schedule,
     Topic,
 )
+from linearizability.simulation.simulated_zookeeper import PLACE, SimulatedZooKeeper
 from linearizability.simulation.world import World
 from reference.controller.image import NO_LEADER, PartitionImage
 from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, NodeId, Offset, TimestampMs
@@ -64,8 +65,10 @@ class Cluster:
         self.network.reads_clients = schedule.holds_what_is_produced
         self.is_alone = schedule.nodes == 1
         self.checker = None if self.is_alone else ClusterChecker(schedule)
+        self.zookeeper = self._new_zookeeper()
         self.machines = [
-            Machine(self.world, number, schedule, self.network, self, self.checker) for number in schedule.node_ids
+            Machine(self.world, number, schedule, self.network, self, self.checker, self.zookeeper)
+            for number in schedule.node_ids
         ]
         self._machines = {machine.number: machine for machine in self.machines}
         if keep_trace:
@@ -83,6 +86,19 @@ class Cluster:
         self.heals_at_us = 0
         """When the last of the injected faults is over."""
         self.operator: ClusterOperator | None = None
+
+    def _new_zookeeper(self) -> SimulatedZooKeeper | None:
+        if self.schedule.coordination == "kraft" or self.checker is None:
+            return None
+        timeout_ms = int(properties_of(self.schedule, self.schedule.node_ids[0])["zookeeper.session.timeout.ms"])
+        zookeeper = SimulatedZooKeeper(self.world, self.network, timeout_ms)
+        self.checker.watch_zookeeper(zookeeper.tree)
+        return zookeeper
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where nodes are, and ZooKeeper."""
+        return self.schedule.node_ids if self.zookeeper is None else (PLACE, *self.schedule.node_ids)
 
     def new_recorder(self, plan: Client | None) -> HistoryRecorder:
         recorder = HistoryRecorder(self.world, len(self.recorders), self.schedule.contract(plan))

@@ -13,6 +13,8 @@ from linearizability.simulation.partition_oracle import Decided, PartitionOracle
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.traced_decisions import DECISIONS, require_decided
 from linearizability.simulation.world import Violation
+from linearizability.simulation.znode_agreement import ZnodeAgreement
+from linearizability.simulation.znode_tree import ZnodeTree
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.controller.quorum import Quorum
 from reference.node.node import Node
@@ -96,7 +98,7 @@ class ClusterChecker:
             self.listener(number, action, row)
         if action in VOTES:
             self._note_vote(number, row["epoch"], row.get("to", number))
-        if action in DECISIONS:
+        if action in DECISIONS and self._schedule.coordination == "kraft":
             require_decided(action, row)
         if action not in WITNESSED or row["partition"].startswith(METADATA_TOPIC):
             return
@@ -132,6 +134,8 @@ class ClusterChecker:
     def on_step(self, number: int, node: Node) -> None:
         """Errors: Violation."""
         self._partitions[number] = node.partitions
+        if self._schedule.coordination == "zookeeper":
+            return
         self._watch_quorum(number, node)
         image = node.image
         known = self._image_ends.get(number, -1)
@@ -188,6 +192,22 @@ class ClusterChecker:
 
     # ---- metadata
 
+    def watch_zookeeper(self, tree: ZnodeTree) -> None:
+        """The cluster's decisions are written to these znodes, and judged as they are."""
+        agreement = ZnodeAgreement(tree, self._decided, self._registered)
+        tree.on_write = agreement.on_write
+
+    def _decided(self, name: str, topic_id: UUID, index: int, decided: Decided, epochs: Mapping[int, int]) -> None:
+        oracle = self._oracle_of(name, topic_id, index)
+        for member in {*decided.isr} - {*oracle.decided.isr}:
+            if member in epochs:
+                oracle.rejoined(member, epochs[member])
+        if decided.partition_epoch > oracle.decided.partition_epoch:
+            oracle.decide(decided)
+
+    def _registered(self, broker: int, epoch: int) -> None:
+        self._broker_epochs[broker] = epoch
+
     def _read(self, number: int, image: MetadataImage) -> None:
         for broker in image.brokers.values():
             self._broker_epochs[broker.id] = max(broker.epoch, self._broker_epochs.get(broker.id, -1))
@@ -228,6 +248,7 @@ class ClusterChecker:
         if oracle is None:
             min_isr = self._min_isrs.get(name, self._default_min_isr)
             oracle = PartitionOracle(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
+            oracle.has_elr = self._schedule.coordination == "kraft"
             oracle.on_excuse = self._note_excuse
             self._oracles[topic_id, index] = oracle
             self._newest[name, index] = oracle

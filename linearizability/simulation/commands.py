@@ -27,6 +27,11 @@ EXPLANATION_FILE = "explanation.txt"
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
 
+class CoordinationKind(StrEnum):
+    KRAFT = "kraft"
+    ZOOKEEPER = "zookeeper"
+
+
 class Engine(StrEnum):
     PROCESSES = "processes"
     SPARK = "spark"
@@ -48,6 +53,12 @@ Nodes = Annotated[
 Seed = Annotated[int | None, typer.Option(min=0, help="The first schedule's seed; the others follow it. Default 0.")]
 Jobs = Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 for one a core.")]
 Mutant = Annotated[str, typer.Option(help="Plant this bug in the nodes (see linearizability/mutants).")]
+Coordination = Annotated[
+    CoordinationKind | None,
+    typer.Option(
+        help="What coordinates the nodes: their metadata quorum, or a simulated ZooKeeper. By default what the mutant needs."
+    ),
+]
 UntilFound = Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")]
 Workload = Annotated[
     str,
@@ -81,6 +92,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON object that sums 
 @app.command(
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
     "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --nodes 3 --schedules 5000 --record   ·   "
+    "tidegauge fuzz --coordination zookeeper --nodes 3 --schedules 500   ·   "
     "tidegauge fuzz --mutant torn-tail-kept --until-found --json   ·   tidegauge fuzz --nodes 3 --python pypy3   ·   "
     "tidegauge fuzz --nodes 3 --schedules 2000 --engine spark --master 'local[2]' --json"
 )
@@ -91,6 +103,7 @@ def fuzz(
     seed: Seed = None,
     jobs: Jobs = 0,
     mutant: Mutant = "",
+    coordination: Coordination = None,
     until_found: UntilFound = False,
     workload: Workload = "",
     by_history: ByHistory = False,
@@ -124,11 +137,17 @@ def fuzz(
     if schedules is None and minutes is None and not until_found:
         schedules = DEFAULT_SCHEDULES
     nodes = nodes or (MUTANTS[mutant].nodes if mutant else 1)
+    kind = coordination.value if coordination is not None else MUTANTS[mutant].coordination if mutant else "kraft"
+    if kind == "zookeeper" and nodes == 1:
+        raise typer.BadParameter("ZooKeeper coordinates several nodes: --nodes 3", param_hint="--coordination")
+    if kind == "zookeeper" and record:
+        raise typer.BadParameter("recorded runs are those of a metadata quorum", param_hint="--record")
     kept_in = store or STORE
     seed = next_seed(nodes, workload, read_runs(kept_in)) if record else seed or 0
     plan = Plan(
         folder=new_run_folder("fuzz", mutant or f"seed-{seed}", results),
         nodes=nodes,
+        coordination=kind,
         schedules=schedules,
         seconds=minutes * 60 if minutes is not None else None,
         first_seed=seed,

@@ -53,6 +53,14 @@ PORTS = {PLAINTEXT: 9092, CONTROLLER: 9093}
 """Listeners of nodes that are several."""
 
 
+ZOOKEEPER_PROPERTIES = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": "500",
+    "controller.socket.timeout.ms": "1000",
+}
+"""What nodes have that ZooKeeper coordinates."""
+
+
 def host_of(number: int) -> str:
     return f"node-{number}"
 
@@ -60,7 +68,13 @@ def host_of(number: int) -> str:
 def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
     """The configuration of one node."""
     own = {"node.id": str(number)}
-    if schedule.nodes > 1:
+    if schedule.coordination == "zookeeper":
+        own = {"broker.id": str(number)} | CLUSTER_PROPERTIES | ZOOKEEPER_PROPERTIES
+        own |= {
+            "inter.broker.listener.name": PLAINTEXT,
+            "listeners": f"{PLAINTEXT}://{host_of(number)}:{PORTS[PLAINTEXT]}",
+        }
+    elif schedule.nodes > 1:
         voting = schedule.voters or schedule.node_ids
         voters = [f"{each}@{host_of(each)}:{PORTS[CONTROLLER]}" for each in voting]
         listeners = PORTS if number in voting else {PLAINTEXT: PORTS[PLAINTEXT]}
@@ -70,6 +84,9 @@ def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
             "inter.broker.listener.name": PLAINTEXT,
             "process.roles": "broker,controller" if number in voting else "broker",
             "listeners": ",".join(f"{name}://{host_of(number)}:{port}" for name, port in listeners.items()),
+        }
+    if schedule.nodes > 1:
+        own |= {
             "default.replication.factor": str(schedule.replication_factor),
             "offsets.topic.replication.factor": str(schedule.replication_factor),
             "transaction.state.log.replication.factor": str(schedule.replication_factor),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.drawing_rare import with_rarities
+from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
 from linearizability.simulation.workloads import consumer, producer, topic, with_workload
 
@@ -18,9 +19,13 @@ MAX_CLOCK_JUMP_MS = 1_200_000
 """Less than an hour together with others: beyond, records of honest clients would be refused as from the future."""
 
 
-def draw(seed: int, mutant: str | None = None, nodes: int = 1, workload: str = "records") -> Schedule:
+def draw(
+    seed: int, mutant: str | None = None, nodes: int = 1, workload: str = "records", coordination: str = "kraft"
+) -> Schedule:
     """The schedule of a seed."""
-    return recipe(SeededChoices(seed), seed, mutant, nodes, workload)
+    choices = SeededChoices(seed)
+    drawn = recipe(choices, seed, mutant, nodes, workload)
+    return under_zookeeper(choices, drawn) if coordination == "zookeeper" else drawn
 
 
 def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:

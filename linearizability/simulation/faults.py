@@ -17,6 +17,7 @@ from linearizability.simulation.schedule import (
     TRANSACTIONS_TOPIC,
     Fault,
 )
+from linearizability.simulation.simulated_zookeeper import PLACE
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 
@@ -120,12 +121,14 @@ def _in(cluster: Cluster, fault: Fault) -> list[Way]:
 def _ways(cluster: Cluster, fault: Fault) -> list[Way]:
     """What a cut blocks."""
     match fault.kind:
+        case "zookeeper-cut":
+            return [(fault.node, PLACE), (PLACE, fault.node)]
         case "cut-out":
             return _out(cluster, fault)
         case "cut-in":
             return _in(cluster, fault)
         case "isolate":
-            rest_of_all = [node for node in (CLIENTS, *cluster.schedule.node_ids) if node != fault.node]
+            rest_of_all = [node for node in (CLIENTS, *cluster.places) if node != fault.node]
             return [way for other in rest_of_all for way in ((fault.node, other), (other, fault.node))]
         case "halves":
             rest = [node for node in cluster.schedule.node_ids if node not in fault.others]
@@ -209,6 +212,31 @@ def _move_leader(cluster: Cluster, fault: Fault) -> None:
     _operate(cluster, fault.model_copy(update={"kind": "elect-preferred"}))
 
 
+def _expire(cluster: Cluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.expire(fault.node)
+
+
+def _slow_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.extra_us += fault.amount * MICROSECONDS_A_MS
+
+
+def _fast_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.extra_us -= fault.amount * MICROSECONDS_A_MS
+
+
+def _change_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.change_leader()
+
+
+def _recover_zookeeper(cluster: Cluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.recover()
+
+
 def _slow(cluster: Cluster, fault: Fault) -> None:
     cluster.network.extra_latency_us += fault.amount * MICROSECONDS_A_MS
 
@@ -238,6 +266,10 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "cut-out": (_cut, _uncut),
     "cut-in": (_cut, _uncut),
     "isolate": (_cut, _uncut),
+    "zookeeper-cut": (_cut, _uncut),
+    "zookeeper-expire": (_expire, None),
+    "zookeeper-slow": (_slow_zookeeper, _fast_zookeeper),
+    "zookeeper-change": (_change_zookeeper, _recover_zookeeper),
     "halves": (_cut, _uncut),
     "slow-node": (_slow_node, _fast_node),
     "uneven": (_uneven, _even),

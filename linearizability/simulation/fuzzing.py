@@ -55,6 +55,8 @@ class Plan:
     nodes: int = 1
     by_history: bool = False
     """Whether the clients' histories alone decide."""
+    coordination: str = "kraft"
+    """What coordinates the nodes (`Schedule.coordination`)."""
     workload: str = "records"
     """What clients do besides single records (`workloads.WORKLOADS`)."""
     traces: bool = False
@@ -181,6 +183,7 @@ class Summary:
             "unknown": self.verdicts[UNKNOWN],
             "first_seed": self.plan.first_seed,
             "nodes": self.plan.nodes,
+            "coordination": self.plan.coordination,
             "workload": self.plan.workload,
             "mutant": self.plan.mutant,
             "jobs": self.plan.jobs,
@@ -400,7 +403,9 @@ def _prepare(mutant: str | None, python: str) -> None:
 
 def _run_many(seeds: range, plan: Plan) -> list[Small]:
     finished: list[Small] = []
-    task = Task(seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.by_history, plan.traces)
+    task = Task(
+        seeds.start, len(seeds), plan.mutant, plan.nodes, plan.workload, plan.coordination, plan.by_history, plan.traces
+    )
     if _is_stopped():
         return finished
     for outcome, rows, seconds in runs(task, _interpreter):
@@ -456,7 +461,7 @@ def runs(task: Task, interpreter: RemoteInterpreter | None) -> Iterator[tuple[Ou
     for seed in range(task.first_seed, task.first_seed + task.count):
         began = time.process_time()
         rows: list[dict[str, Any]] = []
-        schedule = draw(seed, task.mutant, task.nodes, task.workload)
+        schedule = draw(seed, task.mutant, task.nodes, task.workload, task.coordination)
         outcome, _ = run_schedule(schedule, by_history=task.by_history, rows=rows if task.with_rows else None)
         yield outcome, rows, time.process_time() - began
 
@@ -484,7 +489,7 @@ def run_planted(
 
 def _keep_small(plan: Plan, found: Found, folder: Path) -> None:
     """Shrink a failing schedule and leave it with its story."""
-    original = draw(found.seed, plan.mutant, plan.nodes, plan.workload)
+    original = draw(found.seed, plan.mutant, plan.nodes, plan.workload, plan.coordination)
     rules = set(found.rule.split(", "))
 
     def fails(candidate: Schedule) -> bool:

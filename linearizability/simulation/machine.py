@@ -18,11 +18,13 @@ from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, requ
 from linearizability.simulation.network import Addresses, Connection, Network
 from linearizability.simulation.process import Process, where
 from linearizability.simulation.schedule import Schedule
+from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from linearizability.simulation.survival import Survival
 from linearizability.simulation.world import MICROSECONDS_A_MS, Killed, Violation, World
 from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
+from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.errors import KafkaError
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
 from reference.replication.partition import Partition
@@ -102,7 +104,9 @@ class Machine:
         network: Network,
         addresses: Addresses,
         checker: Checker | None = None,
+        zookeeper: SimulatedZooKeeper | None = None,
     ) -> None:
+        self._zookeeper = zookeeper
         self.number = number
         self.name = f"node {number}"
         self.disks = [WatchedDisk(self._on_checkpoint, self._before_change) for _ in range(schedule.log_directories)]
@@ -153,8 +157,7 @@ class Machine:
     @property
     def controller_epoch(self) -> int:
         """The epoch in which this node believes to be the active controller; -1 where it does not."""
-        quorum = self.process.node.quorum if self.process is not None else None
-        return quorum.epoch if quorum is not None and quorum.is_leader else -1
+        return self.process.node.controller_epoch if self.process is not None else -1
 
     # ---- the clock
 
@@ -203,7 +206,7 @@ class Machine:
             return
         self._world.trace.note(f"{self.name} incarnation {self.incarnations}")
         self._judged = node
-        self.process = Process(self, node, self._world, self._network, self._addresses, self._chance)
+        self.process = Process(self, node, self._world, self._network, self._addresses, self._chance, self._zookeeper)
         strangers, self._strangers = self._strangers, []
         for connection in strangers:
             connection.refuse_late()
@@ -233,7 +236,8 @@ class Machine:
                 LogDirectory(cast(Disk, disk), FOLDER, self._log, uuid.UUID(int=(slot + 1 << 64) + self.number))
                 for slot, disk in enumerate(self.disks)
             ]
-            return Node(
+            kind = ZooKeeperNode if self._zookeeper is not None else Node
+            return kind(
                 identity,
                 self._properties,
                 LogManager(directories, say=self._log),

@@ -92,6 +92,8 @@ class PartitionOracle:
         """Called when `excuse_nodes` has changed."""
         self.leader_changes = 0
         self.is_excused = is_excused
+        self.has_elr = True
+        """Whether eligible leader replicas are kept; without them the last in sync is elected, whatever it lost (KIP-966)."""
         self.committed_end = 0
         self._committed: dict[int, BatchRecord] = {}
         self._committed_again: set[BatchRecord] = set()
@@ -339,7 +341,7 @@ class PartitionOracle:
     def _count_lost_tails(self) -> None:
         count = len(self.in_doubt) if self.lost_tails else 0
         replicas = len(self.decided.replicas) or count
-        if count and count >= min(self.min_isr, replicas):
+        if count and (count >= min(self.min_isr, replicas) or not self.has_elr):
             self.is_excused = True
             self._excuse({*self.excuse_nodes, *self.in_doubt})
 

@@ -16,11 +16,14 @@ from linearizability.simulation.channels import ChannelName, PeerChannels
 from linearizability.simulation.frame_text import response_text
 from linearizability.simulation.network import Addresses, Connection, Network, fingerprint
 from linearizability.simulation.reception import Reception
+from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper, ZooKeeperClient
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.node.effects import Close, Effect, HangUp, Respond, Send
 from reference.node.node import Node
+from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.primitives import TimestampMs
 from reference.storage.disk import SimulatedDisk
+from reference.zookeeper.operations import CloseSession, ZooKeeperEffect, ZooKeeperEvent
 
 MAX_IDLE_TICKS = 1_000
 """Ticks in a row after which the node's next deadline was already over; more, and it spins."""
@@ -60,7 +63,14 @@ class Process:
     """A node that runs."""
 
     def __init__(
-        self, machine: Host, node: Node, world: World, network: Network, addresses: Addresses, chance: Random
+        self,
+        machine: Host,
+        node: Node,
+        world: World,
+        network: Network,
+        addresses: Addresses,
+        chance: Random,
+        zookeeper: SimulatedZooKeeper | None = None,
     ) -> None:
         self.name = machine.name
         self.number = machine.number
@@ -72,6 +82,7 @@ class Process:
         self._chance = chance
         self._reception = Reception(self.name, world, chance, self._handle)
         self._channels = PeerChannels(self, world, network, addresses)
+        self._zookeeper = ZooKeeperClient(zookeeper, self) if zookeeper is not None else None
         self._stands_still = False
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """What happened while it stood still."""
@@ -112,6 +123,8 @@ class Process:
         for effect in self.node.take_effects():
             if isinstance(effect, Send):
                 self._channels.send(effect)
+            elif isinstance(effect, CloseSession) and self._zookeeper is not None:
+                self._zookeeper.carry_out(effect)
 
     def die(self, silently: bool) -> None:
         """Its memory and connections are gone; silently, with the power, peers are not informed."""
@@ -173,6 +186,13 @@ class Process:
         self.call(self.node.unreachable, channel[0], channel[1], self._machine.look_at_clock())
         self.after_step()
 
+    def on_zookeeper(self, event: ZooKeeperEvent) -> None:
+        """Something has come from ZooKeeper, or has become of the session."""
+        assert isinstance(self.node, ZooKeeperNode)
+        self._world.trace.note(f"{self.name} {event}")
+        self.call(self.node.zookeeper_event, event, self._machine.look_at_clock())
+        self.after_step()
+
     def _handle(self, connection: Connection, frame: bytearray) -> None:
         """A request is handed to the node."""
         self.call(self.node.receive, connection.id, frame, self._machine.look_at_clock())
@@ -212,6 +232,8 @@ class Process:
             self._channels.hang_up((effect.peer, effect.purpose))
         elif isinstance(effect, Close):
             self._close(effect)
+        elif isinstance(effect, ZooKeeperEffect) and self._zookeeper is not None:
+            self._zookeeper.carry_out(effect)
 
     def _close(self, effect: Close) -> None:
         connection = self._reception.close(effect.connection)

@@ -52,6 +52,7 @@ class Task(NamedTuple):
     mutant: str | None
     nodes: int
     workload: str
+    coordination: str
     by_history: bool
     with_rows: bool
 
@@ -176,7 +177,7 @@ def _written(finished: FinishedRun, rows: list[dict[str, Any]] | None, seconds: 
 
 def _read(stored: dict[str, Any], seed: int, task: Task) -> RemoteRun:
     finished = FinishedRun(
-        draw(seed, task.mutant, task.nodes, task.workload),
+        draw(seed, task.mutant, task.nodes, task.workload, task.coordination),
         [ClientHistory(each["process"], Contract(**each["contract"]), each["events"]) for each in stored["histories"]],
         stored["rule"],
         stored["text"],
@@ -195,7 +196,9 @@ def serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
         with planted(task.mutant) if task.mutant else nullcontext():
             for seed in range(task.first_seed, task.first_seed + task.count):
                 rows: list[dict[str, Any]] | None = [] if task.with_rows else None
-                finished, _ = execute(draw(seed, task.mutant, task.nodes, task.workload), False, task.by_history, rows)
+                finished, _ = execute(
+                    draw(seed, task.mutant, task.nodes, task.workload, task.coordination), False, task.by_history, rows
+                )
                 before, began = began, time.process_time()
                 pickle.dump(_written(finished, rows, began - before), answers)
                 answers.flush()

@@ -34,6 +34,10 @@ FAULTS: dict[str, str] = {
     "cut-out": "for `for_ms` nothing passes from the node to `others`; what they send arrives",
     "cut-in": "for `for_ms` nothing passes from `others` to the node; what it sends arrives",
     "isolate": "for `for_ms` nothing passes between the node and all others, clients too",
+    "zookeeper-cut": "for `for_ms` nothing passes between the node and ZooKeeper",
+    "zookeeper-expire": "ZooKeeper ends the node's session",
+    "zookeeper-slow": "for `for_ms` everything to and from ZooKeeper takes `amount` ms longer",
+    "zookeeper-change": "for `for_ms` ZooKeeper has no leader: connections and answers are lost, what it carried out is not",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",
@@ -229,7 +233,8 @@ class Fault(Value):
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
-        "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step",
+        "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step", "zookeeper-cut", "zookeeper-expire",
+        "zookeeper-slow", "zookeeper-change",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The target node, by its id."""
@@ -274,6 +279,8 @@ class Schedule(Value):
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
     clients: tuple[Client, ...] = ()
     faults: tuple[Fault, ...] = ()
+    coordination: Literal["kraft", "zookeeper"] = "kraft"
+    """What coordinates several nodes: their own metadata quorum, or a ZooKeeper beside them."""
     voters: tuple[int, ...] = ()
     """The nodes that may be the active controller, the others are brokers only; all where none is named."""
 
@@ -296,6 +303,10 @@ class Schedule(Value):
                 raise ValueError(f"fault {number} names {fault.topic}-{fault.partition}, which is not there")
             if self.nodes == 1 and fault.kind not in ONE_NODE_FAULTS:
                 raise ValueError(f"fault {number}, {fault.kind}, needs several nodes")
+            if self.coordination == "kraft" and fault.kind.startswith("zookeeper"):
+                raise ValueError(f"fault {number}, {fault.kind}, needs a cluster that ZooKeeper coordinates")
+        if self.coordination == "zookeeper" and self.nodes == 1:
+            raise ValueError("a cluster that ZooKeeper coordinates has several nodes")
         return self
 
     @model_validator(mode="after")

@@ -89,6 +89,18 @@ class Progress(Protocol):
         ...
 
 
+class DecisionLog(Progress, Protocol):
+    """Where the records of decisions go: the metadata quorum's log, or ZooKeeper."""
+
+    @property
+    def node(self) -> NodeId: ...
+
+    @property
+    def bootstrap_records(self) -> Sequence[Message]: ...
+
+    def append(self, records: Sequence[Message], now: TimestampMs, level: int = ...) -> Offset: ...
+
+
 @dataclass(slots=True)
 class _Decision:
     decide: Callable[[TimestampMs], Message | None]
@@ -160,7 +172,7 @@ class ActiveController:
 
     def __init__(
         self,
-        quorum: Quorum,
+        quorum: DecisionLog,
         configuration: Configuration,
         identity: Identity,
         voters: Callable[[], VoterEndpoints],
@@ -261,10 +273,10 @@ class ActiveController:
             # it counts from its arrival, however long its response takes
             self._heartbeats.receive(self.image, body.broker_id, body.broker_epoch, now)
         if isinstance(body, AddRaftVoterRequest):
-            self._quorum.handle_add_raft_voter(body, answer, now)
+            self._metadata_quorum.handle_add_raft_voter(body, answer, now)
             return
         if isinstance(body, RemoveRaftVoterRequest):
-            self._quorum.handle_remove_raft_voter(body, answer, now)
+            self._metadata_quorum.handle_remove_raft_voter(body, answer, now)
             return
 
         def respond(then: TimestampMs) -> Message:
@@ -376,11 +388,17 @@ class ActiveController:
         return UnregisterBrokerResponse()
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
-        response = self._quorum.handle_describe_quorum(now)
+        response = self._metadata_quorum.handle_describe_quorum(now)
         return _describe_quorum(response, version, self._voters())
 
+    @property
+    def _metadata_quorum(self) -> Quorum:
+        """The log, where it is a quorum's."""
+        assert isinstance(self._quorum, Quorum)
+        return self._quorum
+
     def update_features(self, version: int, body: UpdateFeaturesRequest, now: TimestampMs) -> Message:
-        quorum = self._quorum
+        quorum = self._metadata_quorum
         decision = update_features(
             self.image, body, quorum.node, SUPPORTED_FEATURES, self._static_min_isr, quorum.kraft_version
         )

@@ -115,13 +115,10 @@ class Api:
     """Whether no background work follows when such a request was handled, unless some is due."""
 
 
-class Parts(Protocol):
-    """The parts of a node that its handlers are given."""
+class BrokerParts(Protocol):
+    """The parts of a node that a broker's handlers are given."""
 
     context: Context
-    quorum: Quorum
-    controller: ActiveController
-    channel: ControllerChannel
     logs: LogManager
     loggers: Loggers
     moves: Moves
@@ -131,10 +128,18 @@ class Parts(Protocol):
     verification: Verification
     producer_ids: ProducerIds
     creation: AutoTopicCreation
+
+
+class Parts(BrokerParts, Protocol):
+    """Those of a node of a metadata quorum."""
+
+    quorum: Quorum
+    controller: ActiveController
+    channel: ControllerChannel
     controllers: Controllers
 
 
-def broker_handlers(parts: Parts) -> dict[int, Handler]:
+def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
     """APIs that a broker answers itself."""
     context, replicas, image = parts.context, parts.context.replicas, parts.context.image
     return {

@@ -29,3 +29,5 @@ class Context:
     access: Access
     kraft_version: Callable[[], int] = lambda: 0
     """The finalized kraft.version; 0 where the voters are those of the configuration."""
+    controller: Callable[[], NodeId] | None = None
+    """The broker that is the controller; None where clients may take any, which forwards (KIP-500)."""

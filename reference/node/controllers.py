@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_settings import QuorumSettings
@@ -16,8 +17,11 @@ from reference.node.peers import NOWHERE, Peers, quorum_purpose
 from reference.node.properties import Address, Voters, first_controller_listener_of
 from reference.node.release import RELEASE, peers_release_of
 from reference.node.requests import Request, Responder
-from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.primitives import Chance, NodeId, TimestampMs
 from reference.protocol.schema import Message
+from reference.replication.partition import Trace
+from reference.storage.log import Log
+from reference.storage.log_directory import LogDirectory, Logger
 
 
 def quorum_settings(
@@ -32,6 +36,32 @@ def quorum_settings(
         bootstrap=identity.bootstrap,
         auto_join=properties.get("controller.quorum.auto.join.enable", "").strip().lower() == "true",
     ).configured(integer)
+
+
+def new_quorum(
+    identity: Identity,
+    configuration: Configuration,
+    voters: Voters,
+    directory: LogDirectory,
+    log: Log,
+    chance: Chance,
+    now: TimestampMs,
+    say: Logger,
+    trace: Trace | None,
+) -> Quorum:
+    """A node's member of the quorum, which logs whatever the levels of the loggers are."""
+    return Quorum(
+        identity.node,
+        identity.cluster_id,
+        quorum_settings(identity, configuration.static, voters, configuration.integer),
+        directory.disk,
+        log,
+        chance,
+        now,
+        directory=directory.id,
+        say=say,
+        trace=trace,
+    )
 
 
 def answer(responder: Responder, token: object, response: Message, now: TimestampMs) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from reference.protocol.codec import Part
 from reference.protocol.primitives import NodeId
+from reference.zookeeper.operations import ZooKeeperEffect
 
 ConnectionId = int
 """The driver's name for a client's connection."""
@@ -65,4 +66,4 @@ class HangUp:
     purpose: str
 
 
-Effect = Respond | Close | Authenticated | Send | HangUp
+Effect = ZooKeeperEffect | Respond | Close | Authenticated | Send | HangUp

@@ -152,6 +152,8 @@ def describe_controllers(
 
 def _controller_for_clients(context: Context) -> NodeId:
     """The controller that clients learn of: a live broker, which forwards (KIP-500)."""
+    if context.controller is not None:
+        return context.controller()
     if context.node in context.image.brokers:
         return context.node
     return next((broker.id for broker in context.image.live_brokers()), NO_NODE)

@@ -4,7 +4,6 @@ Inputs are `receive` (a frame from a connection), `disconnected`, `answered` and
 nodes), and `tick`; each comes with the time in milliseconds. Outputs are effects, taken by `take_effects`, and what is on
 the disk. The same inputs on the same disk give the same outputs: there is no clock, no chance but the seeded generator, and
 no waiting in here.
-
 A node is a broker, a controller, or both (process.roles). Each has a replica of the metadata log (`quorum`), whose committed
 records make the one image (`replay`) that everything else acts by: as a broker it registers (`membership`), takes up its
 partitions (`replicas`) and replicates them (`replication`); as a voter it may become the active controller (`controller`).
@@ -16,13 +15,11 @@ Frames are read in place: whatever a handler keeps after it returns, it has copi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
-from reference.controller.quorum import Quorum
-from reference.controller.quorum_settings import QuorumSettings
 from reference.node.access import Access, authorizer_of
 from reference.node.access_steps import STEPS
 from reference.node.active_controller import ActiveController
@@ -31,7 +28,7 @@ from reference.node.authentication import Authenticator
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
-from reference.node.controllers import Controllers, answer, quorum_settings
+from reference.node.controllers import Controllers, answer, new_quorum
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect
 from reference.node.fetch import Fetching
@@ -60,17 +57,13 @@ from reference.node.requests import Purgatories, Responder, earliest
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
-from reference.protocol.primitives import BrokerEpoch, Buffer, Chance, NodeId, TimestampMs
+from reference.protocol.primitives import NO_EPOCH, BrokerEpoch, Buffer, Chance, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
-from reference.storage.log import Log
 from reference.storage.log_directory import Logger
 from reference.storage.log_manager import LogManager
-
-STEPS_TO_BE_UNFENCED = 2
-"""A registration and a heartbeat, where the controller is this very node."""
 
 
 class Node:
@@ -97,8 +90,6 @@ class Node:
         self.log: Logger = lambda level, text: log(level, text) if self.loggers.admits(level) else None
         self.image = MetadataImage()
         self.configuration = Configuration(identity.node, properties, self.image)
-        listeners = controller_listeners_of(properties)
-        self.voters = voters_of(properties, identity.node, may_be_alone=not identity.bootstrap)
         self.is_broker = is_broker(properties)
         self._effects: list[Effect] = []
         self._is_draining = False
@@ -117,18 +108,7 @@ class Node:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
         self.access = Access(self.configuration, authorizer_of(properties, self.image.acls), STEPS, self.log)
         self.context = context = self._new_context()
-        metadata_log = logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
-        snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
-        settings = quorum_settings(identity, properties, self.voters, integer)
-        self.quorum = self._new_quorum(settings, metadata_log, chance, now, log, tracer)
-        self.controllers = Controllers(self.quorum, self.voters)
-        self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
-        self.controller = self._new_controller(identity, listeners, chance, tracer)
-        at, session_timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
-        self.channel = ControllerChannel(
-            self.quorum, self.controller, self.peers, at, self.responder, self.access, self.quotas, session_timeout_ms
-        )
-        self.registering = Registering(identity, self.image, self.channel.ask, now)
+        self._join_cluster(identity, brokers, chance, now, log, tracer)
         self.producer_ids = ProducerIds(identity.node, self.image, lambda: self.broker_epoch, self.channel.ask)
         self.creation = AutoTopicCreation(self.configuration, self.channel.ask, self.log)
         self.groups = Groups(context, chance, tracer)
@@ -141,12 +121,61 @@ class Node:
         self.fetching = self._new_fetching(chance)
         self._refusals = PeerRefusals(log)
         self.moves = Moves(context, logs)
-        self.membership = self._new_membership(identity, now)
-        self._directories = DirectoryAssignments(context, self.moves, self.membership, self.channel.ask)
-        apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
-        authenticator = Authenticator(self.configuration, chance)
-        self._reception = Reception(context, self.channel, self.loggers, apis, listeners, self._emit, authenticator)
+        self._become_member(identity, now)
+        self._reception = self._new_reception(chance)
         self._start(now)
+
+    def _join_cluster(
+        self, identity: Identity, brokers: Brokers, chance: Chance, now: TimestampMs, log: Logger, tracer: Trace | None
+    ) -> None:
+        """Make what coordinates this node with the others: here the metadata quorum, and the way to its leader."""
+        properties, integer = self.configuration.static, self.configuration.integer
+        self.voters = voters_of(properties, identity.node, may_be_alone=not identity.bootstrap)
+        metadata_log = self.logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
+        snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
+        self.quorum = new_quorum(
+            identity, self.configuration, self.voters, self.logs.metadata, metadata_log, chance, now, log, tracer
+        )
+        self.controllers = Controllers(self.quorum, self.voters)
+        self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
+        self.controller = ActiveController(
+            self.quorum,
+            self.configuration,
+            identity,
+            self.controllers.endpoints,
+            next(iter(controller_listeners_of(properties)), "CONTROLLER"),
+            chance,
+            DECIDED_HANDLERS,
+            self._replay.advance,
+            tracer,
+        )
+        at, session_timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
+        self.channel = ControllerChannel(
+            self.quorum, self.controller, self.peers, at, self.responder, self.access, self.quotas, session_timeout_ms
+        )
+        self.registering = Registering(identity, self.image, self.channel.ask, now)
+
+    def _become_member(self, identity: Identity, now: TimestampMs) -> None:
+        """Make what registers this broker."""
+        integer = self.configuration.integer
+        self.membership = Membership(
+            registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
+            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
+            directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
+            applied=lambda: self.image.end_offset,
+            ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
+            log=self.log,
+            now=now,
+        )
+        self._directories: DirectoryAssignments | None = DirectoryAssignments(
+            self.context, self.moves, self.membership, self.channel.ask
+        )
+
+    def _new_reception(self, chance: Chance) -> Reception:
+        properties = self.configuration.static
+        apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
+        listeners, sasl = controller_listeners_of(properties), Authenticator(self.configuration, chance)
+        return Reception(self.context, self.channel, self.loggers, apis, listeners, self._emit, sasl)
 
     def _load_replicas(self, properties: Mapping[str, str], now: TimestampMs, tracer: Trace | None) -> Replicas:
         """Load the logs: each is a replica. Errors: those of a directory that cannot be served."""
@@ -155,7 +184,7 @@ class Node:
         logs.load(now)
         return Replicas(
             self.id,
-            self.image,
+            self._assigned_image(),
             self.configuration,
             logs,
             self,
@@ -164,7 +193,12 @@ class Node:
             brokers=self.peer_of,
             truncation=truncation_of(properties),
             trace=tracer,
+            cluster=self.image,
         )
+
+    def _assigned_image(self) -> MetadataImage:
+        """What says of which partitions this node has replicas."""
+        return self.image
 
     def _new_context(self) -> Context:
         """What handlers get of this node."""
@@ -181,46 +215,6 @@ class Node:
             lambda: self.controllers.kraft_version,
         )
 
-    def _new_quorum(
-        self,
-        settings: QuorumSettings,
-        metadata_log: Log,
-        chance: Chance,
-        now: TimestampMs,
-        log: Logger,
-        tracer: Trace | None,
-    ) -> Quorum:
-        """This node's member of the quorum, which logs whatever the levels of the loggers are."""
-        metadata = self.logs.metadata
-        return Quorum(
-            self.id,
-            self.cluster_id,
-            settings,
-            metadata.disk,
-            metadata_log,
-            chance,
-            now,
-            directory=metadata.id,
-            say=log,
-            trace=tracer,
-        )
-
-    def _new_controller(
-        self, identity: Identity, listeners: Collection[str], chance: Chance, tracer: Trace | None
-    ) -> ActiveController:
-        """What decides while this node leads the quorum."""
-        return ActiveController(
-            self.quorum,
-            self.configuration,
-            identity,
-            self.controllers.endpoints,
-            next(iter(listeners), "CONTROLLER"),
-            chance,
-            DECIDED_HANDLERS,
-            self._replay.advance,
-            tracer,
-        )
-
     def _new_fetching(self, chance: Chance) -> Fetching:
         """What answers fetches: its sessions learn which partitions have news from the purgatories."""
         integer = self.configuration.integer
@@ -230,24 +224,11 @@ class Node:
         selects_by_rack = self.configuration.broker("replica.selector.class") == RACK_AWARE
         return Fetching(self.context, sessions, max_bytes, may_propose, self.quotas, selects_by_rack)
 
-    def _new_membership(self, identity: Identity, now: TimestampMs) -> Membership:
-        """What registers this node with the controller and sends heartbeats."""
-        integer = self.configuration.integer
-        return Membership(
-            registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
-            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
-            directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
-            applied=lambda: self.image.end_offset,
-            ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
-            log=self.log,
-            now=now,
-        )
-
     def _start(self, now: TimestampMs) -> None:
         """Alone in the quorum a node registers, replays and is unfenced before it takes the first request."""
         self._drain(now)
-        if self.is_broker and self.controllers.is_alone:
-            for _ in range(STEPS_TO_BE_UNFENCED):
+        if self.is_broker and self.is_alone:
+            for _ in ("registration", "heartbeat"):
                 self.membership.tick(now)
                 self._drain(now)
 
@@ -293,8 +274,7 @@ class Node:
         self.purgatories.fetches.tick(now)
         self.peers.tick(now)
         self._reception.tick(now)
-        self.quorum.tick(now)
-        self.controller.tick(now)
+        self._tick_coordination(now)
         if self.is_broker:
             self.membership.tick(now)
             self.channel.tick(now)
@@ -306,7 +286,7 @@ class Node:
                 self.replication.tick(now)
                 self.moves.tick(now)
         self.logs.tick(now)
-        self.registering.tick(now)
+        self._tick_registration(now)
         self._drain(now)
 
     def next_deadline(self) -> TimestampMs:
@@ -320,14 +300,14 @@ class Node:
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
         """The deadlines that no quiet request reaches; None for never."""
-        times = [self.quorum.next_deadline(), self.logs.next_deadline(), self.registering.next_deadline()]
+        times = [self._coordination_deadline(), self.logs.next_deadline()]
         times += self.controller.deadlines()
         if self.is_broker:
             times += (self.membership.next_deadline(), self.channel.next_deadline())
             if self.is_serving:
                 times += self.replicas.deadlines()
                 times += self.replication.deadlines()
-                times.append(self._directories.next_deadline())
+                times.append(self._directories.next_deadline() if self._directories is not None else None)
         return times
 
     def _with_reachable(self, deadline: TimestampMs) -> TimestampMs:
@@ -361,24 +341,21 @@ class Node:
         A directory has failed from its first input or output error on: of what was written since the last flush nothing is
         known then, and a flush that succeeds later says nothing about it (LogDirFailureChannel).
         """
-        failures = (self.logs.failure, self.membership.failure, self._replay.failure)
-        return self.quorum.is_broken or any(failure is not None for failure in failures)
+        return bool(self.failure)
 
     @property
     def failure(self) -> str:
         """Why it must end."""
-        midway = "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
-        return self.logs.failure or self.membership.failure or self._replay.failure or midway
+        return self.logs.failure or self.membership.failure or self._coordination_failure or ""
 
     @property
     def may_stop(self) -> bool:
         """Whether the node's leaderships have moved; alone in the quorum there is no node to take them over."""
-        return not self.is_broker or self.controllers.is_alone or self.membership.state is State.GONE
+        return not self.is_broker or self.is_alone or self.membership.state is State.GONE
 
     def shut_down(self, now: TimestampMs) -> None:
         """A clean stop: everything flushed, checkpoints and snapshots written, the clean-shutdown file left."""
-        self.quorum.resign(now)
-        self._exchange(now)
+        self._resign(now)
         epoch = self.membership.broker_epoch if self.membership.broker_epoch >= 0 else None
         high_watermarks = self.replicas.high_watermarks()
         for partition in self.partitions.values():
@@ -386,6 +363,38 @@ class Node:
         self.logs.shut_down(high_watermarks, now, epoch)
 
     # ---- the quorum
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node could take leaderships over."""
+        return self.controllers.is_alone
+
+    @property
+    def controller_epoch(self) -> LeaderEpoch:
+        """The epoch in which this node believes to be the active controller; -1 where it does not."""
+        return self.quorum.epoch if self.quorum.is_leader else NO_EPOCH
+
+    def _tick_coordination(self, now: TimestampMs) -> None:
+        self.quorum.tick(now)
+        self.controller.tick(now)
+
+    def _tick_registration(self, now: TimestampMs) -> None:
+        self.registering.tick(now)
+
+    def _coordination_deadline(self) -> TimestampMs | None:
+        times = self.quorum.next_deadline(), self.registering.next_deadline()
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def _coordination_failure(self) -> str | None:
+        if self.quorum.is_broken and self._replay.failure is None:
+            return "the disk refused a change of the metadata log midway: only a new start finds out what it holds"
+        return self._replay.failure
+
+    def _resign(self, now: TimestampMs) -> None:
+        """Leave the quorum at a clean stop."""
+        self.quorum.resign(now)
+        self._exchange(now)
 
     def _drain(self, now: TimestampMs, is_quiet: bool = False) -> None:
         """The end of each step: send what the quorum asks, answer, apply what is committed, decide, propose, fetch.
@@ -409,7 +418,8 @@ class Node:
                 self.transactions.advance(now)
                 self.replication.propose(now)
                 self.replication.fetch(now)
-                self._directories.advance(now)
+                if self._directories is not None:
+                    self._directories.advance(now)
                 self._exchange(now)
         finally:
             self._is_draining = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from typing import Protocol
 
 from reference.node import metadata
 from reference.node.apis import API_VERSIONS, Api
@@ -17,7 +18,6 @@ from reference.node.authentication import (
 )
 from reference.node.configs import alter_loggers, concerns_loggers
 from reference.node.context import Context
-from reference.node.controller_channel import ControllerChannel
 from reference.node.effects import Authenticated, Close, ConnectionId, Effect, Respond
 from reference.node.loggers import Loggers
 from reference.node.release import BROKER, CONTROLLER
@@ -37,20 +37,29 @@ MAX_HELD = 10_000
 """Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
 
 
+class Channel(Protocol):
+    """The way to the active controller."""
+
+    def decide_or_refuse(self, request: Request, body: Message, now: TimestampMs) -> None: ...
+    def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None: ...
+
+
 class Reception:
     """The clients that are connected, and what they ask."""
 
     def __init__(
         self,
         context: Context,
-        channel: ControllerChannel,
+        channel: Channel,
         loggers: Loggers,
         apis: Mapping[str, Mapping[int, Api]],
         controller_listeners: Container[str],
         effects: Callable[[Effect], None],
         authenticator: Authenticator,
+        never_held: Container[int] = (),
     ) -> None:
-        """`apis` are by kind of listener."""
+        """`apis` are by kind of listener; those of the keys `never_held` are what the broker is waiting for."""
+        self._never_held = never_held
         self._authenticator = authenticator
         self.serves = False
         """Whether the replicas are what the metadata say, and brokers' requests are not held any more."""
@@ -74,7 +83,7 @@ class Reception:
         """The API of the request that was carried out; None where there was none."""
         client = self._clients[connection]
         kind = self._kind_of(client)
-        if kind is BROKER and not self.serves:
+        if kind is BROKER and not self.serves and int.from_bytes(frame[:2], "big", signed=True) not in self._never_held:
             return self._hold(connection, frame)
         if client.sasl is not None and self._is_for_authentication(client, client.sasl, frame, now):
             return None

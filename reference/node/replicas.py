@@ -63,14 +63,19 @@ class Replicas:
         brokers: Brokers,
         truncation: TruncationRule,
         trace: Trace | None,
+        cluster: MetadataImage | None = None,
     ) -> None:
-        """`brokers` finds the registrations by which leaders judge followers; `truncation` is followers' rule."""
+        """`image` says what this node's replicas are; `cluster` which partitions there are, where these differ.
+
+        `brokers` finds the registrations by which leaders judge followers; `truncation` is followers' rule.
+        """
         self.partitions: dict[Key, Partition] = {}
         self.offline: dict[Key, TopicId] = {}
         """Replicas whose logs are damaged, or in a directory that is offline: they are answered with KAFKA_STORAGE_ERROR, and
         nothing touches their folders."""
         self._node = node
         self._image = image
+        self._cluster = cluster if cluster is not None else image
         self._configuration = configuration
         self._logs = logs
         self._listener = listener
@@ -110,7 +115,7 @@ class Replicas:
             return found
         if (topic, index) in self.offline:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
-        if self._image.partition(topic, index) is not None:
+        if self._cluster.partition(topic, index) is not None:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 

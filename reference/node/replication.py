@@ -48,6 +48,8 @@ class Replication:
         self._brokers = brokers
         self._ask_controller = ask_controller
         self._broker_epoch = broker_epoch
+        self.accepted: Callable[[Partition, AlterPartitionResponse.PartitionData, TimestampMs], None] | None = None
+        """Called when a proposal is accepted, where no record of it follows."""
         self._settings = settings
         self._fetchers: dict[NodeId, Fetcher] = {}
         self._proposed: list[tuple[Partition, Proposal]] = []
@@ -173,6 +175,8 @@ class Replication:
                 partition_epoch=result.partition_epoch,
                 isr=tuple(result.isr),
             )
+            if self.accepted is not None:
+                self.accepted(partition, result, now)
         else:
             partition.proposal_answered(proposal, error, now)
         if partition.pending is None and partition.is_leader:

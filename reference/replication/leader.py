@@ -184,7 +184,7 @@ class Leading(Readable):
 
     def _require_present_incarnation(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
         peer = self.brokers(follower)
-        if broker_epoch == UNSAID or peer is None or peer.is_fenced:
+        if broker_epoch == UNSAID or peer is None or peer.is_fenced or peer.broker_epoch is None:
             return
         if broker_epoch < peer.broker_epoch:
             raise KafkaError(
@@ -308,9 +308,11 @@ class Leading(Readable):
 
     def _is_admissible(self, follower: NodeId) -> bool:
         peer = self.brokers(follower)
-        return peer is not None and is_admissible(
-            self.followers[follower].broker_epoch, peer.broker_epoch, peer.is_fenced, peer.is_shutting_down
-        )
+        if peer is None:
+            return False
+        fetched = self.followers[follower].broker_epoch
+        registered = fetched if peer.broker_epoch is None else peer.broker_epoch
+        return is_admissible(fetched, registered, peer.is_fenced, peer.is_shutting_down)
 
     # ---- proposals
 
@@ -323,7 +325,7 @@ class Leading(Readable):
         """UNSAID for a member that has not fetched yet: if it restarted, its removal has raised the partition epoch."""
         if member == self.node:
             peer = self.brokers(member)
-            return peer.broker_epoch if peer is not None else UNSAID
+            return peer.broker_epoch if peer is not None and peer.broker_epoch is not None else UNSAID
         progress = self.followers.get(member)
         return max(progress.broker_epoch, UNSAID) if progress is not None else UNSAID
 

@@ -39,7 +39,8 @@ NO_STATE = PartitionState(NO_BROKER, NO_EPOCH, NO_PARTITION_EPOCH, (), ())
 class Peer(NamedTuple):
     """A broker's registration."""
 
-    broker_epoch: BrokerEpoch
+    broker_epoch: BrokerEpoch | None
+    """None where brokers do not learn each other's: the controller alone compares it then (ZooKeeper)."""
     is_fenced: bool = False
     is_shutting_down: bool = False
     """In controlled shutdown."""

@@ -11,6 +11,7 @@ import socket
 import time
 import traceback
 from collections.abc import Callable
+from typing import Protocol
 
 from reference.controller.image import Endpoint
 from reference.node.effects import Authenticated, Close, HangUp, Respond, Send
@@ -27,6 +28,7 @@ from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
 from reference.runtime.tls_connection import ListenerTls
 from reference.storage.errors import LogError
+from reference.zookeeper.operations import ZooKeeperEffect
 
 RECEIVE_BUFFER_BYTES = 1 << 20
 ACCEPTS_AT_ONCE = 64
@@ -97,6 +99,12 @@ def advertised_endpoints(configuration: ServerConfiguration, bound: list[BoundLi
     return tuple(found)
 
 
+class ZooKeeperDriver(Protocol):
+    """A client of ZooKeeper."""
+
+    def carry_out(self, effect: ZooKeeperEffect) -> None: ...
+
+
 class NodeBroken(Exception):
     """The node can do nothing more, and only another start helps."""
 
@@ -142,6 +150,8 @@ class Server:
         }
         """Of the requests of a client that has not authenticated, by listener."""
         self._peers = PeerConnections(self, properties, log)
+        self.zookeeper: ZooKeeperDriver | None = None
+        """What carries out the effects on ZooKeeper, where that coordinates."""
         self._refusals: dict[NodeId, str] = {}
         """The last reason for which each other node could not be asked."""
         self._next_id = 1
@@ -351,6 +361,8 @@ class Server:
                         self._peers.send(effect)
                     elif isinstance(effect, HangUp):
                         self._peers.hang_up((effect.peer, effect.purpose))
+                    elif not isinstance(effect, Authenticated | Close):
+                        self._ask_zookeeper(effect)
                     elif (connection := self._connections.get(effect.connection)) is None:
                         continue
                     elif isinstance(effect, Authenticated):
@@ -362,6 +374,11 @@ class Server:
         if self.node.is_broken or (self._is_stopping and self.node.may_stop):
             self._stopped.set()
         self._set_timer()
+
+    def _ask_zookeeper(self, effect: ZooKeeperEffect) -> None:
+        """Where ZooKeeper coordinates, its client carries the effect out."""
+        assert self.zookeeper is not None
+        self.zookeeper.carry_out(effect)
 
     def _respond(self, connection: Connection | None, effect: Respond) -> None:
         parts = effect.parts

@@ -188,6 +188,7 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
     "simulations": (
         Case("tidegauge fuzz --minutes 10 --jobs 2 --seed 100000", {"10 ": "0.02 "}),
         Case("tidegauge fuzz --nodes 3 --schedules 500", {"500": "1"}),
+        Case("tidegauge fuzz --coordination zookeeper --nodes 3 --schedules 500", {"500": "1"}),
         Case("tidegauge fuzz --nodes 3 --schedules 5000 --record", {"5000": "1"}),
         Case("tidegauge fuzz --mutant NAME --until-found", {"NAME": "torn-tail-kept"}, code=1),
         Case("tidegauge fuzz --nodes 3 --workload transactions", more="--schedules 1"),

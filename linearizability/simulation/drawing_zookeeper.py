@@ -1,0 +1,122 @@
+"""A schedule of a cluster that ZooKeeper coordinates: what befalls its nodes, and what befalls ZooKeeper and their sessions.
+
+It is drawn behind everything else. Two of five runs have one pattern of sessions alone: a controller that stands still or is cut
+off for longer than its session, and comes back.
+"""
+
+from __future__ import annotations
+
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.schedule import (
+    METADATA_TOPIC,
+    Client,
+    Copier,
+    Fault,
+    Member,
+    Producer,
+    Schedule,
+    Transactor,
+)
+
+KINDS = (
+    "zookeeper-cut", "zookeeper-cut", "zookeeper-cut", "zookeeper-expire", "zookeeper-expire", "zookeeper-slow",
+    "zookeeper-change", "zookeeper-change", "pause", "pause",
+)  # fmt: skip
+DIRECTORIES = frozenset({"directory-fails", "move"})
+"""Faults of several log directories: a broker has one here."""
+
+MOST_PRODUCE = 11
+"""The newest version of Produce in Kafka 3.9."""
+
+BEYOND_A_SESSION_MS = (700, 1_200, 300, 2_000)
+
+
+def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
+    """The same clients, coordinated by ZooKeeper, under faults of ZooKeeper too."""
+    faults = [_timed(fault) for fault in schedule.faults if fault.kind not in DIRECTORIES]
+    if choices.integer(0, 4) < 2:
+        faults = _controllers_in_turn(choices, schedule)
+    faults += [_fault(choices, schedule) for _ in range(choices.integer(1, 4))]
+    return schedule.model_copy(
+        update={
+            "coordination": "zookeeper",
+            "log_directories": 1,
+            "clients": tuple(map(_of_former_release, schedule.clients)),
+            "faults": tuple(sorted(faults, key=lambda fault: fault.at_ms)),
+        }
+    )
+
+
+def _of_former_release(client: Client) -> Client:
+    """A client as brokers of Kafka 3.9 serve it without a metadata quorum: without KIP-848, and KIP-890's second part."""
+    match client:
+        case Producer():
+            return client.model_copy(update={"version": min(client.version, MOST_PRODUCE)})
+        case Transactor() | Copier():
+            return client.model_copy(update={"version": 1})
+        case Member():
+            return client.model_copy(update={"protocol": "classic"})
+        case _:
+            return client
+
+
+def _timed(fault: Fault) -> Fault:
+    """There are no steps of a metadata quorum to wait for: the fault comes at its time."""
+    if fault.topic != METADATA_TOPIC:
+        return fault
+    role = "controller" if fault.role in ("actor", "other", "between") else fault.role
+    return fault.model_copy(update={"after": "", "topic": "", "role": role})
+
+
+def _controllers_in_turn(choices: Choices, schedule: Schedule) -> list[Fault]:
+    """Each controller stands still, or is cut off, while a leader falls: two may believe to be the controller."""
+    found: list[Fault] = []
+    at_ms = choices.integer(50, 400)
+    while at_ms < schedule.duration_ms:
+        kind = choices.one_of(("pause", "zookeeper-cut", "isolate", "pause"))
+        for_ms = choices.one_of(BEYOND_A_SESSION_MS)
+        found.append(Fault(at_ms=at_ms, kind=kind, role="controller", node=1, for_ms=for_ms))
+        if choices.integer(0, 1):
+            topic = choices.one_of(schedule.topics)
+            later_ms = at_ms + choices.integer(0, for_ms)
+            found.append(
+                Fault(
+                    at_ms=later_ms,
+                    kind=choices.one_of(("crash", "pause", "isolate", "zookeeper-cut")),
+                    role="leader",
+                    node=1,
+                    topic=topic.name,
+                    for_ms=choices.one_of((300, 900, 1_500)),
+                )
+            )
+        if choices.integer(0, 1):
+            found.append(_reassignment(choices, schedule, at_ms + choices.integer(0, for_ms)))
+        at_ms += for_ms + choices.integer(100, 800)
+    return found
+
+
+def _reassignment(choices: Choices, schedule: Schedule, at_ms: int) -> Fault:
+    """Replicas go, and come back with the next one."""
+    nodes = [*schedule.node_ids]
+    count = choices.one_of((2, len(nodes), 2))
+    chosen = tuple(nodes.pop(choices.integer(0, len(nodes) - 1)) for _ in range(min(count, len(nodes))))
+    topic = choices.one_of(schedule.topics)
+    partition = choices.integer(0, topic.partitions - 1)
+    return Fault(at_ms=at_ms, kind="reassign", topic=topic.name, partition=partition, others=chosen)
+
+
+def _fault(choices: Choices, schedule: Schedule) -> Fault:
+    kind = choices.one_of(KINDS)
+    at_ms = choices.integer(1, schedule.duration_ms)
+    role = choices.one_of(("controller", "controller", "leader", ""))
+    topic = choices.one_of(schedule.topics).name if role == "leader" else ""
+    node = choices.one_of(schedule.node_ids)
+    match kind:
+        case "zookeeper-change":
+            return Fault(at_ms=at_ms, kind=kind, for_ms=choices.one_of((50, 200, 800)))
+        case "zookeeper-slow":
+            return Fault(at_ms=at_ms, kind=kind, for_ms=choices.integer(50, 800), amount=choices.integer(1, 150))
+        case _:
+            for_ms = choices.one_of(BEYOND_A_SESSION_MS)
+            said = {"at_ms": at_ms, "kind": kind, "role": role, "node": node, "topic": topic, "for_ms": for_ms}
+            return Fault.model_validate(said)

@@ -1,0 +1,83 @@
+"""What brokers and controllers write to a simulated ZooKeeper, judged as it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+from uuid import UUID
+
+from linearizability.simulation.partition_oracle import Decided
+from linearizability.simulation.world import Violation
+from linearizability.simulation.znode_tree import Znode, ZnodeTree
+from reference.zookeeper import znodes
+
+NO_LEADER = -1
+
+OnDecision = Callable[[str, UUID, int, Decided, Mapping[int, int]], None]
+"""Takes topic, id, partition, what was decided, and the broker epochs of those that are registered."""
+
+
+class ZnodeAgreement:
+    """Judges the writes of a cluster."""
+
+    def __init__(self, tree: ZnodeTree, decided: OnDecision, registered: Callable[[int, int], None]) -> None:
+        self._tree = tree
+        self._decided = decided
+        self._registered = registered
+        self._states: dict[tuple[UUID, int], znodes.State] = {}
+        self._epochs: dict[int, int] = {}
+        self._producer_ids = 0
+
+    def on_write(self, path: str, znode: Znode | None) -> None:
+        """Errors: Violation."""
+        if path.startswith(znodes.BROKER_IDS + "/"):
+            self._take_broker(int(path.rpartition("/")[2]), znode)
+        elif path.endswith("/state") and znode is not None:
+            self._take_state(path, znode)
+        elif path == znodes.PRODUCER_IDS and znode is not None and znode.data:
+            following = znodes.decode_next_producer_id(path, znode.data)
+            if following <= self._producer_ids:
+                self._broken("producer-ids-back", f"from {self._producer_ids} to {following}")
+            self._producer_ids = following
+
+    def _take_broker(self, broker: int, znode: Znode | None) -> None:
+        if znode is None:
+            self._epochs.pop(broker, None)
+        else:
+            self._epochs[broker] = znode.czxid
+            self._registered(broker, znode.czxid)
+
+    def _take_state(self, path: str, znode: Znode) -> None:
+        _, _, _, name, _, index, _ = path.split("/")
+        topic = self._tree.find(znodes.topic_path(name))
+        assert topic is not None
+        assignment = znodes.decode_assignment(path, topic.data)
+        replicas = tuple(assignment.partitions[int(index)])
+        now = znodes.decode_state(path, znode.data)
+        place = assignment.topic_id, int(index)
+        before = self._states.get(place)
+        self._states[place] = now
+        self._judge(f"{name}-{index}", before, now, replicas)
+        decided = Decided(znode.version, now.leader, now.leader_epoch, replicas, now.isr)
+        self._decided(name, place[0], place[1], decided, self._epochs)
+
+    def _judge(self, name: str, before: znodes.State | None, now: znodes.State, replicas: tuple[int, ...]) -> None:
+        """Errors: Violation."""
+        epoch = self._tree.find(znodes.CONTROLLER_EPOCH)
+        newest = int(epoch.data) if epoch is not None else 0
+        if now.controller_epoch != newest:
+            text = f"{name}: a controller of epoch {now.controller_epoch} writes {now}, and {newest} is the newest"
+            self._broken("written-by-deposed-controller", text)
+        if not now.isr or not {*now.isr} <= {*replicas}:
+            self._broken("member-without-replica", f"{name}: {now} of {list(replicas)}")
+        if now.leader != NO_LEADER and now.leader not in now.isr:
+            self._broken("leader-not-in-isr", f"{name}: {now}")
+        if before is None:
+            return
+        if now.leader_epoch < before.leader_epoch:
+            self._broken("leader-epoch-back", f"{name}: {before} became {now}")
+        if before.leader != now.leader and before.leader_epoch == now.leader_epoch:
+            self._broken("leader-without-epoch", f"{name}: {before} became {now}")
+
+    def _broken(self, rule: str, text: str) -> NoReturn:
+        raise Violation(rule, text)

@@ -1,0 +1,112 @@
+"""The APIs of a broker in the coordination by ZooKeeper: as of Apache Kafka 3.9.2, as far as they are served here."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from reference.controller.brokers import check_broker_epoch, controlled_shutdown
+from reference.controller.elections import places
+from reference.controller.image import NO_LEADER
+from reference.node import metadata
+from reference.node.active_controller import ActiveController, Decide
+from reference.node.apis import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_CONFIGS,
+    ALTER_PARTITION,
+    ALTER_PARTITION_REASSIGNMENTS,
+    API_VERSIONS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DECIDED_HANDLERS,
+    DELETE_TOPICS,
+    ELECT_LEADERS,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
+    QUIET,
+    Api,
+    BrokerParts,
+    Handler,
+    broker_handlers,
+)
+from reference.node.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE, illegal_state
+from reference.node.release import RELEASE as NEWEST
+from reference.node.release import versions_of
+from reference.node.zookeeper.channel import ZooKeeperChannel
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import TimestampMs
+from reference.protocol.schema import Message
+
+RELEASE = "3.9.2"
+LISTENER = "zkBroker"
+LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
+ORDERS = frozenset({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA})
+LOWEST_ORDERS = {LEADER_AND_ISR: 5, STOP_REPLICA: 3, UPDATE_METADATA: 7}
+"""The versions of inter-broker protocol 2.8: earlier ones have no topic ids."""
+
+LOWEST_WITH_TOPIC_IDS = {ALTER_PARTITION: 2}
+
+FOR_THE_CONTROLLER = frozenset({CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS})
+"""What brokers ask of the controller, and of no other broker."""
+
+
+def shut_down_controlled(
+    controller: ActiveController, version: int, body: ControlledShutdownRequest, now: TimestampMs
+) -> Message:
+    """A broker asks leave to stop: others lead in its place, as far as there are others in sync."""
+    image, broker = controller.image, body.broker_id
+    if body.broker_epoch >= 0:
+        check_broker_epoch(image, broker, body.broker_epoch)
+    elif broker not in image.brokers:
+        return ControlledShutdownResponse(error_code=ErrorCode.BROKER_NOT_AVAILABLE)
+    records = [
+        record
+        for record in controlled_shutdown(image, controller.configuration, broker)
+        if not (isinstance(record, PartitionChangeRecord) and record.leader == NO_LEADER)
+    ]
+    moved = {(each.topic_id, each.partition_id) for each in records if isinstance(each, PartitionChangeRecord)}
+    controller.append(records, now)
+    remaining = ControlledShutdownResponse.RemainingPartition
+    return ControlledShutdownResponse(
+        remaining_partitions=[
+            remaining(topic_name=topic.name, partition_index=index)
+            for topic, index, partition in places(image, lambda each: each.leader == broker)
+            if (topic.id, index) not in moved and len(partition.replicas) > 1
+        ]
+    )
+
+
+DECIDED: dict[int, Decide] = {
+    **{
+        key: DECIDED_HANDLERS[key]
+        for key in (
+            CREATE_TOPICS, DELETE_TOPICS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, CREATE_PARTITIONS, ELECT_LEADERS,
+            ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS,
+        )
+    },
+    CONTROLLED_SHUTDOWN: shut_down_controlled,
+}  # fmt: skip
+
+
+def zookeeper_apis(parts: BrokerParts, channel: ZooKeeperChannel, orders: Handler) -> dict[int, Api]:
+    """The APIs of the only kind of listener, by key; `orders` handles the controller's requests."""
+    found: dict[int, Api] = {}
+    handlers: dict[int, Handler | None] = {**broker_handlers(parts)}
+    handlers |= dict.fromkeys(DECIDED) | dict.fromkeys(ORDERS, orders)
+    handlers |= dict.fromkeys(FOR_THE_CONTROLLER, channel.decide_or_refuse)
+    handlers[API_VERSIONS] = partial(metadata.api_versions, parts.context, found)
+    for key in (SASL_HANDSHAKE, SASL_AUTHENTICATE):
+        handlers[key] = lambda request, body, now: illegal_state(request.key)
+    for key, handler in sorted(handlers.items()):
+        served = APIS[key].releases.get(RELEASE)
+        if served is None or LISTENER not in served[3]:
+            continue
+        lowest, highest = versions_of(key, RELEASE)
+        if NEWEST in APIS[key].releases:
+            ours = versions_of(key)
+            lowest, highest = max(lowest, ours[0]), min(highest, ours[1])
+        lowest = max(lowest, LOWEST_ORDERS.get(key, 0), LOWEST_WITH_TOPIC_IDS.get(key, 0))
+        found[key] = Api(handler, lowest, highest, lowest, key in QUIET)
+    return found

@@ -1,0 +1,437 @@
+"""The controller in the coordination by ZooKeeper: what it reads, decides by itself, and sends the brokers.
+
+Requests are decided as by the active controller of a quorum, by the same functions on the controller's image. What a quorum's
+controller learns by heartbeats comes from watches here: registrations that appear and vanish. Each such change is a decision of
+its own (`_next_step`), made until nothing is left to do; so a new controller also ends what a former one left half done.
+Source: kafka.controller.KafkaController of Apache Kafka 3.9.2, TopicDeletionManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from reference.controller.configs import Configuration
+from reference.controller.elections import balance_leaders, move_leaders, places
+from reference.controller.image import NO_LEADER, TopicImage
+from reference.controller.topics import partition_record
+from reference.node.active_controller import Abandon, ActiveController, Answer, Decide
+from reference.node.identity import Identity
+from reference.node.quotas import Mutations
+from reference.node.requests import Key
+from reference.node.zookeeper.controller_requests import ControllerRequests
+from reference.node.zookeeper.controller_tracing import trace_commit
+from reference.node.zookeeper.loading import Found, LiveBroker, Reader, add_topic, fill, registered
+from reference.node.zookeeper.writer import Befores, Writer
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.messages.partition_record import PartitionRecord
+from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
+from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
+from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
+from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicName
+from reference.protocol.schema import Message
+from reference.replication.partition import Trace
+from reference.storage.log_directory import Logger
+from reference.zookeeper import znodes
+from reference.zookeeper.operations import Code, Create, GetChildren, Result, ZnodeVersion
+from reference.zookeeper.session import Session
+
+Step = tuple[Sequence[Message], str]
+"""Records that the controller decides by itself, and what brought them about."""
+
+ReadConfigs = Callable[[list[TopicName], TimestampMs], None]
+
+
+class ZooKeeperController(ActiveController):
+    """The controller's part of a broker; idle while another broker is the controller."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        configuration: Configuration,
+        identity: Identity,
+        chance: Chance,
+        handlers: Mapping[int, Decide],
+        session: Session,
+        requests: ControllerRequests,
+        read_configs: ReadConfigs,
+        log: Logger,
+        trace: Trace | None,
+    ) -> None:
+        """`configuration` is on the controller's own image; `read_configs` reads the settings of topics made by others."""
+        super().__init__(writer, configuration, identity, dict, "", chance, handlers, lambda now: None)
+        self.requests = requests
+        self.reload: Callable[[TimestampMs], None] = lambda now: None
+        """Read /controller again, and then everything."""
+        self._writer = writer
+        self._session = session
+        self._reader = Reader(session, log)
+        self._read_configs = read_configs
+        self._log = log
+        self._trace = trace
+        self._loading: tuple[LeaderEpoch, ZnodeVersion] | None = None
+        self._read_in: tuple[LeaderEpoch, int] | None = None
+        """The controller epoch, and the connection, in which everything was read last."""
+        self._live: list[LiveBroker] = []
+        """The brokers that are registered, as they were read last."""
+        self._stateless: dict[Key, list[NodeId]] = {}
+        """Partitions without a state, and their replicas."""
+        self._former: dict[NodeId, set[Key]] = {}
+        """Brokers that were in sync in an earlier incarnation, and where."""
+        self._deleting: dict[TopicName, set[tuple[NodeId, Key]]] = {}
+        """Topics that are being deleted, and the replicas that are gone already."""
+        self._ordered: set[TopicName] = set()
+        """Topics that are to be deleted."""
+        self._held: list[tuple[TimestampMs, DeleteTopicsResponse, Answer]] = []
+        """Answers that wait until their topics are gone."""
+        self._is_stepping = False
+        writer.committed = self._committed
+        writer.failed = self._failed
+        requests.stopped = self._stopped
+        requests.deposed = self.resign
+
+    # ---- whether
+
+    def won(self, epoch: LeaderEpoch, version: ZnodeVersion, is_new: bool, now: TimestampMs) -> None:
+        """This broker is the controller in this epoch: read everything, unless that is done in this connection."""
+        is_read = self._writer.is_ready or self._loading is not None
+        if is_read and self._read_in == (epoch, self._session.connections):
+            return
+        self._read_in = epoch, self._session.connections
+        self._writer.end()
+        self._is_stepping = False
+        self.advance(now)
+        if is_new:
+            self._log("info", f"is the controller in controller epoch {epoch}")
+            self._step("ElectController", controllerEpoch=epoch)
+        self._loading = epoch, version
+        loading = self._loading
+
+        def loaded(found: Found, then: TimestampMs) -> None:
+            if self._loading is loading:
+                self._loading = None
+                self._begin(found, epoch, version, then)
+
+        self._reader.read_all(self._brokers_changed, self._topics_changed, loaded, now)
+
+    def resign(self, now: TimestampMs) -> None:
+        """Another broker is the controller, or this one's session is over: everything in flight is dropped."""
+        self._loading = None
+        if self._writer.is_ready or self.requests.controller_epoch >= 0:
+            self._log("info", f"is no controller any more, after controller epoch {self.requests.controller_epoch}")
+            self._step("ResignController")
+        self._writer.end()
+        self.requests.end()
+        self._is_stepping = False
+        held, self._held = self._held, []
+        for _, response, answer in held:
+            answer(response, now)
+        self.advance(now)
+
+    def _failed(self, is_deposed: bool, now: TimestampMs) -> None:
+        """A write was refused or not answered. What is true is read again, once it can be."""
+        if is_deposed:
+            self.resign(now)
+            return
+        self._is_stepping, self._loading = False, None
+        self.advance(now)
+        self.reload(now)
+
+    def _begin(self, found: Found, epoch: LeaderEpoch, version: ZnodeVersion, now: TimestampMs) -> None:
+        fill(self.image, found, self.chance)
+        self._live = found.brokers
+        self._stateless = {
+            (name, index): [*found.topics[name].partitions[index]] for name, index in found.without_state()
+        }
+        self._former = found.former_members()
+        self._deleting = {}
+        self._ordered = {name for name in found.deleting if name in found.topics}
+        self._writer.known |= {znodes.topic_path(name) for name in found.topics}
+        self._writer.known |= {znodes.partitions_path(name) for name, _ in found.states}
+        self._writer.known |= {f"{znodes.DELETE_TOPICS}/{name}" for name in found.deleting}
+        self._writer.begin(epoch, version)
+        self.requests.begin(epoch, {key for keys in self._former.values() for key in keys})
+        self._step("OnControllerFailover", controllerEpoch=epoch)
+        self._watch_deletions(now)
+        self.advance(now)
+
+    def _take_over(self, now: TimestampMs) -> None:
+        self._epoch = self._quorum.epoch
+        self._next_balance = now + self._balance_interval_ms
+        self._step_on(now)
+
+    # ---- what watches show
+
+    def _brokers_changed(self, now: TimestampMs) -> None:
+        def read(brokers: list[LiveBroker], then: TimestampMs) -> None:
+            if self._writer.is_ready:
+                self._live = brokers
+                self._step_on(then)
+
+        self._reader.read_brokers(self._brokers_changed, read, now)
+
+    def _topics_changed(self, now: TimestampMs) -> None:
+        """Topics that others made, as kafka-topics does it with --zookeeper."""
+
+        def listed(result: Result, then: TimestampMs) -> None:
+            new = sorted(name for name in result.children if name not in self.image.topics)
+            if result.code == Code.OK and self._writer.is_ready and new:
+                found = Found()
+                self._reader.read_topics(new, found, lambda later: self._take_topics(found, later), then)
+
+        self._session.ask(GetChildren(znodes.TOPICS, watch=True), listed, now, self._topics_changed)
+
+    def _take_topics(self, found: Found, now: TimestampMs) -> None:
+        if not self._writer.is_ready:
+            return
+        made = [name for name in found.topics if name not in self.image.topics]
+        for name in made:
+            add_topic(self.image, name, found.topics[name], found, self.chance)
+            self._writer.known.add(znodes.topic_path(name))
+        self._stateless |= {
+            (name, index): [*found.topics[name].partitions[index]]
+            for name, index in found.without_state()
+            if name in made
+        }
+        self._read_configs(made, now)
+        self._step_on(now)
+
+    def _watch_deletions(self, now: TimestampMs) -> None:
+        def listed(result: Result, then: TimestampMs) -> None:
+            if result.code == Code.OK and self._writer.is_ready:
+                self._ordered |= {name for name in result.children if name in self.image.topics}
+                self._step_on(then)
+
+        path = znodes.DELETE_TOPICS
+        self._session.ask(GetChildren(path, watch=True), listed, now, self._watch_deletions)
+
+    # ---- deciding
+
+    def append(self, records: Sequence[Message], now: TimestampMs) -> None:
+        """As of a quorum's controller; a topic is not removed at once, but an order to delete it is written (TOP-14)."""
+        removed = [record for record in records if isinstance(record, RemoveTopicRecord)]
+        if not removed:
+            super().append(records, now)
+            return
+        names = [self.image.topics_by_id[record.topic_id].name for record in removed]
+        paths = [f"{znodes.DELETE_TOPICS}/{name}" for name in names]
+        self._writer.write([], [Create(path, b"") for path in paths if path not in self._writer.known], now)
+        self._ordered.update(names)
+
+    def decide(
+        self,
+        key: int,
+        version: int,
+        body: Message,
+        answer: Answer,
+        abandon: Abandon,
+        now: TimestampMs,
+        mutations: Mutations | None = None,
+    ) -> None:
+        """DeleteTopics is answered when the topics are gone, or its time is over (as Kafka's purgatory does)."""
+        if not isinstance(body, DeleteTopicsRequest):
+            super().decide(key, version, body, answer, abandon, now, mutations)
+            return
+
+        def decided(response: Message | None, then: TimestampMs) -> None:
+            assert isinstance(response, DeleteTopicsResponse)
+            self._held.append((TimestampMs(then + body.timeout_ms), response, answer))
+            self._step_on(then)
+            self._answer_held(then)
+
+        super().decide(key, version, body, decided, abandon, now, mutations)
+
+    def _answer_held(self, now: TimestampMs) -> None:
+        waiting, self._held = self._held, []
+        for deadline, response, answer in waiting:
+            late = [
+                each for each in response.responses if not each.error_code and each.topic_id in self.image.topics_by_id
+            ]
+            if late and now < deadline:
+                self._held.append((deadline, response, answer))
+                continue
+            for each in late:
+                each.error_code = ErrorCode.REQUEST_TIMED_OUT
+            answer(response, now)
+
+    def _committed(self, records: Sequence[Message], befores: Befores, now: TimestampMs) -> None:
+        """Records have become true: the brokers are to know."""
+        for record in records:
+            match record:
+                case PartitionRecord() | PartitionChangeRecord():
+                    topic = self.image.topics_by_id[record.topic_id]
+                    key = topic.name, record.partition_id
+                    before = befores.get((record.topic_id, record.partition_id))
+                    self._stateless.pop(key, None)
+                    self.requests.change(key, topic.partitions[record.partition_id], before)
+                case RegisterBrokerRecord():
+                    self.requests.add_broker(record.broker_id, record.broker_epoch)
+                case UnregisterBrokerRecord():
+                    self.requests.remove_broker(record.broker_id)
+                case RemoveTopicRecord():
+                    self._answer_held(now)
+                case _:
+                    pass
+        if self._trace is not None:
+            trace_commit(self._trace, self._writer, self.image, records, befores)
+        self.advance(now)
+
+    # ---- by itself
+
+    def _step_on(self, now: TimestampMs) -> None:
+        """Decide what there is to be decided without a request, one decision after the other."""
+        if self._is_stepping or not self.is_active:
+            return
+        self._is_stepping = True
+        steps: list[str] = []
+
+        def make(then: TimestampMs) -> None:
+            step = self._next_step()
+            if step is not None:
+                records, cause = step
+                steps.append(cause)
+                self._append_batches(records, then)
+
+        def made(answer: Message | None, then: TimestampMs) -> None:
+            self._is_stepping = False
+            if steps:
+                self._step_on(then)
+
+        def abandoned(then: TimestampMs) -> None:
+            self._is_stepping = False
+
+        self._decisions.submit(make, made, abandoned, now)
+
+    def _next_step(self) -> Step | None:
+        self._begin_deletions()
+        for find in (
+            self._former_member,
+            self._broker_failure,
+            self._broker_startup,
+            self._dead_member,
+            self._leaderless,
+            self._new_partitions,
+        ):
+            step = find()
+            if step is not None:
+                return step
+        return self._deletion()
+
+    def _broker_failure(self) -> Step | None:
+        """A broker whose registration is gone, or is another incarnation's."""
+        live = {broker.id: broker.epoch for broker in self._live}
+        for broker in self.image.brokers.values():
+            if live.get(broker.id) != broker.epoch:
+                gone = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
+                self._step("BrokerFailure", broker=broker.id)
+                return [*self._without(broker.id), gone], "BrokerFailure"
+        return None
+
+    def _broker_startup(self) -> Step | None:
+        for broker in self._live:
+            if broker.id not in self.image.brokers:
+                self._step("BrokerStartup", broker=broker.id, brokerEpoch=broker.epoch)
+                return [registered(broker)], "BrokerStartup"
+        return None
+
+    def _former_member(self) -> Step | None:
+        """A broker that came back while there was no controller: it leaves the ISRs, and does not lead on in the same epoch."""
+        while self._former:
+            broker, keys = self._former.popitem()
+            concerned = (
+                (topic, index, each)
+                for topic, index, each in places(self.image, lambda each: True)
+                if broker in each.isr and (topic.name, index) in keys
+            )
+            records = move_leaders(self.image, self.configuration, concerned, leaving=broker)
+            if records:
+                return records, "BrokerFailure"
+            for key in keys:
+                self.requests.owe_roles(key)
+        return None
+
+    def _dead_member(self) -> Step | None:
+        """A broker that a former controller left in an ISR though it is not registered."""
+        brokers = self.image.brokers
+        for _, _, partition in places(self.image, lambda each: any(member not in brokers for member in each.isr)):
+            for member in partition.isr:
+                if member not in brokers and (records := self._without(member)):
+                    return records, "BrokerFailure"
+        return None
+
+    def _without(self, broker: NodeId) -> list[Message]:
+        concerned = places(self.image, lambda each: broker in each.isr)
+        return move_leaders(self.image, self.configuration, concerned, leaving=broker)
+
+    def _leaderless(self) -> Step | None:
+        records = move_leaders(
+            self.image, self.configuration, places(self.image, lambda each: each.leader == NO_LEADER)
+        )
+        return (records, "ElectLeader") if records else None
+
+    def _new_partitions(self) -> Step | None:
+        """Partitions without a state of which some replica is registered."""
+        records: list[Message] = []
+        for (name, index), replicas in self._stateless.items():
+            topic = self.image.topics.get(name)
+            if topic is not None and index not in topic.partitions and any(map(self.image.is_active, replicas)):
+                records.append(partition_record(self.image, topic.id, index, replicas))
+        return (records, "CreateTopic") if records else None
+
+    def tick(self, now: TimestampMs) -> None:
+        """Do what is due without being asked."""
+        if not self.is_active:
+            return
+        if self._balances and now >= self._next_balance:
+            self._next_balance = TimestampMs(now + self._balance_interval_ms)
+            self._by_itself(lambda: balance_leaders(self.image, self.configuration), now)
+        if self._held and min(each[0] for each in self._held) <= now:
+            self._answer_held(now)
+
+    def deadlines(self) -> Iterable[TimestampMs | None]:
+        """When `tick` and `requests` have something to do; None for never."""
+        yield self.requests.next_deadline()
+        if self.is_active:
+            yield self._next_balance if self._balances else None
+            yield min((each[0] for each in self._held), default=None)
+
+    # ---- deletion
+
+    def _begin_deletions(self) -> None:
+        """Let all replicas of the topics be given up whose brokers live; others wait for their brokers."""
+        for name in sorted(self._ordered - self._deleting.keys()):
+            topic = self.image.topics.get(name)
+            if topic is None:
+                self._ordered.discard(name)
+            elif all(replica in self.image.brokers for _, replica in _replicas(topic)):
+                self._deleting[name] = set()
+                self._step("StartTopicDeletion", topic=name)
+                self.requests.delete(topic)
+
+    def _stopped(self, broker: NodeId, keys: Iterable[Key], now: TimestampMs) -> None:
+        for key in keys:
+            gone = self._deleting.get(key[0])
+            if gone is not None:
+                gone.add((broker, key))
+        self._step_on(now)
+
+    def _deletion(self) -> Step | None:
+        """A topic none of whose replicas is left."""
+        for name, gone in self._deleting.items():
+            topic = self.image.topics.get(name)
+            if topic is not None and {(replica, key) for key, replica in _replicas(topic)} <= gone:
+                del self._deleting[name]
+                self._ordered.discard(name)
+                self._step("CompleteTopicDeletion", topic=name)
+                return [RemoveTopicRecord(topic_id=topic.id)], "CompleteTopicDeletion"
+        return None
+
+    def _step(self, action: str, **arguments: Any) -> None:
+        if self._trace is not None:
+            self._trace(action, {"node": self._writer.node, "args": {"controller": self._writer.node, **arguments}})
+
+
+def _replicas(topic: TopicImage) -> list[tuple[Key, NodeId]]:
+    return [((topic.name, index), replica) for index, each in topic.partitions.items() for replica in each.replicas]

@@ -1,0 +1,91 @@
+"""Who is the controller: the broker that creates /controller; the others watch it.
+
+Creating the ephemeral znode and counting /controller_epoch are one multi, conditional on the epoch's version, so that an epoch
+belongs to one controller. A session that ends takes the znode along; its owner resigns when it learns of it.
+Source: kafka.controller.KafkaController.elect, kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from reference.protocol.primitives import NO_NODE, LeaderEpoch, NodeId, TimestampMs
+from reference.storage.log_directory import Logger
+from reference.zookeeper import znodes
+from reference.zookeeper.operations import Code, Create, GetData, Multi, Result, SetData, ZnodeVersion
+from reference.zookeeper.session import Session
+
+Won = Callable[[LeaderEpoch, ZnodeVersion, bool, TimestampMs], None]
+"""Takes the controller epoch, its znode's version, and whether it was counted just now."""
+
+
+class Election:
+    """A broker's part in the elections of controllers."""
+
+    def __init__(
+        self, node: NodeId, session: Session, won: Won, lost: Callable[[TimestampMs], None], log: Logger
+    ) -> None:
+        """`lost` is called when the controller is seen to be another broker, or none."""
+        self.controller: NodeId = NO_NODE
+        """The controller, as /controller was read last."""
+        self._node = node
+        self._session = session
+        self._won = won
+        self._lost = lost
+        self._log = log
+
+    def look(self, now: TimestampMs) -> None:
+        """Read /controller, and stand for election where there is none."""
+        self._session.ask(GetData(znodes.CONTROLLER, watch=True), self._take_controller, now, self.look)
+
+    def _take_controller(self, result: Result, now: TimestampMs) -> None:
+        if result.code == Code.NO_NODE:
+            self.controller = NO_NODE
+            self._lost(now)
+            self._session.ask(GetData(znodes.CONTROLLER_EPOCH), self._take_epoch, now)
+        elif result.code == Code.OK:
+            try:
+                self.controller = znodes.decode_controller(znodes.CONTROLLER, result.data)
+            except znodes.DamagedZnode as error:
+                self._log("error", f"{error}: no controller is elected until it is removed")
+                self.controller = NO_NODE
+            if result.stat.ephemeral_owner == self._session.id:
+                self._session.ask(GetData(znodes.CONTROLLER_EPOCH), self._take_own_epoch, now)
+            else:
+                self._lost(now)
+
+    def _take_epoch(self, result: Result, now: TimestampMs) -> None:
+        if result.code == Code.NO_NODE:
+            first = str(znodes.FIRST_CONTROLLER_EPOCH).encode()
+            self._session.ask(Create(znodes.CONTROLLER_EPOCH, first), self._made_epoch, now)
+        elif result.code == Code.OK:
+            self._stand(LeaderEpoch(self._epoch_of(result) + 1), result.stat.version, now)
+
+    def _made_epoch(self, result: Result, now: TimestampMs) -> None:
+        if result.code in (Code.OK, Code.NODE_EXISTS):
+            self.look(now)
+
+    def _stand(self, epoch: LeaderEpoch, version: ZnodeVersion, now: TimestampMs) -> None:
+        def counted(result: Result, at: TimestampMs) -> None:
+            if result.code == Code.OK:
+                self.controller = self._node
+                self._won(epoch, ZnodeVersion(version + 1), True, at)
+                self.look(at)
+            elif result.code in (Code.NODE_EXISTS, Code.BAD_VERSION, Code.NO_NODE):
+                self.look(at)  # another broker was faster
+
+        creation = Create(znodes.CONTROLLER, znodes.encode_controller(self._node, now), ephemeral=True)
+        counting = SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
+        self._session.ask(Multi((creation, counting)), counted, now)
+
+    def _take_own_epoch(self, result: Result, now: TimestampMs) -> None:
+        """The znode is of this session: its creation was not answered, or the connection was lost since."""
+        if result.code == Code.OK:
+            self._won(self._epoch_of(result), result.stat.version, False, now)
+
+    def _epoch_of(self, result: Result) -> LeaderEpoch:
+        try:
+            return LeaderEpoch(znodes.decode_number(znodes.CONTROLLER_EPOCH, result.data))
+        except znodes.DamagedZnode as error:
+            self._log("error", str(error))
+            return LeaderEpoch(znodes.FIRST_CONTROLLER_EPOCH)

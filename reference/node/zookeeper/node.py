@@ -1,0 +1,246 @@
+"""A broker that ZooKeeper coordinates.
+
+It is a node as any other; in the place of the metadata quorum it has a session. Its inputs are those of `Node` and
+`zookeeper_event`; among its effects are those of `reference.zookeeper.operations`. Three images share the settings: `image` is
+what UpdateMetadata says of the cluster, `_assigned` what LeaderAndIsr says of this broker's replicas, and the controller's, as
+long as this broker is the controller, what is in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from reference.controller.configs import Configuration
+from reference.controller.image import MetadataImage
+from reference.node.authentication import Authenticator
+from reference.node.context import Context
+from reference.node.controller_channel import HEARTBEAT_PURPOSE
+from reference.node.identity import Identity
+from reference.node.known_topics import TopicChanges
+from reference.node.listeners import inter_broker_listener
+from reference.node.node import Node
+from reference.node.peers import Answered, Brokers
+from reference.node.reception import Reception
+from reference.node.release import BROKER
+from reference.node.replication import FETCH_PURPOSE
+from reference.node.requests import Key
+from reference.node.zookeeper.apis import DECIDED, ORDERS, zookeeper_apis
+from reference.node.zookeeper.channel import ZooKeeperChannel
+from reference.node.zookeeper.controller import ZooKeeperController
+from reference.node.zookeeper.controller_requests import PURPOSE, ControllerRequests
+from reference.node.zookeeper.dynamic_configs import DynamicConfigs
+from reference.node.zookeeper.election import Election
+from reference.node.zookeeper.orders import Order, Orders
+from reference.node.zookeeper.registration import ZooKeeperMembership
+from reference.node.zookeeper.writer import Writer
+from reference.protocol.messages.alter_partition import AlterPartitionResponse
+from reference.protocol.primitives import NO_EPOCH, BrokerEpoch, Chance, LeaderEpoch, NodeId, TimestampMs
+from reference.protocol.schema import Message
+from reference.replication.partition import Partition, Trace
+from reference.replication.partition_state import Peer
+from reference.storage.log_directory import Logger
+from reference.zookeeper import znodes
+from reference.zookeeper.operations import ZooKeeperEvent
+from reference.zookeeper.session import Session
+
+
+class ZooKeeperNode(Node):
+    """A broker, and at times the controller."""
+
+    membership: ZooKeeperMembership  # pyright: ignore[reportIncompatibleVariableOverride]
+    channel: ZooKeeperChannel  # pyright: ignore[reportIncompatibleVariableOverride]
+    controller: ZooKeeperController  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    # ---- wiring
+
+    def _new_context(self) -> Context:
+        return replace(super()._new_context(), kraft_version=lambda: 0, controller=lambda: self.orders.controller)
+
+    def _assigned_image(self) -> MetadataImage:
+        self._assigned = MetadataImage(configs=self.image.configs)
+        return self._assigned
+
+    def _join_cluster(
+        self, identity: Identity, brokers: Brokers, chance: Chance, now: TimestampMs, log: Logger, tracer: Trace | None
+    ) -> None:
+        self.session = Session(self._emit)
+        self.session.connected = self._connected
+        self.session.expired = self._expired
+        self._trace = tracer
+        self.configs = DynamicConfigs(self.session, self.image.configs, self._configs_changed, self.log)
+        self.orders = Orders(self.id, self.image, self._assigned, self.configs, lambda: self.broker_epoch, tracer)
+        self.orders.roles_changed = self._roles_changed
+        self.orders.metadata_changed = self._metadata_changed
+        known = MetadataImage(configs=self.image.configs)
+        writer = Writer(self.id, known, self.session)
+        writer.known = self.configs.known
+        self._controller_timeout_ms = self.configuration.integer("controller.socket.timeout.ms")
+        listener = inter_broker_listener(self.configuration.static)
+        at_controller = Brokers(self.peers, known, listener)
+        self.controller_requests = ControllerRequests(
+            self.id, known, partial(self._ask_broker, at_controller), self.log
+        )
+        self.controller = ZooKeeperController(
+            writer,
+            Configuration(self.id, self.configuration.static, known),
+            identity,
+            chance,
+            DECIDED,
+            self.session,
+            self.controller_requests,
+            lambda topics, then: self.configs.ensure(topics, lambda later: None, then),
+            self.log,
+            tracer,
+        )
+        self.election = Election(self.id, self.session, self.controller.won, self._lost, self.log)
+        self.controller.reload = self.election.look
+        self.channel = ZooKeeperChannel(
+            self.id,
+            self.controller,
+            brokers,
+            lambda: self.election.controller,
+            lambda: self.orders.controller_epoch,
+            self.peers,
+            self.responder,
+        )
+
+    def _become_member(self, identity: Identity, now: TimestampMs) -> None:
+        self.membership = ZooKeeperMembership(
+            self.id,
+            self.cluster_id,
+            znodes.Registration(identity.endpoints, identity.rack),
+            self.session,
+            self.configs,
+            lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
+            self._registered,
+            self.log,
+        )
+        self._directories = None
+        self.replication.accepted = self._accepted
+
+    def _new_reception(self, chance: Chance) -> Reception:
+        apis = {BROKER: zookeeper_apis(self, self.channel, self.orders.handler(self.responder))}
+        authenticator = Authenticator(self.configuration, chance)
+        return Reception(self.context, self.channel, self.loggers, apis, (), self._emit, authenticator, ORDERS)
+
+    def _start(self, now: TimestampMs) -> None:
+        self.session.open()
+        self._drain(now)
+
+    # ---- inputs
+
+    def zookeeper_event(self, event: ZooKeeperEvent, now: TimestampMs) -> None:
+        """Something has come from ZooKeeper, or has become of the session."""
+        if self._begins(now):
+            self.session.take(event, now)
+            self._drain(now)
+
+    def _connected(self, now: TimestampMs) -> None:
+        self.membership.connected(now)
+
+    def _registered(self, now: TimestampMs) -> None:
+        self._step("RegisterBroker", brokerEpoch=self.broker_epoch)
+        self.orders.registered(now)
+        self.election.look(now)
+
+    def _expired(self, now: TimestampMs) -> None:
+        """The session is over, and with it what this broker was as the controller."""
+        self.log("warning", "the session with ZooKeeper is over")
+        self.controller.resign(now)
+
+    def _lost(self, now: TimestampMs) -> None:
+        if self.controller_epoch >= 0:
+            self.controller.resign(now)
+
+    def _step(self, action: str, **arguments: object) -> None:
+        if self._trace is not None:
+            self._trace(action, {"node": self.id, "args": {"broker": self.id, **arguments}})
+
+    # ---- the controller's requests
+
+    def _ask_broker(
+        self, brokers: Brokers, broker: NodeId, purpose: str, body: Message, answered: Answered, now: TimestampMs
+    ) -> None:
+        """Put a request of this controller to a broker; to this one without the network."""
+        if broker == self.id and isinstance(body, Order):
+            self.orders.take(body, answered, now)
+        else:
+            brokers.ask(broker, purpose, body, self._controller_timeout_ms, answered, now)
+
+    def _roles_changed(self, keys: list[Key], now: TimestampMs) -> None:
+        """LeaderAndIsr or StopReplica. A leader that begins a new epoch has another connection to its followers' fetchers."""
+        for key in keys:
+            partition = self._assigned.partition(*key)
+            held = self.partitions.get(key)
+            if partition is None or partition.leader in (self.id, NO_EPOCH):
+                continue
+            if held is None or held.leader_epoch < partition.leader_epoch:
+                self.peers.hang_up(partition.leader, FETCH_PURPOSE, now)
+        self._guard_reconcile(keys, now)
+
+    def _guard_reconcile(self, keys: list[Key] | None, now: TimestampMs) -> None:
+        self.replicas.reconcile(now, keys)
+        self._upkeep_deadline = None
+
+    def _metadata_changed(self, changes: TopicChanges, moved: set[NodeId], now: TimestampMs) -> None:
+        """UpdateMetadata."""
+        for broker in sorted(moved - {self.id}):
+            for purpose in {FETCH_PURPOSE: None, PURPOSE: None, **dict.fromkeys(self.peers.purposes_to(broker))}:
+                self.peers.hang_up(broker, purpose, now)
+        if self.id in self.image.brokers:
+            self.membership.has_caught_up = True
+        self.groups.topics_changed(changes, now)
+        self.configs.ensure(sorted(changes.names & self.image.topics.keys()), lambda then: None, now)
+
+    def _configs_changed(self, now: TimestampMs) -> None:
+        self._guard_reconcile(None, now)
+
+    def _accepted(self, partition: Partition, result: AlterPartitionResponse.PartitionData, now: TimestampMs) -> None:
+        self.orders.accepted(partition.key, result.leader_epoch, result.partition_epoch, [*result.isr], now)
+
+    # ---- the node's coordination
+
+    @property
+    def is_alone(self) -> bool:
+        return False
+
+    @property
+    def controller_epoch(self) -> LeaderEpoch:
+        return self.controller_requests.controller_epoch
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch:
+        return self.membership.broker_epoch
+
+    def _tick_coordination(self, now: TimestampMs) -> None:
+        self.controller.tick(now)
+        self.controller_requests.send(now)
+
+    def _tick_registration(self, now: TimestampMs) -> None:
+        """Brokers alone are registered."""
+
+    def _coordination_deadline(self) -> TimestampMs | None:
+        return None
+
+    @property
+    def _coordination_failure(self) -> str | None:
+        return None
+
+    def _resign(self, now: TimestampMs) -> None:
+        self.controller.resign(now)
+        self.session.close()
+
+    def _exchange(self, now: TimestampMs) -> None:
+        self.controller_requests.send(now)
+        if self.is_serving != self._reception.serves:
+            self._reception.serves = self.is_serving
+            if self.is_serving:
+                for connection, frame in self._reception.take_held():
+                    self.receive(connection, frame, now)
+
+    def peer_of(self, broker: NodeId) -> Peer | None:
+        """A live broker; its epoch is known to the controller alone."""
+        if broker == self.id:
+            return Peer(self.broker_epoch)
+        return Peer(None) if broker in self.image.brokers else None

@@ -1,0 +1,127 @@
+"""Where an active controller's decisions go: into znodes, one decision after the other.
+
+To `active_controller` this is the log that decisions are appended to: a record has its place in it, and is committed when
+ZooKeeper has carried out the writes that make it true; then the controller's image takes it up. A write that ZooKeeper refuses
+or does not answer ends the *term*: what was not committed is dropped, and everything is read again, or the controller resigns.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reference.controller.image import MetadataImage, PartitionImage
+from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.partition_change_record import PartitionChangeRecord
+from reference.protocol.primitives import FIRST_OFFSET, NO_EPOCH, LeaderEpoch, NodeId, Offset, TimestampMs, TopicId
+from reference.protocol.schema import Message
+from reference.zookeeper.operations import UNKNOWN_OUTCOMES, Code, Create, Delete, Multi, Result, ZnodeVersion
+from reference.zookeeper.session import Session
+from reference.zookeeper.writes import Condition, multis, writes_of
+
+Befores = Mapping[tuple[TopicId, int], PartitionImage]
+
+
+@dataclass(slots=True)
+class _Append:
+    """The records of one append, and the multis of it that are not answered."""
+
+    records: list[Message]
+    term: LeaderEpoch
+    waiting: int
+    multis: list[Multi] = field(default_factory=list[Multi])
+
+
+Committed = Callable[[Sequence[Message], Befores, TimestampMs], None]
+"""Takes records when the image has them, and what partitions were before."""
+
+
+class Writer:
+    """The controller's way to ZooKeeper, of a node that may be the controller."""
+
+    def __init__(self, node: NodeId, image: MetadataImage, session: Session) -> None:
+        """`image` is the controller's own."""
+        self.node = node
+        self.bootstrap_records: list[Message] = []
+        self.controller_epoch = NO_EPOCH
+        """That of /controller_epoch while this node is the controller."""
+        self.epoch = LeaderEpoch(0)
+        """The term: another one after each time that everything was read."""
+        self.is_ready = False
+        self.log_end_offset = self.high_watermark = FIRST_OFFSET
+        self.known: set[str] = set()
+        """Topics, settings and orders to delete that have znodes."""
+        self.committed: Committed = lambda records, befores, now: None
+        self.failed: Callable[[bool, TimestampMs], None] = lambda is_deposed, now: None
+        """Called when the term is over: this controller is deposed, or has to read everything again."""
+        self._image = image
+        self._session = session
+        self._condition = Condition(NO_EPOCH, ZnodeVersion(-1))
+        self._open: deque[_Append] = deque()
+
+    def begin(self, epoch: LeaderEpoch, version: ZnodeVersion) -> None:
+        """The image holds what was read in this controller epoch: decide."""
+        self.controller_epoch = epoch
+        self._condition = Condition(epoch, version)
+        self.epoch = LeaderEpoch(self.epoch + 1)
+        self._open.clear()
+        self.log_end_offset = self.high_watermark = self._image.end_offset = Offset(self.log_end_offset + 1)
+        self.is_ready = True
+
+    def end(self) -> None:
+        """Decide nothing more in this term: what is open is dropped."""
+        self.is_ready = False
+        self._open.clear()
+
+    def append(self, records: Sequence[Message], now: TimestampMs, level: int = 0) -> Offset:
+        """Write what makes the records of a decision true; they are committed when `high_watermark` is above them.
+
+        Errors: KafkaError NOT_CONTROLLER, and those of `writes_of`.
+        """
+        if not self.is_ready:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
+        writes = writes_of(self._image, records, self.controller_epoch, self.known.__contains__)
+        return self.write(records, writes, now)
+
+    def write(self, records: Sequence[Message], writes: Sequence[Any], now: TimestampMs) -> Offset:
+        """As `append`, with writes of the caller's."""
+        first = self.log_end_offset
+        pieces = multis(writes, self._condition)
+        self.log_end_offset = Offset(first + max(1, len(records)))
+        append = _Append([*records], self.epoch, len(pieces), pieces)
+        self._open.append(append)
+        for piece in pieces:
+            self._session.ask(piece, lambda result, then: self._answered(append, result, then), now)
+        return first
+
+    def _answered(self, append: _Append, result: Result, now: TimestampMs) -> None:
+        if append.term != self.epoch or not self.is_ready:
+            return
+        if result.code != Code.OK:
+            self.end()
+            is_deposed = result.failed == 0 and result.code not in UNKNOWN_OUTCOMES
+            self.failed(is_deposed, now)
+            return
+        append.waiting -= 1
+        if append.waiting == 0:
+            self._open.popleft()
+            self._commit(append, now)
+
+    def _commit(self, append: _Append, now: TimestampMs) -> None:
+        for piece in append.multis:
+            for each in piece.operations:
+                if isinstance(each, Create) and not each.sequential:
+                    self.known.add(each.path)
+                elif isinstance(each, Delete):
+                    self.known.discard(each.path)
+        self.high_watermark = Offset(self.high_watermark + max(1, len(append.records)))
+        befores: dict[tuple[TopicId, int], PartitionImage] = {}
+        for record in append.records:
+            if isinstance(record, PartitionChangeRecord):
+                place = record.topic_id, record.partition_id
+                befores.setdefault(place, self._image.topics_by_id[place[0]].partitions[place[1]])
+            self._image.apply(record)
+        self._image.end_offset = self.high_watermark
+        self.committed(append.records, befores, now)

@@ -219,7 +219,8 @@ def each_by_itself(broker: Broker) -> None:
     source=SOURCE,
     sentence="A request that names an entity twice, or one quota of an entity twice, is refused for this entity.",
     accepted=INVALID,
-    **SINCE,
+    since="3.3",  # the brokers of ZooKeeper take more
+    apis=APIS,
 )
 def twice(broker: Broker) -> None:
     entity = {CLIENT_ID: broker.unused_name("client")}
@@ -293,7 +294,8 @@ def filter_of_defaults(broker: Broker) -> None:
     sentence="A filter is refused that names an unknown type, no type, no name where one is to match, a name where none is, "
     "or an unknown kind of match.",
     accepted="UNSUPPORTED_VERSION(35) for the unknown type, INVALID_REQUEST(42) for the others",
-    **SINCE,
+    since="3.3",  # the brokers of ZooKeeper take more
+    apis=APIS,
 )
 def wrong_filters(broker: Broker) -> None:
     wrong: tuple[tuple[str, tuple[str, int, str | None], ErrorCode], ...] = (
@@ -312,10 +314,10 @@ def wrong_filters(broker: Broker) -> None:
 @requirement(
     "QTA-14",
     notices=WRONG,
-    source="KIP-546; ClientQuotaControlManager.validateQuotaKeyValue (KAFKA-18713)",
+    source="KIP-546; ClientQuotaControlManager.validateQuotaKeyValue; 3.3.2 takes 0, 3.6.2 does not",
     sentence="A quota must be greater than 0.",
     accepted=INVALID + " for 0 and for what is below",
-    since="4.1",
+    since="3.6",
     apis=APIS,
 )
 def not_positive(broker: Broker) -> None:

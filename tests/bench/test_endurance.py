@@ -58,6 +58,7 @@ def test_a_key_whose_last_acknowledged_value_is_gone_is_lost() -> None:
     assert written.lost({1: 10, 2: 5, 3: 5}) == ["key 1: 5 was acknowledged, the last one stored is 10"]
 
 
+@pytest.mark.slow
 def test_a_short_leg_is_judged_stored_and_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = tmp_path / "endurance.json"

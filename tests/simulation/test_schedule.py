@@ -93,10 +93,20 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
     assert {each.retains for each in drawn} == {True, False}
 
 
+OF_ZOOKEEPER = {kind for kind in FAULTS if kind.startswith("zookeeper-")}
+
+
+def test_schedules_of_clusters_that_zookeeper_coordinates_reach_every_fault_of_zookeeper():
+    drawn = [draw(seed, None, 3, coordination="zookeeper") for seed in range(200)]
+    assert {fault.kind for each in drawn for fault in each.faults} >= OF_ZOOKEEPER
+    assert len(OF_ZOOKEEPER) == 4
+    assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
+
+
 @pytest.mark.parametrize("nodes", [3, 5])
 def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: int):
     drawn = [draw(seed, None, nodes) for seed in range(400)]
-    assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS}
+    assert {fault.kind for each in drawn for fault in each.faults} == {*FAULTS} - OF_ZOOKEEPER
     assert {each.log_directories for each in drawn} == {1, 2}
     assert {fault.messages for each in drawn for fault in each.faults} == {"", *MESSAGES}
     roles = {"", "leader", "controller", "bystander", "actor", "other", "between"}

@@ -46,7 +46,7 @@ def test_a_step_of_the_message_grain_is_explained(name: str) -> None:
 
 
 def test_an_action_of_replication_says_whose_it_is_and_what_it_takes() -> None:
-    (about,) = explained("AppendFetched")["books"]
+    (about,) = (each for each in explained("AppendFetched")["books"] if each["book"] == "replication")
     assert (about["whose"], about["arguments"]) == ("follower", ["follower", "leader", "end"])
     assert about["method"] == "append_fetched" and about["in"] == ["reference/replication/follower.py"]
 

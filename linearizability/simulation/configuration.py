@@ -57,8 +57,9 @@ ZOOKEEPER_PROPERTIES = {
     "zookeeper.connect": "zookeeper:2181",
     "zookeeper.session.timeout.ms": "500",
     "controller.socket.timeout.ms": "1000",
+    "tidegauge.peers.release": "3.9.2",
 }
-"""What nodes have that ZooKeeper coordinates."""
+"""What nodes have that ZooKeeper coordinates; 3.9 is the last release with the controller's requests to brokers."""
 
 
 def host_of(number: int) -> str:

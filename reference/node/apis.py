@@ -32,7 +32,6 @@ from reference.node import (
 from reference.node.active_controller import VOTER_CHANGES, ActiveController, Decide
 from reference.node.authentication import SASL_AUTHENTICATE, SASL_HANDSHAKE, illegal_state
 from reference.node.context import Context
-from reference.node.controller_channel import ControllerChannel
 from reference.node.controllers import Controllers
 from reference.node.fetch import Fetching
 from reference.node.groups import Groups
@@ -135,8 +134,10 @@ class Parts(BrokerParts, Protocol):
 
     quorum: Quorum
     controller: ActiveController
-    channel: ControllerChannel
     controllers: Controllers
+
+    @property
+    def open_envelope(self) -> Handler: ...
 
 
 def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
@@ -202,7 +203,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
         UPDATE_RAFT_VOTER: lambda request, body, now: quorum.handle_update_raft_voter(
             body, parts.controller.listener, now
         ),
-        ENVELOPE: parts.channel.open_envelope,
+        ENVELOPE: parts.open_envelope,
         DESCRIBE_USER_SCRAM_CREDENTIALS: partial(
             scram_credentials.describe_user_scram_credentials, parts.context.image
         ),

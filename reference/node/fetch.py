@@ -12,12 +12,12 @@ from reference.node.context import Context
 from reference.node.current_leaders import NOT_LEADING, name_leaders_of_fetch
 from reference.node.effects import ConnectionId
 from reference.node.fetch_sessions import FetchContext, FetchSessions, Settled, Wanted
-from reference.node.preferred_replicas import preferred_replica
+from reference.node.preferred_replicas import RACK_AWARE, preferred_replica
 from reference.node.quotas import Quotas
 from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import BrokerEpoch, NodeId, TimestampMs, TopicName
+from reference.protocol.primitives import BrokerEpoch, Chance, NodeId, TimestampMs, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition, Read
 from reference.storage.errors import LogError
@@ -49,6 +49,15 @@ class Fetching:
     quotas: Quotas
     selects_by_rack: bool = False
     """Whether consumers are sent to a replica in their own rack (replica.selector.class)."""
+
+
+def fetching_of(context: Context, chance: Chance, may_propose: Callable[[Partition], None], quotas: Quotas) -> Fetching:
+    """What answers a node's fetches: its sessions learn from the purgatories which partitions have news."""
+    integer = context.configuration.integer
+    sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
+    context.purgatories.news = sessions.news
+    selects_by_rack = context.configuration.broker("replica.selector.class") == RACK_AWARE
+    return Fetching(context, sessions, integer("fetch.max.bytes"), may_propose, quotas, selects_by_rack)
 
 
 def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: TimestampMs) -> FetchResponse | None:

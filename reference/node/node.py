@@ -4,6 +4,7 @@ Inputs are `receive` (a frame from a connection), `disconnected`, `answered` and
 nodes), and `tick`; each comes with the time in milliseconds. Outputs are effects, taken by `take_effects`, and what is on
 the disk. The same inputs on the same disk give the same outputs: there is no clock, no chance but the seeded generator, and
 no waiting in here.
+
 A node is a broker, a controller, or both (process.roles). Each has a replica of the metadata log (`quorum`), whose committed
 records make the one image (`replay`) that everything else acts by: as a broker it registers (`membership`), takes up its
 partitions (`replicas`) and replicates them (`replication`); as a voter it may become the active controller (`controller`).
@@ -23,7 +24,7 @@ from reference.controller.image import MetadataImage
 from reference.node.access import Access, authorizer_of
 from reference.node.access_steps import STEPS
 from reference.node.active_controller import ActiveController
-from reference.node.apis import DECIDED_HANDLERS, apis_of
+from reference.node.apis import DECIDED_HANDLERS, Handler, apis_of
 from reference.node.authentication import Authenticator
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
@@ -31,18 +32,17 @@ from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChann
 from reference.node.controllers import Controllers, answer, new_quorum
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect
-from reference.node.fetch import Fetching
-from reference.node.fetch_sessions import FetchSessions
+from reference.node.fetch import fetching_of
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation
+from reference.node.joining import ClusterMember, ControllerPath
 from reference.node.known_topics import TopicChanges
 from reference.node.listeners import inter_broker_listener
 from reference.node.loggers import Loggers
 from reference.node.membership import Membership, State
 from reference.node.moves import Moves
 from reference.node.peers import Brokers, PeerRefusals, Peers
-from reference.node.preferred_replicas import RACK_AWARE
 from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
 from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
@@ -58,7 +58,6 @@ from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
 from reference.protocol.primitives import NO_EPOCH, BrokerEpoch, Buffer, Chance, LeaderEpoch, NodeId, TimestampMs
-from reference.protocol.schema import Message
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
@@ -68,6 +67,10 @@ from reference.storage.log_manager import LogManager
 
 class Node:
     """A broker, a controller, or both."""
+
+    membership: ClusterMember
+    channel: ControllerPath
+    controller: ActiveController
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class Node:
         self.replication = Replication(
             context, brokers, self.channel.ask, lambda: self.broker_epoch, FetchSettings.of(integer), now
         )
-        self.fetching = self._new_fetching(chance)
+        self.fetching = fetching_of(context, chance, self.replication.may_propose, self.quotas)
         self._refusals = PeerRefusals(log)
         self.moves = Moves(context, logs)
         self._become_member(identity, now)
@@ -149,16 +152,17 @@ class Node:
             self._replay.advance,
             tracer,
         )
-        at, session_timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
-        self.channel = ControllerChannel(
-            self.quorum, self.controller, self.peers, at, self.responder, self.access, self.quotas, session_timeout_ms
+        at, timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
+        self.channel = channel = ControllerChannel(
+            self.quorum, self.controller, self.peers, at, self.responder, self.access, self.quotas, timeout_ms
         )
+        self.open_envelope: Handler = channel.open_envelope
         self.registering = Registering(identity, self.image, self.channel.ask, now)
 
     def _become_member(self, identity: Identity, now: TimestampMs) -> None:
         """Make what registers this broker."""
         integer = self.configuration.integer
-        self.membership = Membership(
+        self.membership = member = Membership(
             registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
             heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
             directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
@@ -167,8 +171,9 @@ class Node:
             log=self.log,
             now=now,
         )
+        self._replayed = member.metadata_applied
         self._directories: DirectoryAssignments | None = DirectoryAssignments(
-            self.context, self.moves, self.membership, self.channel.ask
+            self.context, self.moves, member, self.channel.ask
         )
 
     def _new_reception(self, chance: Chance) -> Reception:
@@ -214,15 +219,6 @@ class Node:
             self.access,
             lambda: self.controllers.kraft_version,
         )
-
-    def _new_fetching(self, chance: Chance) -> Fetching:
-        """What answers fetches: its sessions learn which partitions have news from the purgatories."""
-        integer = self.configuration.integer
-        sessions = FetchSessions(integer("max.incremental.fetch.session.cache.slots"), chance)
-        self.purgatories.news = sessions.news
-        max_bytes, may_propose = integer("fetch.max.bytes"), self.replication.may_propose
-        selects_by_rack = self.configuration.broker("replica.selector.class") == RACK_AWARE
-        return Fetching(self.context, sessions, max_bytes, may_propose, self.quotas, selects_by_rack)
 
     def _start(self, now: TimestampMs) -> None:
         """Alone in the quorum a node registers, replays and is unfenced before it takes the first request."""
@@ -440,7 +436,7 @@ class Node:
     def _exchange(self, now: TimestampMs) -> None:
         if self.quorum.has_news(self.image.end_offset):
             for peer, body in self.quorum.take_sends():
-                self._ask_voter(peer, body, now)
+                self.controllers.ask(self.peers, peer, body, now, self._refusals.take)
             for token, response in self.quorum.take_answers():
                 answer(self.responder, token, response, now)
             self._replay.advance(now)
@@ -454,13 +450,10 @@ class Node:
     def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
         self.access.metadata_applied(self.quorum, self.purgatories, self.partitions, now)
         if self.is_broker:
-            self.membership.metadata_applied(now)
+            self._replayed(now)
             if self.is_serving and self._reception.serves:
                 self.replicas.reconcile(now, None if changes.all_partitions else changes.partitions)
                 self.groups.topics_changed(changes, now)
-
-    def _ask_voter(self, peer: NodeId, body: Message, now: TimestampMs) -> None:
-        self.controllers.ask(self.peers, peer, body, now, self._refusals.take)
 
     @property
     def is_serving(self) -> bool:

@@ -48,7 +48,7 @@ FIRST_FEATURES = {
 
 def peers_release_of(properties: Mapping[str, str]) -> str:
     """The release in whose API versions the other nodes are asked: that of the oldest of them."""
-    return properties.get("tidegauge.peers.release", "3.9.2" if "zookeeper.connect" in properties else RELEASE)
+    return properties.get("tidegauge.peers.release", RELEASE)
 
 
 def versions_of(key: int, release: str = RELEASE) -> tuple[int, int]:

@@ -278,6 +278,11 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
         raise ConfigurationError(
             f"{source}: replica.selector.class={selector}: only {' and '.join(SELECTORS[1:])} can be served"
         )
+    if "process.roles" not in properties and "zookeeper.connect" in properties:
+        raise ConfigurationError(
+            f"{source}: process.roles is missing, and zookeeper.connect is not served: "
+            "ZooKeeper coordinates simulated brokers only"
+        )
     for name in ("node.id", "process.roles"):
         if (
             name not in properties

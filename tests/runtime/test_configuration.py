@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from reference.node.preferred_replicas import SELECTORS
+from reference.node.release import RELEASE, peers_release_of
 from reference.runtime.configuration import (
     ConfigurationError,
     check_configuration,
@@ -109,6 +110,16 @@ def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
         "unknown configuration name 'zookeeper.connect': it has no effect",
         "unknown configuration name 'retention.ms': it has no effect; for topics' default the broker's name is log.retention.ms",
     ]
+
+
+def test_a_broker_that_zookeeper_is_to_coordinate_is_refused_by_name() -> None:
+    asked = {name: value for name, value in GOOD.items() if name != "process.roles"} | {"zookeeper.connect": "z:2181"}
+    with pytest.raises(ConfigurationError, match=r"process\.roles is missing, and zookeeper\.connect is not served"):
+        check_configuration(asked, "f")
+
+
+def test_a_name_without_effect_does_not_change_how_other_nodes_are_asked() -> None:
+    assert peers_release_of(GOOD) == peers_release_of({**GOOD, "zookeeper.connect": "z:2181"}) == RELEASE
 
 
 def test_a_setting_of_a_listener_has_an_effect_where_that_listener_is() -> None:

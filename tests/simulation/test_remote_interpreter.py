@@ -16,7 +16,7 @@ from linearizability.simulation.remote_interpreter import InterpreterError, Remo
 from linearizability.simulation.run import execute
 from reference.protocol.records import batch, validate
 
-TASK = Task(5, 3, None, 1, "records", by_history=False, with_rows=False)
+TASK = Task(5, 3, None, 1, "records", "kraft", by_history=False, with_rows=False)
 
 
 def without_time(run: Small) -> Small:

@@ -100,6 +100,15 @@ def until(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.5)
 
 
+def has_joined(said: str, id: int) -> bool:
+    """Whether a controller is a voter now, by what the tool says of adding it.
+
+    On a busy machine a leader may lose its place before the other controller has the new voters' record: the tool does
+    not try again, as an operator would, and finds it added where the next leader had the record.
+    """
+    return f"Added controller {id}" in said or "already part of the set of voters" in said
+
+
 def produce(target: ChangingCluster, first: int, end: int) -> None:
     """Write numbers; all are acknowledged by all in-sync replicas."""
     producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, **QUIET})
@@ -142,8 +151,8 @@ def test_a_controller_of_the_other_kind_joins_leads_and_the_first_leaves(kinds: 
         assert "Removed " in target.remove(FIRST)
         until(lambda: target.quorum() == (JOINING, [JOINING]), "the second controller does not lead alone")
         produce(target, 1000, 1500)
-        assert "Added controller 1" in target.add(FIRST)
-        assert target.quorum() == (JOINING, [FIRST, JOINING])
+        until(lambda: has_joined(target.add(FIRST), FIRST), "the first controller cannot join again")
+        until(lambda: target.quorum()[1] == [FIRST, JOINING], "not both controllers are voters")
         target.kill(FIRST)
         target.restart(FIRST)
         until(lambda: target.quorum()[1] == [FIRST, JOINING], "no leader has both voters again")

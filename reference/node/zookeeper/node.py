@@ -48,10 +48,6 @@ from reference.zookeeper.session import Session
 class ZooKeeperNode(Node):
     """A broker, and at times the controller."""
 
-    membership: ZooKeeperMembership  # pyright: ignore[reportIncompatibleVariableOverride]
-    channel: ZooKeeperChannel  # pyright: ignore[reportIncompatibleVariableOverride]
-    controller: ZooKeeperController  # pyright: ignore[reportIncompatibleVariableOverride]
-
     # ---- wiring
 
     def _new_context(self) -> Context:
@@ -81,7 +77,7 @@ class ZooKeeperNode(Node):
         self.controller_requests = ControllerRequests(
             self.id, known, partial(self._ask_broker, at_controller), self.log
         )
-        self.controller = ZooKeeperController(
+        self.controller = self._deciding = controller = ZooKeeperController(
             writer,
             Configuration(self.id, self.configuration.static, known),
             identity,
@@ -93,11 +89,11 @@ class ZooKeeperNode(Node):
             self.log,
             tracer,
         )
-        self.election = Election(self.id, self.session, self.controller.won, self._lost, self.log)
-        self.controller.reload = self.election.look
-        self.channel = ZooKeeperChannel(
+        self.election = Election(self.id, self.session, controller.won, self._lost, self.log)
+        controller.reload = self.election.look
+        self.channel = self._path = ZooKeeperChannel(
             self.id,
-            self.controller,
+            controller,
             brokers,
             lambda: self.election.controller,
             lambda: self.orders.controller_epoch,
@@ -106,7 +102,7 @@ class ZooKeeperNode(Node):
         )
 
     def _become_member(self, identity: Identity, now: TimestampMs) -> None:
-        self.membership = ZooKeeperMembership(
+        self.membership = self._member = ZooKeeperMembership(
             self.id,
             self.cluster_id,
             znodes.Registration(identity.endpoints, identity.rack),
@@ -120,7 +116,7 @@ class ZooKeeperNode(Node):
         self.replication.accepted = self._accepted
 
     def _new_reception(self, chance: Chance) -> Reception:
-        apis = {BROKER: zookeeper_apis(self, self.channel, self.orders.handler(self.responder))}
+        apis = {BROKER: zookeeper_apis(self, self._path, self.orders.handler(self.responder))}
         authenticator = Authenticator(self.configuration, chance)
         return Reception(self.context, self.channel, self.loggers, apis, (), self._emit, authenticator, ORDERS)
 
@@ -137,7 +133,7 @@ class ZooKeeperNode(Node):
             self._drain(now)
 
     def _connected(self, now: TimestampMs) -> None:
-        self.membership.connected(now)
+        self._member.connected(now)
 
     def _registered(self, now: TimestampMs) -> None:
         self._step("RegisterBroker", brokerEpoch=self.broker_epoch)
@@ -147,11 +143,11 @@ class ZooKeeperNode(Node):
     def _expired(self, now: TimestampMs) -> None:
         """The session is over, and with it what this broker was as the controller."""
         self.log("warning", "the session with ZooKeeper is over")
-        self.controller.resign(now)
+        self._deciding.resign(now)
 
     def _lost(self, now: TimestampMs) -> None:
         if self.controller_epoch >= 0:
-            self.controller.resign(now)
+            self._deciding.resign(now)
 
     def _step(self, action: str, **arguments: object) -> None:
         if self._trace is not None:
@@ -189,7 +185,7 @@ class ZooKeeperNode(Node):
             for purpose in {FETCH_PURPOSE: None, PURPOSE: None, **dict.fromkeys(self.peers.purposes_to(broker))}:
                 self.peers.hang_up(broker, purpose, now)
         if self.id in self.image.brokers:
-            self.membership.has_caught_up = True
+            self._member.has_caught_up = True
         self.groups.topics_changed(changes, now)
         self.configs.ensure(sorted(changes.names & self.image.topics.keys()), lambda then: None, now)
 
@@ -228,7 +224,7 @@ class ZooKeeperNode(Node):
         return None
 
     def _resign(self, now: TimestampMs) -> None:
-        self.controller.resign(now)
+        self._deciding.resign(now)
         self.session.close()
 
     def _exchange(self, now: TimestampMs) -> None:

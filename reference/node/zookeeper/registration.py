@@ -8,6 +8,7 @@ broker epoch then; until it learns of the end, it acts as before.
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
 from reference.node.membership import RETRY_MS, State
 from reference.node.zookeeper.dynamic_configs import DynamicConfigs
@@ -125,6 +126,10 @@ class ZooKeeperMembership:
             self.tick(now)
         elif self.state is State.STARTING:
             self.state = State.GONE
+
+    def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
+        """A broker that ZooKeeper coordinates has one log directory here: without one of several it ends."""
+        self.failure = f"log directory {directory} has failed, which the controller cannot be informed of"
 
     def tick(self, now: TimestampMs) -> None:
         if self.state is not State.LEAVING:

@@ -12,6 +12,7 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from spec.checker import LONG_RUN, SHORT_RUN, Job, Verdict
@@ -214,11 +215,15 @@ def modules_of(folder: Path, name: str) -> list[Path]:
         if module in found or not path.exists():
             continue
         found[module] = path
-        text = path.read_text()
-        for extended in re.findall(r"^EXTENDS ([\w, \n]+?)(?=\n\s*\n|\n[A-Z-])", text, re.M):
-            waiting += re.findall(r"\w+", extended)
-        waiting += re.findall(r"\bINSTANCE (\w+)", text)
+        waiting += _named_in(path.read_text())
     return [found[module] for module in sorted(found)]
+
+
+@cache
+def _named_in(text: str) -> tuple[str, ...]:
+    """The modules that a module's text extends or instantiates."""
+    extended = re.findall(r"^EXTENDS ([\w, \n]+?)(?=\n\s*\n|\n[A-Z-])", text, re.M)
+    return (*re.findall(r"\w+", " ".join(extended)), *re.findall(r"\bINSTANCE (\w+)", text))
 
 
 def checked(text: str) -> dict[str, str]:

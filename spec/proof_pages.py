@@ -65,15 +65,16 @@ def unread_survivors() -> list[str]:
 
 def mutants_page() -> str:
     """How many mutants of each module were run, what killed them, and why the others live."""
-    rows, every = mutation.load(), mutation.all_mutants()
+    rows, every, unread_ones = mutation.load(), mutation.all_mutants(), {*unread_survivors()}
+    open_ones = {name for name, row in rows.items() if mutation.is_open(every[name], row)}
     lines = [MUTANTS_HEAD + "| module | mutants | run | killed | refused | unreached | survived | unread | open |"]
     lines.append("| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |")
     for module in (module for modules in MUTATED.values() for module in modules):
         there = [name for name, mutant in every.items() if mutant.module == module]
         found = Counter(rows[name].outcome for name in there if name in rows)
         parsed = len(there) - found["unparsable"]
-        waiting = sum(name in rows and mutation.is_open(every[name], rows[name]) for name in there)
-        unread = len(set(there).intersection(unread_survivors()))
+        waiting = len(open_ones.intersection(there))
+        unread = len(unread_ones.intersection(there))
         survived = sum(found[outcome] for outcome in mutation.SURVIVED) - waiting - unread
         run = found.total() - found["unparsable"]
         numbers = (parsed, run, found["killed"], found["refused"], found["unreached"], survived, unread, waiting)
@@ -96,6 +97,6 @@ def mutants_page() -> str:
     for row in rows.values():
         if row.survived:
             change = row.change.replace("|", "\\|")
-            waits = "" if not mutation.is_open(every[row.mutant], row) else ", open"
+            waits = ", open" if row.mutant in open_ones else ""
             lines.append(f"| {row.mutant} | `{change}` | {row.outcome}{waits} | {reason_of(row.mutant)} |")
     return "\n".join([*lines, ""])

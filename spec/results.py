@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
@@ -97,7 +98,12 @@ def load(path: Path = STORE) -> dict[str, Result]:
     """The stored results by case name."""
     if not path.exists():
         return {}
-    return {row["name"]: Result(**row) for row in json.loads(path.read_text())}
+    return {result.name: result for result in _results_in(path.read_text())}
+
+
+@lru_cache(maxsize=1)
+def _results_in(text: str) -> tuple[Result, ...]:
+    return tuple(Result(**row) for row in json.loads(text))
 
 
 def save(results: dict[str, Result], path: Path = STORE) -> None:

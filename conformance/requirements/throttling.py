@@ -200,10 +200,19 @@ def removed(broker: Broker) -> None:
 # ---- consumers
 
 
-def fetch(broker: Broker, connection: Connection, topic: Topic, *, session_id: int = 0, session_epoch: int = -1) -> Any:
+def fetch(
+    broker: Broker,
+    connection: Connection,
+    topic: Topic,
+    *,
+    session_id: int = 0,
+    session_epoch: int = -1,
+    muted_ms: int = 0,
+) -> Any:
+    """The broker may leave the request unread for as long as it has muted the connection."""
     wanted = {} if session_epoch > 0 else {(topic, 0): 0}
     request = fetch_request(wanted, max_wait_ms=500, session_id=session_id, session_epoch=session_epoch)
-    return connection.call(request, broker.version_for(FetchRequest))
+    return connection.call(request, broker.version_for(FetchRequest), timeout_s=muted_ms / 1000 + 20)
 
 
 def sizes(answer: Any) -> int:
@@ -249,20 +258,21 @@ def session_goes_on(broker: Broker) -> None:
     begun = fetch(broker, connection, topic, session_id=0, session_epoch=0)
     if not begun.session_id:
         broker.skip("needs a fetch session, and the target gave none")
-    epoch, throttled = 0, False
+    epoch = throttle_ms = 0
     with quota(broker, entity, {CONSUME: SECOND}):
         produce(broker, broker.unused_name("client"), topic, BATCH)
-        while not throttled and epoch < 20:
+        while not throttle_ms and epoch < 20:
             epoch += 1
             answer = fetch(broker, connection, topic, session_id=begun.session_id, session_epoch=epoch)
             broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"epoch {epoch}")
-            throttled = answer.throttle_time_ms > 0
-            if throttled:
+            throttle_ms = answer.throttle_time_ms
+            if throttle_ms:
                 broker.expect_equal("the bytes of records", sizes(answer), 0)
             elif sizes(answer):
                 broker.skip("the broker did not act on the quota in time, and the records are fetched")
-    broker.expect(throttled, "the consumer is throttled")
-    answer = fetch(broker, connection, topic, session_id=begun.session_id, session_epoch=epoch + 1)
+    broker.expect(throttle_ms > 0, "the consumer is throttled")
+    session = {"session_id": begun.session_id, "session_epoch": epoch + 1}
+    answer = fetch(broker, connection, topic, **session, muted_ms=throttle_ms)
     broker.expect(sizes(answer) > 0, "the next epoch brings the records")
 
 

@@ -19,7 +19,7 @@ from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
 from reference.controller.quorum_state import QuorumState
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
@@ -320,8 +320,14 @@ class Leading(Raising):
 
     # ---- describing
 
-    def handle_describe_quorum(self, now: TimestampMs) -> DescribeQuorumResponse:
-        """How far every member is, as the leader knows; NOT_LEADER_OR_FOLLOWER from others. `nodes` is the caller's."""
+    def handle_describe_quorum(self, body: DescribeQuorumRequest, now: TimestampMs) -> DescribeQuorumResponse:
+        """How far every member is, as the leader knows. The caller adds `nodes`.
+
+        Errors in the response: UNKNOWN_TOPIC_OR_PARTITION for each partition where another than the metadata log is
+        asked for, NOT_LEADER_OR_FOLLOWER of a member that does not lead.
+        """
+        if refused := messages.unknown_described(body):
+            return refused
         state = self._state
         if not isinstance(state, Leader):
             refusal = DescribeQuorumResponse.PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
@@ -274,3 +274,23 @@ def describe_response(partition: DescribeQuorumResponse.PartitionData) -> Descri
     """The leader's view of the quorum; the caller adds the nodes' addresses."""
     topic = DescribeQuorumResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
     return DescribeQuorumResponse(topics=[topic])
+
+
+def unknown_described(body: DescribeQuorumRequest) -> DescribeQuorumResponse | None:
+    """A refusal of each partition that is asked for, unless that is the metadata log's partition and it alone."""
+    asked = [(topic.topic_name, each.partition_index) for topic in body.topics for each in topic.partitions]
+    if asked == [(METADATA_TOPIC, 0)] and len(body.topics) == 1:
+        return None
+    refused = DescribeQuorumResponse.PartitionData
+    return DescribeQuorumResponse(
+        topics=[
+            DescribeQuorumResponse.TopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    refused(partition_index=each.partition_index, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )

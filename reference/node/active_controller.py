@@ -388,8 +388,10 @@ class ActiveController:
         return UnregisterBrokerResponse()
 
     def describe_quorum(self, version: int, body: DescribeQuorumRequest, now: TimestampMs) -> Message:
-        response = self._metadata_quorum.handle_describe_quorum(now)
-        return _describe_quorum(response, version, self._voters())
+        """The quorum, as far as this node leads it; it need not be the active controller yet, or any more."""
+        response = self._metadata_quorum.handle_describe_quorum(body, now)
+        has_described = any(_members(response))
+        return _describe_quorum(response, version, self._voters() if has_described else {})
 
     @property
     def _metadata_quorum(self) -> Quorum:

@@ -91,7 +91,10 @@ DECIDED_HANDLERS: dict[int, Decide] = {
     ASSIGN_REPLICAS_TO_DIRS: ActiveController.assign_replicas_to_dirs,
     CONTROLLER_REGISTRATION: ActiveController.register_controller,
 }
-"""APIs of the active controller; brokers forward them (KIP-590)."""
+"""APIs of the active controller; brokers forward them (KIP-590).
+
+DescribeQuorum at a controller's listener is not among them: each voter answers for itself.
+"""
 
 QUIET = frozenset({PRODUCE, FETCH, OFFSET_COMMIT, HEARTBEAT})
 """What comes to brokers with every record. Such a handler reaches nothing but logs, waiting requests, groups, and the parts
@@ -198,6 +201,7 @@ def controller_handlers(parts: Parts) -> dict[int, Handler]:
         DESCRIBE_CLUSTER: partial(
             metadata.describe_controllers, parts.context, lambda: quorum.leader, parts.controllers.endpoints
         ),
+        DESCRIBE_QUORUM: lambda request, body, now: parts.controller.describe_quorum(request.version, body, now),
         ADD_RAFT_VOTER: lambda request, body, now: quorum.handle_add_raft_voter(body, request, now),
         REMOVE_RAFT_VOTER: lambda request, body, now: quorum.handle_remove_raft_voter(body, request, now),
         UPDATE_RAFT_VOTER: lambda request, body, now: quorum.handle_update_raft_voter(
@@ -223,7 +227,7 @@ def apis_of(listener: str, parts: Parts, peers_release: str) -> dict[int, Api]:
     decided = {key: None for key in DECIDED_HANDLERS if is_served_on(key, listener)}
     if listener is BROKER:
         decided |= dict.fromkeys(VOTER_CHANGES)
-    for key, handler in sorted({**handlers, **decided}.items()):
+    for key, handler in sorted({**decided, **handlers}.items()):
         lowest, highest = versions_of(key)
         if listener is BROKER and handler is None:
             highest = min(highest, versions_of(key, peers_release)[1])

@@ -19,6 +19,7 @@ from reference.protocol.codec import decode, encode
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -35,6 +36,13 @@ from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, L
 CLUSTER = "a-cluster"
 FOLDER = Path("/data")
 LOG_FOLDER = FOLDER / f"{METADATA_TOPIC}-0"
+OF_METADATA = DescribeQuorumRequest(
+    topics=[
+        DescribeQuorumRequest.TopicData(
+            topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
+        )
+    ]
+)
 CONFIG = LogConfig(retention_ms=-1, max_message_bytes=1 << 20, segment_bytes=600, segment_index_bytes=240)
 
 

@@ -20,7 +20,7 @@ from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
 from reference.protocol.primitives import NO_UUID
-from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, Members, topic
+from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, OF_METADATA, Members, topic
 
 SPECIFICATION = Path(__file__).parent.parent.parent / "spec" / "quorum" / "Quorum.tla"
 
@@ -568,15 +568,15 @@ def test_the_leader_describes_the_quorum(three: Members) -> None:
     three[0].append([topic(1)], three.now)
     three.deliver()
     three.fetch(0, fetch(9, last=(1, 1), known=0))
-    partition = three[0].handle_describe_quorum(three.now).topics[0].partitions[0]
+    partition = three[0].handle_describe_quorum(OF_METADATA, three.now).topics[0].partitions[0]
     assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (0, 1, 2)
     assert [(each.replica_id, each.log_end_offset) for each in partition.current_voters] == [(0, 2), (1, 2), (2, 2)]
     assert [each.replica_id for each in partition.observers] == [9]
     assert all(each.last_fetch_timestamp == three.now for each in partition.current_voters)
-    other = three[1].handle_describe_quorum(three.now).topics[0].partitions[0]
+    other = three[1].handle_describe_quorum(OF_METADATA, three.now).topics[0].partitions[0]
     assert other.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     later = three.now + 300_000
-    assert three[0].handle_describe_quorum(later).topics[0].partitions[0].observers == []
+    assert three[0].handle_describe_quorum(OF_METADATA, later).topics[0].partitions[0].observers == []
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.primitives import Offset
 from reference.storage.errors import StorageError
-from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, Members, topic
+from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, OF_METADATA, Members, topic
 
 
 def addition(members: Members, id: int, **changed: Any) -> AddRaftVoterRequest:
@@ -351,7 +351,7 @@ def test_a_controller_joins_by_itself() -> None:
 
 
 def test_the_leader_describes_voters_and_their_directories(three: Members) -> None:
-    found: Any = three[0].handle_describe_quorum(three.now)
+    found: Any = three[0].handle_describe_quorum(OF_METADATA, three.now)
     described = found.topics[0].partitions[0]
     assert {each.replica_id: each.replica_directory_id for each in described.current_voters} == {
         id: three.directories[id] for id in range(3)

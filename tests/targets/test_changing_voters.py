@@ -23,6 +23,7 @@ from linearizability.targets.reference import TIDEGAUGE
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import name_of
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 
@@ -217,6 +218,36 @@ def updates(target: ChangingCluster, epoch: int) -> dict[str, dict[str, Any]]:
     }
 
 
+DESCRIBED = {
+    "its log": {"__cluster_metadata": [0]},
+    "nothing": {},
+    "no partition": {"__cluster_metadata": []},
+    "another topic": {"t": [0]},
+    "another partition": {"__cluster_metadata": [1]},
+    "two partitions": {"__cluster_metadata": [0, 1]},
+    "two topics": {"__cluster_metadata": [0], "t": [0, 1]},
+}
+"""What a description of the quorum may be asked of: topic -> partitions."""
+
+
+def described(wire: Wire, asked: dict[str, list[int]]) -> list[str]:
+    """The errors and the leader in the answer to DescribeQuorum."""
+    request = DescribeQuorumRequest
+    topics = [
+        request.TopicData(topic_name=name, partitions=[request.PartitionData(partition_index=each) for each in indexes])
+        for name, indexes in asked.items()
+    ]
+    answer = wire.call(request(topics=topics))
+    return [
+        f"{name_of(answer.error_code)}, {len(answer.nodes)} nodes",
+        *(
+            f"{topic.topic_name}-{each.partition_index}: {name_of(each.error_code)}, leader {each.leader_id}"
+            for topic in answer.topics
+            for each in topic.partitions
+        ),
+    ]
+
+
 def listeners(form: type[AddRaftVoterRequest | UpdateRaftVoterRequest], name: str) -> list[Any]:
     return [form.Listener(name=name, host="127.0.0.1", port=1)]
 
@@ -253,6 +284,8 @@ def refusals(kind: str, folder: Path) -> dict[str, Any]:
                 for what, changed in updates(target, epoch).items():
                     answer = ask(f"update, {what}", update(**{**more, "current_leader_epoch": epoch, **changed}))
                     assert answer.current_leader.leader_id == FIRST
+                for what, asked in DESCRIBED.items():
+                    found[f"node {node}, describe, {what}"] = described(wire, asked)
     return found
 
 
@@ -260,4 +293,4 @@ def refusals(kind: str, folder: Path) -> dict[str, Any]:
 def test_requests_are_refused_as_by_kafka(tmp_path: Path) -> None:
     kafkas, ours = refusals("kafka:4.3.1", tmp_path / "kafka"), refusals("reference", tmp_path / "reference")
     assert ours == kafkas
-    assert len(kafkas) == 70 and len(set(kafkas.values())) > 7, kafkas
+    assert len(kafkas) == 70 + 2 * len(DESCRIBED) and len(set(map(str, kafkas.values()))) > 7, kafkas

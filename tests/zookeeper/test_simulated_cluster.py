@@ -10,7 +10,7 @@ TOPIC = Topic(name="orders", configs={"min.insync.replicas": "2"})
 CLIENTS = (Producer(acks="all", version=9, batches=60), Consumer())
 
 
-def lived(*faults: Fault, seed: int = 0, duration_ms: int = 3_000):
+def completed(*faults: Fault, seed: int = 0, duration_ms: int = 3_000):
     schedule = Schedule(
         seed=seed,
         nodes=3,
@@ -27,27 +27,27 @@ def lived(*faults: Fault, seed: int = 0, duration_ms: int = 3_000):
 
 
 def test_the_first_broker_wins_and_records_are_committed():
-    outcome = lived()
+    outcome = completed()
     assert outcome.counts["action CreateTopic"] == 1
     assert outcome.counts["action ElectController"] >= 1
     assert outcome.counts["zookeeper Multi NODE_EXISTS"] >= 1, "the others stood for election too"
 
 
 def test_a_controller_that_stands_still_is_followed_by_another():
-    outcome = lived(Fault(at_ms=500, kind="pause", role="controller", node=1, for_ms=1_500))
+    outcome = completed(Fault(at_ms=500, kind="pause", role="controller", node=1, for_ms=1_500))
     assert outcome.counts["zookeeper session expired"] >= 1
     assert outcome.counts["action ResignController"] >= 1
     assert outcome.counts["action BrokerFailure"] >= 1
 
 
 def test_a_broker_that_dies_is_replaced_as_a_leader():
-    outcome = lived(Fault(at_ms=500, kind="crash", role="leader", node=1, topic="orders", for_ms=1_500))
+    outcome = completed(Fault(at_ms=500, kind="crash", role="leader", node=1, topic="orders", for_ms=1_500))
     assert outcome.leader_changes >= 1
 
 
 @pytest.mark.parametrize("kind", ["zookeeper-cut", "zookeeper-expire", "zookeeper-change", "zookeeper-slow"])
 def test_faults_of_zookeeper_cost_no_record(kind):
-    lived(Fault(at_ms=600, kind=kind, role="controller", node=1, for_ms=1_200, amount=40))
+    completed(Fault(at_ms=600, kind=kind, role="controller", node=1, for_ms=1_200, amount=40))
 
 
 def test_a_schedule_has_one_trace():

@@ -49,6 +49,8 @@ class LogConfig:
     segment_jitter_ms: int = 0
     segment_ms: int = 7 * DAY_MS
     max_decompressed_message_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
+    may_lack_offsets: bool = True
+    """Of no topic config: compaction, now or before, may have removed records between others. Not in the metadata log."""
 
     @classmethod
     def from_topic_config(cls, values: Mapping[str, str], defaults: LogConfig | None = None) -> LogConfig:

@@ -52,7 +52,9 @@ from reference.storage.segment_checksums import (
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
-METADATA_LOG_CONFIG = LogConfig(retention_ms=-1, max_message_bytes=8 * 1024 * 1024, segment_index_bytes=256 * 1024)
+METADATA_LOG_CONFIG = LogConfig(
+    retention_ms=-1, max_message_bytes=8 * 1024 * 1024, segment_index_bytes=256 * 1024, may_lack_offsets=False
+)
 """Kafka's, but for the indexes: it gives them the 10 MiB of any topic. These have room for some 85 MiB of metadata, and where
 they are full the log rolls, as any log does."""
 

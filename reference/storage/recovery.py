@@ -355,11 +355,13 @@ class _Recovery:
         """
         self._rebuild_producers_to(segment.base_offset, before)
         segment.clear_indexes(self.config.segment_index_bytes)
-        position, end = 0, segment.base_offset
+        position, end, epoch = 0, segment.base_offset, NO_EPOCH
         whole = True
         try:
             for batch in _whole_batches(segment.file, segment.base_offset):
                 header = batch.header
+                if not self.config.may_lack_offsets:
+                    _check_place(header, end, epoch)
                 segment.index(
                     header.base_offset,
                     header.last_offset,
@@ -378,7 +380,7 @@ class _Recovery:
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
                 self.producers.append(header, marker, header.base_offset, header.max_timestamp)
-                position, end = batch.position + len(batch.data), header.next_offset
+                position, end, epoch = batch.position + len(batch.data), header.next_offset, header.leader_epoch
         except (RecordsError, CorruptFile) as error:
             if self.clean or end < self.flushed_to:
                 raise _damaged(segment.path(LOG_SUFFIX), position, segment.size, error) from error
@@ -444,6 +446,18 @@ class _Recovery:
         if self.producers.end_offset != offset or not segments:
             self.producers.load(self.log_start, offset)
             replay(self.producers, segments, offset)
+
+
+def _check_place(header: BatchHeader, end: Offset, epoch: LeaderEpoch) -> None:
+    """Check what no checksum covers: the base offset and the leader epoch of a batch of the metadata log.
+
+    No offset is missing there, and a leader's first batch is one of control records. `epoch` is that of the batch before.
+    Errors: CorruptFile.
+    """
+    if header.base_offset != end:
+        raise CorruptFile(f"a batch at offset {header.base_offset} follows the end {end}")
+    if epoch not in (NO_EPOCH, header.leader_epoch) and not (header.is_control and header.leader_epoch > epoch):
+        raise CorruptFile(f"a batch of leader epoch {header.leader_epoch} follows one of {epoch}")
 
 
 def _header_from(segments: list[Segment], offset: Offset) -> BatchHeader | None:

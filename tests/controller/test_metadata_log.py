@@ -13,6 +13,7 @@ from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.log_directory import METADATA_LOG_CONFIG
 from tests.controller.quorum_members import topic
 from tests.storage.logs import FOLDER, NOW, open_log
 
@@ -90,3 +91,21 @@ def test_what_is_no_metadata_is_said_to_be_none() -> None:
     log.log.append_as_leader(batch, 1, NOW, Origin.RAFT_LEADER)
     with pytest.raises(CorruptFile, match="no metadata at offset 0: a metadata record of frame version 5"):
         list(log.replay(0))
+
+
+@pytest.mark.parametrize("byte", [*range(8), *range(12, 16)])
+def test_a_batch_with_another_offset_or_epoch_than_its_place_has_is_cut_off(byte: int) -> None:
+    """No checksum covers the base offset and the leader epoch of a batch."""
+    disk = SimulatedDisk()
+    log = MetadataLog(open_log(disk, METADATA_LOG_CONFIG))
+    log.begin_epoch(1, 0, [0], NOW)
+    for number in (1, 2):
+        position = log.log.size_bytes
+        log.append([topic(number)], 1, NOW)
+    size = log.log.size_bytes
+    file = FOLDER / f"{0:020}.log"
+    was = disk.open_file(file).read(position + byte, 1)[0]
+    disk.map_file(file).write_at(position + byte, bytes([was ^ 0x55]))
+    again = MetadataLog(open_log(disk, METADATA_LOG_CONFIG))
+    assert again.log.lost_bytes == size - position
+    assert names(again) == [(1, "t1")]

@@ -71,7 +71,8 @@ class ReplicationHolds(Progress):
     def _is_idle(self, message: Message) -> bool:
         """Whether a fetch changes nothing that its leader knows."""
         leader = self._replica(message.asked)
-        progress = leader.followers.get(NodeId(message.asker)) if leader is not None and leader.is_leader else None
+        leading = leader.leading if leader is not None else None
+        progress = leading.followers.get(NodeId(message.asker)) if leading is not None else None
         if leader is None or progress is None or message.asker not in leader.state.isr:
             return False
         asked = _partition_of(message.body.topics)

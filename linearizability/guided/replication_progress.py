@@ -113,9 +113,9 @@ class Progress(Driver[NodeStep]):
 
     def _has_answered(self, step: NodeStep) -> bool:
         replica = self._replica(step.broker)
-        if self._has_come(step) or replica is None:
+        if self._has_come(step) or replica is None or replica.leading is None:
             return self._has_come(step)
-        progress = replica.followers.get(NodeId(step.other))
+        progress = replica.leading.followers.get(NodeId(step.other))
         node = self._cluster.machine(step.other).node
         epoch = node.membership.broker_epoch if node is not None else -1
         return progress is not None and progress.end == step.end and progress.broker_epoch == epoch

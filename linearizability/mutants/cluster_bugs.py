@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from linearizability.mutants.registry import mutant
 from reference.protocol.errors import ErrorCode
+from reference.replication.follower import Following
 from reference.replication.isr import NEVER_FETCHED
 from reference.replication.proposal import ProposalOutcome
-from reference.replication.replica import Role
 
 METADATA = "__cluster_metadata"
 ACKS_ALL = -1
@@ -59,24 +60,22 @@ def kip_279(original: Any, log: Any, epoch: int) -> Any:
 
 @mutant(
     "kip-320",
-    "reference.replication.leader:Leading.read_as_follower",
+    "reference.node.fetch:Serving._read_as_follower",
     "A follower's fetch names neither its leader's epoch nor that of its own last record.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
-def kip_320(original: Any, leader: Any, follower: int, offset: int, last_epoch: int, epoch: int, *more: Any) -> Any:
-    return original(leader, follower, offset, -1, -1, *more)
+def kip_320(original: Any, serving: Any, partition: Any, wanted: Any, *more: Any) -> Any:
+    return original(serving, partition, replace(wanted, last_fetched_epoch=-1, current_leader_epoch=-1), *more)
 
 
 @mutant(
     "fetch-without-fencing",
-    "reference.replication.leader:Leading.read_as_follower",
+    "reference.node.fetch:Serving._read_as_follower",
     "A follower's fetch shows where the logs part, but does not name its leader's epoch.",
     fuzz=True, nodes=3,
 )  # fmt: skip
-def fetch_without_fencing(
-    original: Any, leader: Any, follower: int, offset: int, last_epoch: int, epoch: int, *more: Any
-) -> Any:
-    return original(leader, follower, offset, last_epoch, -1, *more)
+def fetch_without_fencing(original: Any, serving: Any, partition: Any, wanted: Any, *more: Any) -> Any:
+    return original(serving, partition, replace(wanted, current_leader_epoch=-1), *more)
 
 
 # ---- what a leader counts
@@ -89,7 +88,7 @@ def fetch_without_fencing(
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
-    return (progress.end for follower, progress in leader.followers.items() if follower in leader.state.isr)
+    return (progress.end for follower, progress in leader.followers.items() if follower in leader.replica.state.isr)
 
 
 @mutant(
@@ -99,7 +98,7 @@ def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def leaver_counted_out(original: Any, leader: Any, broker: int) -> bool:
-    return broker in (leader.pending.isr if leader.pending is not None else leader.state.isr)
+    return broker in (leader.pending.isr if leader.pending is not None else leader.replica.state.isr)
 
 
 @mutant(
@@ -129,11 +128,11 @@ def epoch_start_unasked(original: Any, end: int, high_watermark: int, epoch_star
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def committed_under_min_isr(original: Any, leader: Any, now: int) -> bool:
-    min_isr, leader.min_isr = leader.min_isr, 1
+    min_isr, leader.replica.min_isr = leader.replica.min_isr, 1
     try:
         return original(leader, now)
     finally:
-        leader.min_isr = min_isr
+        leader.replica.min_isr = min_isr
 
 
 @mutant(
@@ -155,8 +154,6 @@ def commit_before_min_isr(original: Any, leader: Any, isr: tuple[int, ...]) -> f
 )  # fmt: skip
 def acknowledged_under_min_isr(original: Any, leader: Any, end: int) -> Any:
     code = original(leader, end)
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        return code
     ends = [progress.end for follower, progress in leader.followers.items() if leader.is_in_maximal_isr(follower)]
     return ErrorCode.NONE if min(ends, default=end) >= end else code
 
@@ -178,7 +175,7 @@ def min_isr_ignored(original: Any, min_isr: int, replicas: int) -> int:
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def acknowledged_before_commit(original: Any, leader: Any, end: int) -> bool:
-    return leader.log.log_end_offset >= end
+    return leader.replica.log.log_end_offset >= end
 
 
 @mutant(
@@ -195,12 +192,12 @@ def acks_all_as_one(original: Any, node: Any, request: Any, body: Any, verdicts:
 
 @mutant(
     "follower-serves-ahead",
-    "reference.replication.reading:Readable.read",
+    "reference.replication.partition:Partition.read",
     "A follower serves consumers up to the end of its log.",
     fuzz=True, nodes=3, in_history=True,
 )  # fmt: skip
 def follower_serves_ahead(original: Any, replica: Any, offset: int, **more: Any) -> Any:
-    if replica.role is not Role.FOLLOWER:
+    if not isinstance(replica.role, Following):
         return original(replica, offset, **more)
     high_watermark, replica.high_watermark = replica.high_watermark, replica.log.log_end_offset
     try:
@@ -352,15 +349,13 @@ def reassigned_with_one_in_sync(original: Any, target: Any) -> None:
 
 @mutant(
     "producers-forgotten-by-new-leaders",
-    "reference.replication.leader:Leading.become_leader",
+    "reference.replication.partition:Partition.become_leader",
     "A new leader knows nothing of idempotent producers.",
     fuzz=True, nodes=3, breaks=("duplicate", "sequence-lost", "logs-differ", "producers-disagree"), in_history=True,
 )  # fmt: skip
-def producers_forgotten_by_new_leaders(original: Any, leader: Any, state: Any, now: int) -> bool:
-    begins = original(leader, state, now)
-    if begins:
-        leader.log._producers.producers.clear()
-    return begins
+def producers_forgotten_by_new_leaders(original: Any, partition: Any, state: Any, now: int) -> None:
+    original(partition, state, now)
+    partition.log._producers.producers.clear()
 
 
 @mutant(

@@ -31,7 +31,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
-from reference.replication.partition import Partition, Role
+from reference.replication.partition import Partition
 from reference.storage.log import LogSlice
 
 DEFAULT_WAIT_MS = 50
@@ -269,7 +269,7 @@ def _show(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
             if not run.cluster.machine(node).is_up:
                 run.lines.append(f"node {node}  down")
             continue
-        role = {Role.LEADER: "leads", Role.FOLLOWER: "follows", Role.NONE: "waits"}[partition.role]
+        role = "waits" if partition.role is None else "leads" if partition.is_leader else "follows"
         held = _held(partition)
         before = " ".join(text for offset, text in held if offset < partition.high_watermark)
         behind = " ".join(text for offset, text in held if offset >= partition.high_watermark)

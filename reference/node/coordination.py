@@ -75,10 +75,10 @@ class AwaitingCommit:
         return self._connection
 
     def try_complete(self, now: TimestampMs, key: Key) -> bool:
-        partition = self._partition
-        if not self._context.replicas.leads(partition) or partition.leader_epoch != self._leader_epoch:
+        leading = self._context.replicas.leading(self._partition, self._leader_epoch)
+        if leading is None:
             self._outcome(ErrorCode.NOT_COORDINATOR, now)
-        elif partition.is_committed(self._end):
+        elif leading.is_committed(self._end):
             self._outcome(ErrorCode.NONE, now)
         else:
             return False
@@ -202,7 +202,7 @@ class Coordination(Generic[S]):
     def holds(self, index: int, shard: S) -> bool:
         """Whether a shard is still the one that keeps its partition."""
         held = self._held.get(index)
-        return held is not None and held.shard is shard and self._context.replicas.leads(held.partition)
+        return held is not None and held.shard is shard and self._context.replicas.leading(held.partition) is not None
 
     @property
     def is_loading(self) -> bool:
@@ -211,7 +211,7 @@ class Coordination(Generic[S]):
 
     def _held_by(self, index: int) -> _Held[S]:
         held = self._held.get(index)
-        if held is None or not self._context.replicas.leads(held.partition):
+        if held is None or self._context.replicas.leading(held.partition) is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         if not held.is_loaded:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

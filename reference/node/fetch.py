@@ -20,6 +20,7 @@ from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.primitives import BrokerEpoch, Chance, NodeId, TimestampMs, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition, Read
+from reference.replication.reading import FollowerFetch
 from reference.storage.errors import LogError
 from reference.storage.log import LogSlice
 
@@ -288,7 +289,8 @@ class Serving:
             and result.preferred_read_replica < 0
             and self._is_settled(partition, wanted, read)
         ):
-            self._settled.append(Settled(wanted, partition.key, partition.followers.get(self._follower)))
+            progress = partition.leading.followers.get(self._follower) if partition.leading is not None else None
+            self._settled.append(Settled(wanted, partition.key, progress))
         return result
 
     def _preferred(self, partition: Partition, wanted: Wanted, now: TimestampMs) -> NodeId | None:
@@ -313,26 +315,20 @@ class Serving:
         self, partition: Partition, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs
     ) -> Read:
         """Records up to the log's end; the leader learns how far the follower is, and may commit or propose by it."""
-        if not is_first:
-            return partition.read_as_follower(
-                self._follower,
-                wanted.fetch_offset,
-                wanted.last_fetched_epoch,
-                wanted.current_leader_epoch,
-                max_bytes,
-                minimum_one,
-            )
-        read = partition.answer_fetch(
-            self._follower,
-            self._epoch,
-            wanted.fetch_offset,
-            wanted.last_fetched_epoch,
-            wanted.current_leader_epoch,
-            now,
-            max_bytes,
-            minimum_one,
-            wanted.log_start_offset,
+        asked = FollowerFetch(
+            follower=self._follower,
+            broker_epoch=self._epoch,
+            offset=wanted.fetch_offset,
+            last_fetched_epoch=wanted.last_fetched_epoch,
+            asked_epoch=wanted.current_leader_epoch,
+            max_bytes=max_bytes,
+            minimum_one=minimum_one,
+            log_start=wanted.log_start_offset,
         )
+        leading = partition.require_leader(asked.asked_epoch)
+        if not is_first:
+            return leading.read_as_follower(asked)
+        read = leading.answer_fetch(asked, now)
         if read.moved:
             self._fetching.may_propose(partition)
             self._fetching.context.purgatories.wake(partition, now)

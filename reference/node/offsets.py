@@ -66,9 +66,8 @@ def _list_one(
         if wanted.timestamp < 0 and version < FIRST_VERSION.get(wanted.timestamp, 1 << 15):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = replicas.partition(topic, wanted.partition_index)
-        found = partition.list_offset(
-            wanted.timestamp, isolation_level == READ_COMMITTED, wanted.current_leader_epoch, for_replica=for_replica
-        )
+        leading = partition.require_leader(wanted.current_leader_epoch)
+        found = leading.list_offset(wanted.timestamp, isolation_level == READ_COMMITTED, for_replica=for_replica)
     except (KafkaError, LogError) as error:
         result.error_code = error.code
         if error.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < FIRST_VERSION_WITH_OFFSET_NOT_AVAILABLE:
@@ -91,9 +90,8 @@ def offset_for_leader_epoch(
             result = OffsetForLeaderEpochResponse.EpochEndOffset(partition=wanted.partition)
             try:
                 partition = replicas.partition(topic.topic, wanted.partition)
-                result.leader_epoch, result.end_offset = partition.offset_for_leader_epoch(
-                    wanted.leader_epoch, wanted.current_leader_epoch
-                )
+                leading = partition.require_leader(wanted.current_leader_epoch)
+                result.leader_epoch, result.end_offset = leading.offset_for_leader_epoch(wanted.leader_epoch)
             except (KafkaError, LogError) as error:
                 result.error_code = error.code
             results.append(result)

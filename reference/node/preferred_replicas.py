@@ -21,11 +21,12 @@ def preferred_replica(
     Only a leader names one. A follower must hold the offset, as far as the leader knows, and need not be in sync. Of several
     the one with the highest log end offset is chosen, then the one that was caught up last, then the highest id.
     """
-    if not partition.is_leader or _rack_of(brokers.get(partition.node)) == rack:
+    leading = partition.leading
+    if leading is None or _rack_of(brokers.get(partition.node)) == rack:
         return None
     found = [
         (progress.end, progress.last_caught_up - now, follower)
-        for follower, progress in partition.followers.items()
+        for follower, progress in leading.followers.items()
         if progress.log_start <= offset <= progress.end and _rack_of(brokers.get(follower)) == rack
     ]
     return max(found)[-1] if found else None

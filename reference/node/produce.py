@@ -207,8 +207,8 @@ class _Awaited:
 def _is_decided(replicas: Replicas, awaited: _Awaited) -> bool:
     """Whether the answer for a partition is known (ACK-04, ACK-06, ACK-08). Another leader epoch does not know it."""
     partition = awaited.partition
-    leads = replicas.leads(partition) and partition.leader_epoch == awaited.leader_epoch
-    code = partition.answer_to_produce(awaited.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leading = replicas.leading(partition, awaited.leader_epoch)
+    code = leading.answer_to_produce(awaited.end) if leading is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code is None:
         return False
     if code is not ErrorCode.NONE:

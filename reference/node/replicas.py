@@ -16,7 +16,8 @@ from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import AT_ONCE, NodeId, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import AT_ONCE, LeaderEpoch, NodeId, Offset, TimestampMs, TopicId, TopicName
+from reference.replication.leader import Leading
 from reference.replication.partition import Partition, PartitionState, Trace
 from reference.replication.partition_state import Brokers, Peer, TruncationRule
 from reference.storage.config import LogConfig
@@ -119,9 +120,11 @@ class Replicas:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
 
-    def leads(self, partition: Partition) -> bool:
-        """Whether the replica is still there and leads."""
-        return self.partitions.get(partition.key) is partition and partition.is_leader
+    def leading(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> Leading | None:
+        """The leader's role of a replica; None where it is not there any more, or does not lead, or not in that epoch."""
+        if self.partitions.get(partition.key) is not partition or leader_epoch not in (None, partition.leader_epoch):
+            return None
+        return partition.leading
 
     def peer(self, broker: NodeId) -> Peer | None:
         """A broker's registration."""
@@ -214,13 +217,13 @@ class Replicas:
         elif partition.log.config != config:
             partition.log.config = config
         partition.learn_min_isr(min_isr)
-        before = partition.role, partition.leader_epoch
+        before = partition.role
         returns = self._set_aside.get(key) is partition
         if not partition.take_up(_state(image), now) and not returns:
             return False
         self.partitions[key] = partition
         self._set_aside.pop(key, None)
-        self._listener.on_role(partition, returns or (partition.role, partition.leader_epoch) != before, now)
+        self._listener.on_role(partition, returns or partition.role is not before, now)
         return True
 
     def _make(self, topic: TopicImage, index: int, config: LogConfig, min_isr: int, now: TimestampMs) -> Partition:

@@ -19,8 +19,9 @@ from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.protocol.primitives import AT_ONCE, BrokerEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
-from reference.replication.partition import Partition, Role
-from reference.replication.proposal import Proposal
+from reference.replication.follower import Following
+from reference.replication.partition import Partition
+from reference.replication.proposal import AcceptedIsr, Proposal
 from reference.storage.errors import StorageError
 
 FETCH_PURPOSE, PROPOSAL_PURPOSE = "fetch", "isr"
@@ -64,7 +65,7 @@ class Replication:
 
     def on_role(self, partition: Partition) -> None:
         """A replica has a new role or leader epoch: ask its leader for it, and no other node."""
-        leader = partition.state.leader if partition.role is Role.FOLLOWER else None
+        leader = partition.state.leader if isinstance(partition.role, Following) else None
         for broker, fetcher in self._fetchers.items():
             if broker != leader:
                 fetcher.leave(partition)
@@ -122,13 +123,14 @@ class Replication:
 
     def may_propose(self, partition: Partition) -> None:
         """The partition's leader may have an ISR to propose."""
-        if partition.pending is not None and not partition.pending_is_sent:
+        leading = partition.leading
+        if leading is not None and leading.pending is not None and not leading.pending_is_sent:
             self._proposing[partition.key] = partition
 
     def shrink(self, now: TimestampMs) -> None:
         """Propose to go on without members that lag."""
         for partition in self._context.replicas.partitions.values():
-            if partition.is_leader and partition.shrink_isr(now):
+            if partition.leading is not None and partition.leading.shrink_isr(now):
                 self.may_propose(partition)
 
     def propose(self, now: TimestampMs) -> None:
@@ -138,7 +140,7 @@ class Replication:
         self._propose_at = None
         partitions, self._proposing = self._proposing, {}
         for partition in partitions.values():
-            proposal = partition.take_proposal() if partition.is_leader else None
+            proposal = partition.leading.take_proposal() if partition.leading is not None else None
             if proposal is not None:
                 self._proposed.append((partition, proposal))
         if self._proposed:
@@ -166,23 +168,19 @@ class Replication:
     ) -> None:
         if error is ErrorCode.NONE:
             error = _known(result.error_code) if result is not None else ErrorCode.UNKNOWN_SERVER_ERROR
-        if result is not None and error is ErrorCode.NONE:
-            partition.proposal_answered(
-                proposal,
-                error,
-                now,
-                leader_epoch=result.leader_epoch,
-                partition_epoch=result.partition_epoch,
-                isr=tuple(result.isr),
-            )
-            if self.accepted is not None:
-                self.accepted(partition, result, now)
-        else:
-            partition.proposal_answered(proposal, error, now)
-        if partition.pending is None and partition.is_leader:
-            partition.shrink_isr(now)
-        if partition.pending is proposal and not partition.pending_is_sent:
-            self._propose_at = now + PROPOSE_AGAIN_MS
+        accepted = result if error is ErrorCode.NONE else None
+        # Where leadership was lost meanwhile, this is None or the role of a later epoch, which does not know the proposal.
+        leading = partition.leading
+        if leading is not None:
+            leading.proposal_answered(proposal, error, now, _accepted_isr(accepted))
+        if accepted is not None and self.accepted is not None:
+            self.accepted(partition, accepted, now)
+        leading = partition.leading
+        if leading is not None:
+            if leading.pending is None:
+                leading.shrink_isr(now)
+            if leading.pending is proposal and not leading.pending_is_sent:
+                self._propose_at = now + PROPOSE_AGAIN_MS
         self.may_propose(partition)
         self._context.purgatories.wake(partition, now)
 
@@ -212,6 +210,10 @@ def _known(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _accepted_isr(result: AlterPartitionResponse.PartitionData | None) -> AcceptedIsr | None:
+    return result and AcceptedIsr(result.leader_epoch, result.partition_epoch, tuple(result.isr))
 
 
 def _alter_partition(

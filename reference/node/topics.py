@@ -226,10 +226,11 @@ class _Deletion:
 
 
 def _is_decided(replicas: Replicas, deletion: _Deletion) -> bool:
-    if not replicas.leads(deletion.partition):
+    leading = replicas.leading(deletion.partition)
+    if leading is None:
         deletion.result.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return True
-    low_watermark = deletion.partition.low_watermark()
+    low_watermark = leading.low_watermark()
     if low_watermark < deletion.target:
         return False
     deletion.result.low_watermark = low_watermark

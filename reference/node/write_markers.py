@@ -133,8 +133,8 @@ class _Written:
 
 def _is_decided(replicas: Replicas, written: _Written) -> bool:
     partition = written.partition
-    leads = replicas.leads(partition) and partition.leader_epoch == written.leader_epoch
-    code = partition.answer_to_produce(written.end) if leads else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leading = replicas.leading(partition, written.leader_epoch)
+    code = leading.answer_to_produce(written.end) if leading is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER
     if code is not None:
         written.result.error_code = code
     return code is not None

@@ -45,7 +45,8 @@ from reference.protocol.primitives import (
 )
 from reference.protocol.records.errors import RecordsError
 from reference.replication.fetch_session import FetchSession, Key, Wanted
-from reference.replication.partition import EARLIEST, LATEST, Partition, Role
+from reference.replication.follower import Following
+from reference.replication.partition import EARLIEST, LATEST, Partition
 from reference.storage.errors import LogError, StorageError
 
 
@@ -112,7 +113,7 @@ class Followed:
         """Whether the replica still follows that broker in that leader epoch."""
         partition = self.partition
         return (
-            partition.role is Role.FOLLOWER
+            isinstance(partition.role, Following)
             and partition.state.leader == leader
             and partition.state.leader_epoch == self.leader_epoch
         )
@@ -395,9 +396,8 @@ class Fetcher:
         records = cast("Buffer", data.records or b"")  # decoded from a frame: never a slice of a file
         grew = moved = False
         try:
-            moved = partition.append_fetched(
-                self.leader, before, records, data.high_watermark, data.log_start_offset, now
-            )
+            following = partition.require_follower_of(self.leader)
+            moved = following.append_fetched(before, records, data.high_watermark, data.log_start_offset, now)
         finally:
             grew = partition.log.log_end_offset != before
             if grew or moved:
@@ -414,7 +414,7 @@ class Fetcher:
     ) -> None:
         partition = followed.partition
         before, high_watermark = (partition.log.log_end_offset, partition.last_fetched_epoch), partition.high_watermark
-        end = partition.truncate(self.leader, diverging.epoch, diverging.end_offset)
+        end = partition.require_follower_of(self.leader).truncate(diverging.epoch, diverging.end_offset)
         # The high watermark that came along cannot be believed before the logs agree (Kafka waits for it to move).
         self._begins_again = True
         fetched.moved.append(partition)
@@ -482,7 +482,7 @@ class Fetcher:
             self._take_refusal(followed, error, fetched, now)
 
     def _take_leader_end(self, followed: Followed, end: Offset, fetched: Fetched) -> None:
-        if followed.partition.truncate_to_leader_end(self.leader, end):
+        if followed.partition.require_follower_of(self.leader).truncate_to_leader_end(end):
             followed.stage = Stage.FETCHING
             fetched.moved.append(followed.partition)
             fetched.notes.append(Note(followed.partition, f"cut to the leader's end {end}"))
@@ -491,7 +491,7 @@ class Fetcher:
 
     def _take_leader_start(self, followed: Followed, start: Offset, fetched: Fetched, now: TimestampMs) -> None:
         followed.stage = Stage.FETCHING
-        if followed.partition.start_over_at(self.leader, start, now):
+        if followed.partition.require_follower_of(self.leader).start_over_at(start, now):
             fetched.moved.append(followed.partition)
             fetched.notes.append(Note(followed.partition, f"begun again at the leader's start {start}"))
         else:

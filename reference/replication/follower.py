@@ -1,8 +1,8 @@
 """A follower's steps: append the leader's records, and truncate a log that diverges from the leader's.
 
-In: a new leader epoch (`become_follower`) and what came back from the leader: records (`append_fetched`), a diverging epoch
-(`truncate`), or the leader's bounds, where a fetch was out of range (`truncate_to_leader_end`, `start_over_at`). Offsets and
-epochs are the leader's, kept as they are. `fetcher` is who asks.
+`Following` is made when a leader epoch begins. In: what came back from the leader: records (`append_fetched`), a diverging
+epoch (`truncate`), or the leader's bounds, where a fetch was out of range (`truncate_to_leader_end`, `start_over_at`). Offsets
+and epochs are the leader's, kept as they are. `fetcher` sends the requests.
 
 With the historical rule `high-watermark` a follower cuts its log to its own high watermark when a leader epoch begins, and from
 then on believes that logs of equal length are equal. That loses and forks committed records (KIP-101); it is here so that
@@ -12,56 +12,40 @@ KIP-279, KIP-595.
 
 from __future__ import annotations
 
-from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, Buffer, LeaderEpoch, NodeId, Offset, TimestampMs
+from dataclasses import dataclass
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import NO_OFFSET, Buffer, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches
 from reference.replication.high_watermark import follower_high_watermark
-from reference.replication.partition_state import PartitionState
-from reference.replication.replica import Replica, Role
+from reference.replication.replica import Replica
 from reference.storage.errors import LogError
 from reference.storage.truncation_point import truncation_point
 
 
-class Following(Replica):
-    """A replica that follows."""
+@dataclass(slots=True, eq=False)
+class Following:
+    """A replica that follows, in one leader epoch: its steps. It keeps nothing that another role would have to reset."""
 
-    __slots__ = ()
+    replica: Replica
 
-    def become_follower(self, state: PartitionState) -> bool:
-        """Another broker leads from now on, or no replica; False, and nothing, for a leader epoch that is not newer.
+    @classmethod
+    def with_log_cut(cls, replica: Replica) -> Following:
+        """The role in a newer leader epoch. Errors: StorageError when the log cannot be cut; nothing has changed.
 
-        Errors: StorageError when the log cannot be cut; the replica then acts as before.
+        Cutting nothing off still forgets the epoch of a leadership in which this replica wrote nothing: it must not be taken
+        for the epoch of the records that now come.
         """
-        if self.role is not Role.NONE and state.leader_epoch <= self.state.leader_epoch:
-            return False
-        log = self.log
-        # Cutting nothing off still forgets the epoch of a leadership in which this replica wrote nothing: it must not be
-        # taken for the epoch of the records that now come.
-        kept = self.high_watermark if self.truncation == "high-watermark" else log.log_end_offset
+        log = replica.log
+        kept = replica.high_watermark if replica.truncation == "high-watermark" else log.log_end_offset
         log.truncate_to(min(kept, log.log_end_offset))
-        self.role, self.state = Role.FOLLOWER, state
-        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, NO_OFFSET
-        self.removed_pending_replay = frozenset()
-        self.high_watermark = min(self.high_watermark, log.log_end_offset)
-        if self.trace is not None:
-            self.trace_step(
-                "BecomeFollower",
-                broker=self.node,
-                leaderEpoch=state.leader_epoch,
-                partitionEpoch=state.partition_epoch,
-            )
-        return True
-
-    @property
-    def last_fetched_epoch(self) -> LeaderEpoch:
-        """The epoch of the log's last record, by which a leader sees whether the logs agree; -1 for no comparison."""
-        return NO_EPOCH if self.truncation == "high-watermark" else self.log.leader_epoch
+        replica.high_watermark = min(replica.high_watermark, log.log_end_offset)
+        return cls(replica)
 
     # ---- what a leader sends
 
     def append_fetched(
         self,
-        leader: NodeId,
         fetch_offset: Offset,
         records: Buffer,
         leader_high_watermark: Offset,
@@ -70,66 +54,70 @@ class Following(Replica):
     ) -> bool:
         """Append the records of an answer, and take over high watermark and log start; True when one of them moved.
 
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of a node that does not lead here; LogError for one to a fetch
-        from another offset; RecordsError for corrupt bytes; StorageError.
+        Errors: LogError for an answer to a fetch from another offset; RecordsError for corrupt bytes; StorageError.
         """
-        self._require_following(leader)
-        if fetch_offset != self.log.log_end_offset:
+        replica, log_end = self.replica, self.replica.log.log_end_offset
+        if fetch_offset != log_end:
             raise LogError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
-                f"{self.name}: records were fetched from {fetch_offset}, and the log ends at {self.log.log_end_offset}",
+                f"{replica.name}: records were fetched from {fetch_offset}, and the log ends at {log_end}",
             )
-        grew = len(records) > 0 and self._append(leader, records, now)
-        moved = self.adopt_high_watermark(leader, leader_high_watermark)
-        cut = self.log.advance_log_start_offset(min(leader_log_start, self.high_watermark))
+        grew = len(records) > 0 and self._append(records, now)
+        moved = self.adopt_high_watermark(leader_high_watermark)
+        cut = self.replica.log.advance_log_start_offset(min(leader_log_start, self.replica.high_watermark))
         return grew or moved or cut
 
-    def _require_following(self, leader: NodeId) -> None:
-        if self.role is not Role.FOLLOWER or self.state.leader != leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} does not follow broker {leader}")
-
-    def _append(self, leader: NodeId, records: Buffer, now: TimestampMs) -> bool:
-        before = self.log.log_end_offset
+    def _append(self, records: Buffer, now: TimestampMs) -> bool:
+        before = self.replica.log.log_end_offset
         try:
             self._begin_with_whole_batch(records, now)
-            self.log.append_as_follower(records, now)
+            self.replica.log.append_as_follower(records, now)
         finally:
             # Of several batches those before one that the disk refused are appended, and must be traced.
-            if self.log.log_end_offset > before and self.trace is not None:
-                self.trace_step("AppendFetched", follower=self.node, leader=leader, end=self.log.log_end_offset)
-        return self.log.log_end_offset > before
+            if self.replica.log.log_end_offset > before and self.replica.trace is not None:
+                self.replica.trace_step(
+                    "AppendFetched",
+                    follower=self.replica.node,
+                    leader=self.replica.state.leader,
+                    end=self.replica.log.log_end_offset,
+                )
+        return self.replica.log.log_end_offset > before
 
     def _begin_with_whole_batch(self, records: Buffer, now: TimestampMs) -> None:
         """A leader's log may start within a batch (DeleteRecords): an empty log begins with the whole of it."""
-        log = self.log
+        log = self.replica.log
         if log.log_start_offset != log.log_end_offset:
             return
         first = next(iter(read_batches(records)), None)
         if first is not None and first.header.base_offset < log.log_end_offset <= first.header.last_offset:
             log.truncate_fully_and_start_at(first.header.base_offset, now)
-            self.high_watermark = min(self.high_watermark, log.log_end_offset)
+            self.replica.high_watermark = min(self.replica.high_watermark, log.log_end_offset)
 
-    def adopt_high_watermark(self, leader: NodeId, leader_high_watermark: Offset) -> bool:
+    def adopt_high_watermark(self, leader_high_watermark: Offset) -> bool:
         """Believe the leader, as far as the own log goes; a new leader may know less than the one before."""
-        adopted = follower_high_watermark(leader_high_watermark, self.log.log_end_offset)
-        adopted = max(adopted, self.log.log_start_offset)
-        if adopted == self.high_watermark:
+        adopted = follower_high_watermark(leader_high_watermark, self.replica.log.log_end_offset)
+        adopted = max(adopted, self.replica.log.log_start_offset)
+        if adopted == self.replica.high_watermark:
             return False
-        self.high_watermark = adopted
-        if self.trace is not None:
-            self.trace_step("AdoptHighWatermark", follower=self.node, leader=leader, highWatermark=adopted)
+        self.replica.high_watermark = adopted
+        if self.replica.trace is not None:
+            self.replica.trace_step(
+                "AdoptHighWatermark",
+                follower=self.replica.node,
+                leader=self.replica.state.leader,
+                highWatermark=adopted,
+            )
         return True
 
     # ---- where the logs part
 
-    def truncate(self, leader: NodeId, diverging_epoch: LeaderEpoch, end: Offset) -> Offset:
+    def truncate(self, diverging_epoch: LeaderEpoch, end: Offset) -> Offset:
         """Truncate by the leader's answer: its largest epoch up to ours, and the offset where that epoch ended.
 
         Gives the new end. The next fetch shows whether the logs now agree, or the leader names an epoch before.
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.
+        Errors: StorageError.
         """
-        self._require_following(leader)
-        log = self.log
+        log = self.replica.log
         own = log.end_offset_for_epoch(diverging_epoch)
         point = truncation_point(
             diverging_epoch,
@@ -137,39 +125,41 @@ class Following(Replica):
             own.leader_epoch,
             own.end_offset,
             log.log_end_offset,
-            self.high_watermark,
+            self.replica.high_watermark,
         )
-        self._cut(leader, point.offset)
+        self._cut(point.offset)
         return log.log_end_offset
 
-    def truncate_to_leader_end(self, leader: NodeId, end: Offset) -> bool:
+    def truncate_to_leader_end(self, end: Offset) -> bool:
         """A fetch from beyond the leader's log was out of range: truncate to the leader's end. False if nothing was cut.
 
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.
+        Errors: StorageError.
         """
-        self._require_following(leader)
-        if not 0 <= end < self.log.log_end_offset:
+        if not 0 <= end < self.replica.log.log_end_offset:
             return False
-        self._cut(leader, end)
+        self._cut(end)
         return True
 
-    def _cut(self, leader: NodeId, offset: Offset) -> None:
-        log = self.log
+    def _cut(self, offset: Offset) -> None:
+        log = self.replica.log
         log.truncate_to(offset)
-        self.high_watermark = min(self.high_watermark, log.log_end_offset)
-        if self.trace is not None:
-            self.trace_step("Truncate", follower=self.node, leader=leader, end=log.log_end_offset)
+        self.replica.high_watermark = min(self.replica.high_watermark, log.log_end_offset)
+        if self.replica.trace is not None:
+            self.replica.trace_step(
+                "Truncate", follower=self.replica.node, leader=self.replica.state.leader, end=log.log_end_offset
+            )
 
-    def start_over_at(self, leader: NodeId, offset: Offset, now: TimestampMs) -> bool:
+    def start_over_at(self, offset: Offset, now: TimestampMs) -> bool:
         """The leader's log begins after the end of ours: all that is here is stale. False where it does not.
 
-        No step of the specification, which knows no retention. Errors: KafkaError NOT_LEADER_OR_FOLLOWER; StorageError.
+        No step of the specification, which knows no retention. Errors: StorageError.
         """
-        self._require_following(leader)
-        if offset <= self.log.log_end_offset:
+        if offset <= self.replica.log.log_end_offset:
             return False
-        self.log.truncate_fully_and_start_at(offset, now)
-        self.high_watermark = offset
-        if self.trace is not None:
-            self.trace_step("StartOver", follower=self.node, leader=leader, end=offset)
+        self.replica.log.truncate_fully_and_start_at(offset, now)
+        self.replica.high_watermark = offset
+        if self.replica.trace is not None:
+            self.replica.trace_step(
+                "StartOver", follower=self.replica.node, leader=self.replica.state.leader, end=offset
+            )
         return True

@@ -1,33 +1,38 @@
 """One partition's replica: it follows the metadata, and serves producers, consumers and other replicas.
 
-In each leader epoch a replica leads or follows. `leader` and `follower` hold the steps of the two roles under the names that
-they have in the specification, `reading` what clients may see, and this module the rest: following the metadata, producing,
-deleting records, and the end and beginning of an incarnation. Each method is a plain call that changes this object and its log,
-at a time that the caller gives; nothing here waits, delayed operations are the caller's.
+In each leader epoch a replica leads or follows: its `role` is one value, `Leading` or `Following`, which is replaced when a
+leader epoch begins. The roles have their steps under the names of the specification; this module has the rest: following the
+metadata, producing, consuming, deleting records, and the end and beginning of an incarnation. Each method is a plain call that
+changes this object and its log, at a time that the caller gives; nothing here waits, delayed operations are the caller's.
+
+Only the leader serves clients, except that a fetch which carries the client's rack (Fetch v11 and later) is served by any
+replica, up to its own high watermark (KIP-392).
 
 A node drives it so:
 - it creates a replica on its log, and calls `restart` with the checkpointed high watermark if there was an earlier incarnation;
 - for every record of the partition in the metadata: `take_up(state, now)`; `brokers`, `min_isr`, `lag_max_ms` are kept
   current by the node;
-- after each call that may have moved something: `take_proposal()` for the controller, `answer_to_produce(end)` for delayed
-  produce requests;
-- at `shrink_deadline()`: `shrink_isr(now)`.
+- after each call that may have moved something, where it leads: `leading.take_proposal()` for the controller,
+  `leading.answer_to_produce(end)` for delayed produce requests;
+- now and then, where it leads: `leading.shrink_isr(now)`.
 
 Source: requirements ACK-*, FET-*, EPO-*, LOF-*, REP-*; Kafka's documentation, "Replication".
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import NO_OFFSET, Buffer, Offset, TimestampMs
+from reference.protocol.primitives import NO_EPOCH, Buffer, LeaderEpoch, NodeId, Offset, TimestampMs
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.validate import Origin
 from reference.replication.follower import Following
 from reference.replication.leader import Leading
 from reference.replication.partition_state import NO_STATE, PartitionState
+from reference.replication.proposal import Proposal
 from reference.replication.reading import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -38,7 +43,7 @@ from reference.replication.reading import (
     FoundOffset,
     Read,
 )
-from reference.replication.replica import Replica, Role, Trace
+from reference.replication.replica import Replica, Trace
 from reference.storage.log import AppendInfo
 from reference.storage.verification import NOT_REQUIRED, Guard
 
@@ -56,7 +61,6 @@ __all__ = [
     "PartitionState",
     "Read",
     "Replica",
-    "Role",
     "Trace",
 ]
 
@@ -79,10 +83,36 @@ def transaction_of(records: Buffer) -> dict[str, Any]:
     return reported
 
 
-class Partition(Leading, Following):
-    """A partition's replica on this node."""
+@dataclass(slots=True, eq=False)
+class Partition(Replica):
+    """A partition's replica on this node, with its role."""
 
-    __slots__ = ()
+    role: Leading | Following | None = None
+    """Replaced when a leader epoch begins; None until the replica has replayed the partition's record."""
+
+    @property
+    def leading(self) -> Leading | None:
+        """The leader's role; None where this replica does not lead."""
+        return self.role if isinstance(self.role, Leading) else None
+
+    @property
+    def pending(self) -> Proposal | None:
+        """The proposal whose outcome this leader does not know; None where there is none, or it does not lead."""
+        return self.role.pending if isinstance(self.role, Leading) else None
+
+    def require_leader(self, asked_epoch: LeaderEpoch = NO_EPOCH) -> Leading:
+        """Errors: KafkaError NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (EPO-01, EPO-02)."""
+        # The epoch first, as Kafka: to a client with an old epoch a former leader is fenced, and not only another node.
+        self.require_epoch(asked_epoch)
+        if not isinstance(self.role, Leading):
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.role
+
+    def require_follower_of(self, leader: NodeId) -> Following:
+        """Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of a node that does not lead here."""
+        if not isinstance(self.role, Following) or self.state.leader != leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} does not follow broker {leader}")
+        return self.role
 
     # ---- following the metadata
 
@@ -91,24 +121,53 @@ class Partition(Leading, Following):
 
         Errors: StorageError; the replica then acts as before.
         """
-        if self.is_newer(state):
-            return self.become_leader(state, now) if state.leader == self.node else self.become_follower(state)
+        if self._begins_epoch(state):
+            if state.leader == self.node:
+                self.become_leader(state, now)
+            else:
+                self.become_follower(state)
+            return True
         if state.leader_epoch != self.state.leader_epoch or state.leader != self.state.leader:
             return False
-        if self.commit_isr(state, now):
-            return True
-        takes_assignment = self._take_assignment(state)
-        return self.replay_record(state, now) or takes_assignment
+        leading = self.leading
+        if leading is None:
+            return self._take_newer_record(state)
+        return leading.commit_isr(state, now) or leading.take_known_isr(state, now)
 
-    def _take_assignment(self, state: PartitionState) -> bool:
-        """The record of an ISR that this leader knows already from the response; its replicas may be new."""
+    def _begins_epoch(self, state: PartitionState) -> bool:
+        """Any state does for a replica without a role, else one of a newer leader epoch: an older one was superseded."""
+        return self.role is None or state.leader_epoch > self.state.leader_epoch
+
+    def become_leader(self, state: PartitionState, now: TimestampMs) -> None:
+        leading = Leading.from_log_end(self, state, now)
+        self.role, self.state = leading, state
+        self._trace_role("BecomeLeader")
+        leading.advance_high_watermark(now)
+
+    def become_follower(self, state: PartitionState) -> None:
+        """Another broker leads from now on, or no replica."""
+        self.role, self.state = Following.with_log_cut(self), state
+        self._trace_role("BecomeFollower")
+
+    def _trace_role(self, action: str) -> None:
+        if self.trace is not None:
+            epochs = {"leaderEpoch": self.state.leader_epoch, "partitionEpoch": self.state.partition_epoch}
+            self.trace_step(action, broker=self.node, **epochs)
+
+    def _take_newer_record(self, state: PartitionState) -> bool:
+        """A follower's record of the same leader epoch; its replicas may be new."""
         if state.partition_epoch < self.state.partition_epoch or state == self.state:
             return False
-        if self.is_leader:
-            self.assign(state)
-        else:
-            self.state = state
+        self.state = state
         return True
+
+    def learn_min_isr(self, min_isr: int) -> None:
+        """The topic's min.insync.replicas is replayed; for a leader it takes effect at once."""
+        if min_isr == self.min_isr:
+            return
+        self.min_isr = min_isr
+        if self.is_leader and self.trace is not None:
+            self.trace_step("LearnMinIsr", leader=self.node, minIsr=min_isr)
 
     def give_up_replica(self) -> None:
         """The partition was moved to other brokers: the log is deleted, and the replica has no role any more."""
@@ -121,7 +180,7 @@ class Partition(Leading, Following):
 
     def restart(self, checkpoint: Offset) -> None:
         """The log was recovered after an earlier incarnation: its high watermark is the checkpoint's, as far as the log goes."""
-        self.role, self.state = Role.NONE, NO_STATE
+        self._forget_role()
         self.high_watermark = max(min(checkpoint, self.log.log_end_offset), self.log.log_start_offset)
         if self.trace is not None:
             self.trace_step("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
@@ -133,9 +192,7 @@ class Partition(Leading, Following):
             self.trace_step("ShutDown", broker=self.node)
 
     def _forget_role(self) -> None:
-        self.role, self.state = Role.NONE, NO_STATE
-        self.followers, self.pending, self.pending_is_sent, self.epoch_start = {}, None, False, NO_OFFSET
-        self.removed_pending_replay = frozenset()
+        self.role, self.state = None, NO_STATE
 
     # ---- clients
 
@@ -159,13 +216,13 @@ class Partition(Leading, Following):
         """
         if min_isr is not None:
             self.min_isr = min_isr
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if required_acks == ACKS_ALL and self.is_under_min_isr:
+        leading = self.require_leader()
+        # Before the append: what too few replicas would hold is not taken at all (ACK-05).
+        if required_acks == ACKS_ALL and leading.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {list(self.state.isr)} is insufficient to satisfy the min.isr requirement of "
-                f"{self.effective_min_isr} for partition {self.name}",
+                f"{leading.effective_min_isr} for partition {self.name}",
             )
         info = self.log.append_as_leader(records, self.state.leader_epoch, now, origin, transaction_version, guard)
         if not info.is_duplicate and self.trace is not None:
@@ -176,8 +233,49 @@ class Partition(Leading, Following):
                 end=self.log.log_end_offset,
                 **transaction_of(records),
             )
-        self.advance_high_watermark(now)
+        leading.advance_high_watermark(now)
         return info
+
+    def acknowledge(self, end: Offset) -> None:
+        """Acks=all was answered for the records below an offset: a step, if a tracer wants to know."""
+        if self.trace is not None:
+            self.trace_step("Acknowledge", leader=self.node, end=end)
+
+    def read(
+        self,
+        offset: Offset,
+        *,
+        max_bytes: int,
+        minimum_one: bool,
+        committed: bool,
+        asked_epoch: LeaderEpoch,
+        last_epoch: LeaderEpoch,
+        from_any_replica: bool = False,
+    ) -> Read:
+        """Serve a consumer's fetch: records from an offset up to the high watermark or the last stable offset.
+
+        `committed` asks for read_committed; `last_epoch` is the epoch of the record before the offset, -1 where the
+        client does not say; `from_any_replica` lets a follower serve it. An offset between the high watermark and the
+        log's end gives no records and no error.
+        Errors: KafkaError as for `require_leader`, OFFSET_OUT_OF_RANGE (FET-02); LogError.
+        """
+        self.require_reader(asked_epoch, from_any_replica)
+        found = self.look_at(offset, last_epoch)
+        if found.diverging is not None:
+            return found
+        limit = found.last_stable_offset if committed else self.high_watermark
+        if offset < limit:
+            found.records = self.log.read(offset, max_bytes, limit, minimum_one).records
+        if committed:
+            found.aborted = self.log.aborted_transactions(offset, limit)
+        return found
+
+    def require_reader(self, asked_epoch: LeaderEpoch, from_any_replica: bool) -> None:
+        """Errors: KafkaError as for `require_leader`; a replica without a role serves no fetch."""
+        if from_any_replica and isinstance(self.role, Following):
+            self.require_epoch(asked_epoch)
+        else:
+            self.require_leader(asked_epoch)
 
     def consume(self, end: Offset) -> None:
         """A consumer was given the records below an offset: a step, if a tracer wants to know."""
@@ -190,12 +288,11 @@ class Partition(Leading, Following):
         It is done when the low watermark has reached the offset: followers learn of it by their fetches.
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION without the `delete` policy, OFFSET_OUT_OF_RANGE.
         """
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        leading = self.require_leader()
         if not self.log.config.deletes:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         target = self.high_watermark if offset == -1 else offset
         if target < 0 or target > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.advance_log_start_offset(target)
-        return self.low_watermark()
+        return leading.low_watermark()

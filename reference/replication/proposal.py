@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
@@ -26,6 +27,14 @@ class Proposal:
     broker_epochs: tuple[BrokerEpoch, ...]
     """One for each of `isr`: the incarnation in which the member fetched; -1 for one that has not fetched in this leader
     epoch."""
+
+
+class AcceptedIsr(NamedTuple):
+    """The partition's state in a response without an error."""
+
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[NodeId, ...]
 
 
 class ProposalOutcome(Enum):

@@ -1,31 +1,19 @@
-"""One replica of one partition: its log, its role, how far it is committed, and the trace that it reports its steps to.
+"""One replica of one partition, without the work of its role: its log, how far it is committed, and the trace of its steps.
 
-The steps themselves are grouped by role: `leader`, `follower`, and `reading` for what clients may see; `partition` puts
-them together.
+`leader.Leading` and `follower.Following` hold the steps of the two roles; `partition.Partition` is a replica with its role.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum, auto
+from dataclasses import dataclass
 from typing import Any
 
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import (
-    FIRST_OFFSET,
-    NO_EPOCH,
-    NO_OFFSET,
-    LeaderEpoch,
-    NodeId,
-    Offset,
-    TopicId,
-    TopicName,
-)
+from reference.protocol.primitives import FIRST_OFFSET, NO_EPOCH, LeaderEpoch, NodeId, Offset, TopicId, TopicName
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.partition_state import NO_STATE, Brokers, PartitionState, TruncationRule, no_brokers
-from reference.replication.progress import Progress
-from reference.replication.proposal import Proposal
+from reference.replication.reading import Read
 from reference.storage.log import Log
 
 LAG_MAX_MS = 30_000
@@ -33,14 +21,6 @@ LAG_MAX_MS = 30_000
 
 Trace = Callable[[str, Mapping[str, Any]], None]
 """Takes a step's name and a row of the trace: the form is that of `spec/trace.py`."""
-
-
-class Role(Enum):
-    """A replica's role in its leader epoch; NONE until it has replayed the partition's record."""
-
-    NONE = auto()
-    LEADER = auto()
-    FOLLOWER = auto()
 
 
 @dataclass(slots=True, eq=False)
@@ -53,7 +33,7 @@ class Replica:
     log: Log
     node: NodeId
     state: PartitionState = NO_STATE
-    """The metadata that it acts by; meaningless while it has no role."""
+    """The metadata that it acts by; NO_STATE while it has no role."""
     high_watermark: Offset = FIRST_OFFSET
     trace: Trace | None = None
     """Called for every step that the specification knows, by the step's name there."""
@@ -63,20 +43,11 @@ class Replica:
     """min.insync.replicas of the topic."""
     lag_max_ms: int = LAG_MAX_MS
     """replica.lag.time.max.ms"""
-    role: Role = Role.NONE
-    followers: dict[NodeId, Progress] = field(default_factory=dict[NodeId, Progress])
-    """As a leader: the other replicas of the assignment."""
-    pending: Proposal | None = None
-    """As a leader: the proposal whose outcome is not known."""
-    pending_is_sent: bool = False
-    removed_pending_replay: frozenset[NodeId] = frozenset()
-    """As a leader: replicas that an AlterPartition response removed from the ISR; they count until the record is replayed."""
-    epoch_start: Offset = NO_OFFSET
-    """As a leader: where its leader epoch began."""
 
     @property
     def is_leader(self) -> bool:
-        return self.role is Role.LEADER
+        """Whether the metadata that it acts by names this node as the leader."""
+        return self.state.leader == self.node
 
     @property
     def leader_epoch(self) -> LeaderEpoch:
@@ -91,22 +62,43 @@ class Replica:
         """`topic-index`, as its folder is called."""
         return f"{self.topic}-{self.index}"
 
-    def require_leader(self, asked_epoch: LeaderEpoch = NO_EPOCH) -> None:
-        """Errors: KafkaError NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (EPO-01, EPO-02)."""
-        self.require_epoch(asked_epoch)
-        if not self.is_leader:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-
     def require_epoch(self, asked_epoch: LeaderEpoch) -> None:
         """Errors: KafkaError FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH."""
         code = check_leader_epoch(asked_epoch, self.state.leader_epoch)
         if code is not ErrorCode.NONE:
             raise KafkaError(code)
 
+    @property
+    def last_fetched_epoch(self) -> LeaderEpoch:
+        """The epoch of the log's last record, by which a leader sees whether the logs agree; -1 for no comparison."""
+        return NO_EPOCH if self.truncation == "high-watermark" else self.log.leader_epoch
+
+    # ---- reading
+
+    def last_stable_offset(self) -> Offset:
+        """Below it every transaction has ended: the first open transaction's start, at most the high watermark (TXV-06)."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def look_at(self, offset: Offset, last_epoch: LeaderEpoch) -> Read:
+        """The bounds for a fetch from this offset, without records yet. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
+        log = self.log
+        found = Read(self.high_watermark, self.last_stable_offset(), log.log_start_offset)
+        if last_epoch >= 0:
+            end = log.end_offset_for_epoch(last_epoch)
+            if end.end_offset < 0 or offset < log.log_start_offset:
+                raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if end.leader_epoch < last_epoch or end.end_offset < offset:
+                found.diverging = (end.leader_epoch, end.end_offset)
+                return found
+        if offset < log.log_start_offset or offset > log.log_end_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return found
+
+    # ---- tracing
+
     def trace_step(self, action: str, **arguments: Any) -> None:
         """One row of the trace: the step and the state after it. Check `trace` first: tracing is not free."""
         assert self.trace is not None
-        acts = self.role is not Role.NONE
         row: dict[str, Any] = {
             "node": self.node,
             "partition": self.name,
@@ -114,8 +106,8 @@ class Replica:
             "args": arguments,
             "leo": self.log.log_end_offset,
             "hw": self.high_watermark,
-            "leaderEpoch": self.state.leader_epoch if acts else -1,
-            "partitionEpoch": self.state.partition_epoch if acts else -1,
+            "leaderEpoch": self.state.leader_epoch,
+            "partitionEpoch": self.state.partition_epoch,
         }
         if self.is_leader:
             row |= {"isr": list(self.state.isr), "minIsr": self.min_isr}

@@ -185,8 +185,8 @@ class World:
         side.purgatories.fetches.tick(side.now)
 
     def shrink(self, side: Leader, index: int, node: int) -> None:
-        if side.partitions[index].shrink_isr(side.now):
-            side.partitions[index].roll_back_isr(side.now)
+        if side.partitions[index].leading.shrink_isr(side.now):
+            side.partitions[index].leading.roll_back_isr(side.now)
             side.reported.append((-1, ("shrinks", index)))
 
     def register(self, side: Leader, index: int, node: int) -> None:

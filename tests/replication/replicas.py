@@ -9,6 +9,7 @@ from reference.protocol.records.batch import assign, build, read_all_records
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition, PartitionState
 from reference.replication.partition_state import Peer
+from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.log import Log
@@ -79,13 +80,9 @@ def batch(*values: bytes, base_offset: int = 0, epoch: int = -1, time: int = NOW
 
 def fetch(leading: Partition, node: int, offset: int, *, now: int = NOW, last_epoch: int = -1, **changes: Any):
     """A follower's fetch in its first incarnation and in the leader's epoch."""
-    asked: dict[str, Any] = {
-        "broker_epoch": incarnation(node),
-        "asked_epoch": leading.leader_epoch,
-        "max_bytes": 1 << 20,
-    }
-    asked |= {"fetch_offset": offset, "last_fetched_epoch": last_epoch, "now": now, "minimum_one": True}
-    return leading.answer_fetch(node, **{**asked, **changes})
+    asked = FollowerFetch(node, incarnation(node), offset, last_epoch, leading.leader_epoch, 1 << 20, True)
+    asked = asked._replace(**changes)
+    return leading.require_leader(asked.asked_epoch).answer_fetch(asked, now)
 
 
 def bytes_of(records: Any) -> bytes:

@@ -11,6 +11,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from reference.replication.partition import Partition
+from reference.replication.reading import FollowerFetch
 from reference.storage.errors import LogError
 from tests.replication.replicas import bytes_of
 
@@ -52,17 +53,17 @@ class LeaderSide:
             return data
         state = request.replica_state
         try:
-            read = partition.answer_fetch(
+            asked = FollowerFetch(
                 state.replica_id,
                 state.replica_epoch,
                 wanted.fetch_offset,
                 wanted.last_fetched_epoch,
                 wanted.current_leader_epoch,
-                now,
                 wanted.max_bytes,
                 True,
                 wanted.log_start_offset,
             )
+            read = partition.require_leader(asked.asked_epoch).answer_fetch(asked, now)
         except (KafkaError, LogError) as error:
             data.error_code = error.code
             return data
@@ -84,8 +85,9 @@ class LeaderSide:
                 try:
                     if partition is None:
                         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-                    data.offset = partition.list_offset(
-                        wanted.timestamp, False, wanted.current_leader_epoch, for_replica=request.replica_id >= 0
+                    leading = partition.require_leader(wanted.current_leader_epoch)
+                    data.offset = leading.list_offset(
+                        wanted.timestamp, False, for_replica=request.replica_id >= 0
                     ).offset
                 except KafkaError as error:
                     data.error_code = error.code

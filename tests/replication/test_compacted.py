@@ -27,10 +27,12 @@ def copy_all(leading: Partition, following: Partition, limit: int = 200) -> int:
         at = following.log.log_end_offset
         read = fetch(leading, following.node, at, last_epoch=following.last_fetched_epoch, max_bytes=150)
         if read.diverging is not None:
-            following.truncate(leading.node, *read.diverging)
+            following.require_follower_of(leading.node).truncate(*read.diverging)
             cuts += 1
             continue
-        following.append_fetched(leading.node, at, bytes_of(read.records), read.high_watermark, 0, NOW)
+        following.require_follower_of(leading.node).append_fetched(
+            at, bytes_of(read.records), read.high_watermark, 0, NOW
+        )
         done = following.log.log_end_offset == leading.log.log_end_offset
         if done and following.high_watermark == leading.high_watermark == leading.log.log_end_offset:
             return cuts

@@ -99,7 +99,9 @@ def test_one_request_is_out_at_a_time() -> None:
 def test_a_diverging_log_is_cut_and_goes_on_with_the_leaders_records() -> None:
     following = replica(2)
     following.take_up(state(3, 2, 1), NOW)
-    following.append_fetched(3, 0, batch(b"x", base_offset=0, epoch=1) + batch(b"y", base_offset=1, epoch=2), 1, 0, NOW)
+    following.require_follower_of(3).append_fetched(
+        0, batch(b"x", base_offset=0, epoch=1) + batch(b"y", base_offset=1, epoch=2), 1, 0, NOW
+    )
     following.take_up(state(), NOW)
     pair = Pair(following)
     pair.produce(b"a")
@@ -114,8 +116,8 @@ def test_a_diverging_log_is_cut_and_goes_on_with_the_leaders_records() -> None:
 
 def test_a_log_that_is_longer_than_the_leaders_without_epochs_is_cut_to_its_end() -> None:
     following = follower(truncation="high-watermark")
-    following.append_fetched(1, 0, batch(b"x", b"y", base_offset=0, epoch=4), 0, 0, NOW)
-    following.append_fetched(1, 2, batch(b"z", base_offset=2, epoch=4), 0, 0, NOW)
+    following.require_follower_of(1).append_fetched(0, batch(b"x", b"y", base_offset=0, epoch=4), 0, 0, NOW)
+    following.require_follower_of(1).append_fetched(2, batch(b"z", base_offset=2, epoch=4), 0, 0, NOW)
     pair = Pair(following)
     pair.produce(b"a", b"b")
     pair.exchange()
@@ -131,8 +133,8 @@ def test_a_log_that_ends_before_the_leaders_begins_starts_over() -> None:
     pair = Pair()
     for value in (b"a", b"b", b"c"):
         pair.produce(value)
-    pair.leading.followers[2].end = 3
-    pair.leading.advance_high_watermark(NOW + 100_000)
+    pair.leading.leading.followers[2].end = 3
+    pair.leading.leading.advance_high_watermark(NOW + 100_000)
     pair.leading.delete_records(2)
     for kind in (FetchRequest, ListOffsetsRequest, ListOffsetsRequest, FetchRequest):
         request = pair.fetcher.next_request(NOW)
@@ -329,7 +331,7 @@ def test_another_epoch_of_the_same_leader_goes_on_in_the_session() -> None:
 @pytest.mark.parametrize("offset", [-1, -100])
 def test_a_bound_that_was_not_found_cuts_nothing(offset: int) -> None:
     pair = Pair()
-    pair.following.append_fetched(1, 0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
+    pair.following.require_follower_of(1).append_fetched(0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
     pair.answer_with(error_code=ErrorCode.OFFSET_OUT_OF_RANGE)
     pair.fetcher.next_request(NOW)
     data = ListOffsetsResponse.ListOffsetsPartitionResponse(partition_index=0, offset=offset)
@@ -341,7 +343,7 @@ def test_a_bound_that_was_not_found_cuts_nothing(offset: int) -> None:
 
 def test_an_answer_about_a_partition_that_diverges_from_nothing_is_not_asked_for_at_once() -> None:
     pair = Pair()
-    pair.following.append_fetched(1, 0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
+    pair.following.require_follower_of(1).append_fetched(0, batch(b"a", base_offset=0, epoch=5), 0, 0, NOW)
     diverging = FetchResponse.EpochEndOffset(epoch=5, end_offset=7)
     pair.answer_with(diverging_epoch=diverging)
     assert pair.following.log.log_end_offset == 1

@@ -4,7 +4,7 @@ import pytest
 
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.records.errors import RecordsError
-from reference.replication.partition import Partition, Role
+from reference.replication.partition import Partition
 from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError, StorageError
 from tests.replication.replicas import (
@@ -22,7 +22,7 @@ from tests.replication.replicas import (
 
 
 def take(following: Partition, records: bytes | bytearray, at: int, high_watermark: int = 0, start: int = 0) -> bool:
-    return following.append_fetched(1, at, records, high_watermark, start, NOW)
+    return following.require_follower_of(1).append_fetched(at, records, high_watermark, start, NOW)
 
 
 def filled(*epochs: int, leads_in: int = 0, **settings: object) -> Partition:
@@ -58,7 +58,7 @@ def test_records_that_do_not_continue_the_log_are_refused() -> None:
 def test_only_the_leader_is_listened_to() -> None:
     for listener in (follower(), leader(), replica(2)):
         with pytest.raises(KafkaError) as error:
-            listener.append_fetched(3, 0, b"", 0, 0, NOW)
+            listener.require_follower_of(3).append_fetched(0, b"", 0, 0, NOW)
         assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -94,7 +94,7 @@ def test_the_logs_start_follows_the_leaders_below_the_high_watermark() -> None:
 
 def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_starts() -> None:
     following = follower()
-    following.start_over_at(1, 3, NOW)
+    following.require_follower_of(1).start_over_at(3, NOW)
     assert following.log.log_start_offset == 3 and following.high_watermark == 3
     take(following, batch(b"b", b"c", b"d", base_offset=2, epoch=5), 3, high_watermark=5, start=3)
     assert [offset for offset, _, _ in contents(following.log)] == [3, 4]
@@ -109,7 +109,7 @@ def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
     following.high_watermark = 2
     reported = steps_of(following)
     following.take_up(state(1, 6, 60), NOW)
-    assert following.truncate(1, 3, 1) == 1
+    assert following.require_follower_of(1).truncate(3, 1) == 1
     assert contents(following.log) == [(0, 3, b"v3")] and following.high_watermark == 1
     assert reported == ["BecomeFollower", "Truncate"]
 
@@ -117,7 +117,7 @@ def test_a_log_is_cut_where_the_epoch_ended_on_the_leader() -> None:
 @pytest.mark.step("replication", "Truncate")
 def test_an_epoch_that_the_follower_does_not_have_is_approached_from_below() -> None:
     following = filled(1, 3)
-    assert following.truncate(1, 2, 5) == 1
+    assert following.require_follower_of(1).truncate(2, 5) == 1
     assert following.last_fetched_epoch == 1
 
 
@@ -133,11 +133,11 @@ def test_an_epoch_without_records_is_forgotten_when_another_leads() -> None:
 
 def test_what_goes_beyond_the_leaders_log_is_cut_and_a_stale_log_begins_again() -> None:
     following = filled(1, 3)
-    assert not following.truncate_to_leader_end(1, 2)
-    assert not following.truncate_to_leader_end(1, -1)
-    assert following.truncate_to_leader_end(1, 1)
-    assert not following.start_over_at(1, 1, NOW)
-    assert following.start_over_at(1, 40, NOW)
+    assert not following.require_follower_of(1).truncate_to_leader_end(2)
+    assert not following.require_follower_of(1).truncate_to_leader_end(-1)
+    assert following.require_follower_of(1).truncate_to_leader_end(1)
+    assert not following.require_follower_of(1).start_over_at(1, NOW)
+    assert following.require_follower_of(1).start_over_at(40, NOW)
     log = following.log
     assert (log.log_start_offset, log.log_end_offset, following.high_watermark) == (40, 40, 40)
     assert following.last_fetched_epoch == -1
@@ -192,7 +192,7 @@ def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: in
     after = replica(2, log=open_log(disk))
     reported = steps_of(after)
     after.restart(checkpoint)
-    assert after.high_watermark == restored and after.role is Role.NONE
+    assert after.high_watermark == restored and after.role is None
     assert reported == ["Restart"]
     with pytest.raises(KafkaError):
         after.require_leader()
@@ -202,7 +202,7 @@ def test_a_restart_believes_the_checkpoint_as_far_as_the_log_goes(checkpoint: in
 def test_after_a_clean_end_there_is_no_role() -> None:
     leading = leader()
     leading.shut_down()
-    assert leading.role is Role.NONE
+    assert leading.role is None
     with pytest.raises(KafkaError):
         fetch(leading, 2, 0, asked_epoch=-1)
 

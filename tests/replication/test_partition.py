@@ -9,8 +9,11 @@ import pytest
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.records.batch import build, records_of
 from reference.protocol.records.record import Record
+from reference.replication.follower import Following
+from reference.replication.leader import Leading
 from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Partition, PartitionState
 from reference.replication.partition_state import Peer
+from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError
@@ -62,8 +65,8 @@ def test_nothing_is_seen_before_every_in_sync_replica_has_it() -> None:
     found.produce(batch(NOW), NOW, min_isr=2)
     assert found.high_watermark == 0
     assert values(read(found, 0)) == []
-    assert found.list_offset(LATEST, False, -1).offset == 0
-    found.answer_fetch(2, 102, 1, 3, 3, NOW, 1000, True)
+    assert found.require_leader().list_offset(LATEST, False).offset == 0
+    found.leading.answer_fetch(FollowerFetch(2, 102, 1, 3, 3, 1000, True), NOW)
     assert found.high_watermark == 1
     assert values(read(found, 0)) == [b"v0"]
 
@@ -92,7 +95,7 @@ def test_a_follower_refuses_clients() -> None:
 @pytest.mark.parametrize(("asked", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)])
 def test_requests_of_another_leader_epoch_are_refused(asked: int, code: ErrorCode) -> None:
     found = partition()
-    for attempt in (lambda: read(found, 0, asked_epoch=asked), lambda: found.list_offset(EARLIEST, False, asked)):
+    for attempt in (lambda: read(found, 0, asked_epoch=asked), lambda: found.require_leader(asked)):
         with pytest.raises(KafkaError) as error:
             attempt()
         assert error.value.code is code
@@ -112,24 +115,24 @@ def test_offsets_outside_of_the_log_are_refused() -> None:
 def test_a_diverging_history_gets_the_diverging_epoch() -> None:
     found = partition()
     found.produce(batch(NOW), NOW)
-    found.become_leader(PartitionState(1, 5, 2, (1,), (1,)), NOW)
+    found.take_up(PartitionState(1, 5, 2, (1,), (1,)), NOW)
     found.produce(batch(NOW), NOW)
     assert read(found, 2, last_epoch=3).diverging == (3, 1)
     assert read(found, 1, last_epoch=4).diverging == (3, 1)
     assert read(found, 1, last_epoch=3).diverging is None
-    assert found.offset_for_leader_epoch(5, -1) == (5, 2)
-    assert found.offset_for_leader_epoch(4, -1) == (3, 1)
-    assert found.offset_for_leader_epoch(6, -1) == (-1, -1)
+    assert found.require_leader().offset_for_leader_epoch(5) == (5, 2)
+    assert found.require_leader().offset_for_leader_epoch(4) == (3, 1)
+    assert found.require_leader().offset_for_leader_epoch(6) == (-1, -1)
 
 
 def test_places_and_times_are_found() -> None:
     found = partition()
     found.produce(batch(NOW + 5, NOW + 9, NOW + 1), NOW)
-    assert found.list_offset(EARLIEST, False, -1).offset == 0
-    assert found.list_offset(LATEST, False, -1).offset == 3
-    assert found.list_offset(NOW + 6, False, -1).offset == 1
-    assert found.list_offset(MAX_TIMESTAMP, False, -1).timestamp == NOW + 9
-    assert found.list_offset(NOW + 10, False, -1).offset == -1
+    assert found.require_leader().list_offset(EARLIEST, False).offset == 0
+    assert found.require_leader().list_offset(LATEST, False).offset == 3
+    assert found.require_leader().list_offset(NOW + 6, False).offset == 1
+    assert found.require_leader().list_offset(MAX_TIMESTAMP, False).timestamp == NOW + 9
+    assert found.require_leader().list_offset(NOW + 10, False).offset == -1
 
 
 def test_delete_records_needs_the_policy_and_stays_below_the_high_watermark() -> None:
@@ -151,7 +154,7 @@ def test_steps_are_traced_by_the_specifications_names() -> None:
     found = partition()
     found.trace = lambda action, state: steps.append(f"{action} leo={state['leo']} hw={state['hw']}")
     found.produce(batch(NOW), NOW)
-    found.become_leader(PartitionState(1, 4, 2, (1,), (1,)), NOW)
+    found.take_up(PartitionState(1, 4, 2, (1,), (1,)), NOW)
     assert steps == ["Produce leo=1 hw=0", "AdvanceHighWatermark leo=1 hw=1", "BecomeLeader leo=1 hw=1"]
     assert {step.split()[0] for step in steps} <= {action.name for action in ACTIONS}
 
@@ -170,6 +173,7 @@ def test_what_clients_were_promised_is_traced_by_the_offset_behind_it() -> None:
 def test_every_step_of_a_broker_is_a_method_by_its_name() -> None:
     of_brokers = {action.method for action in ACTIONS if action.actor != "controller"}
     elsewhere = {"crash", "retry"}
-    assert of_brokers - set(dir(Partition)) == elsewhere, (
+    methods = {*dir(Partition), *dir(Leading), *dir(Following)}
+    assert of_brokers - methods == elsewhere, (
         "a crash is not reported, and a retry cannot be distinguished from a produce"
     )

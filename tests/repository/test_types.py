@@ -19,6 +19,7 @@ from reference.protocol.records.batch import BatchHeader, build
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.partition import Partition
 from reference.replication.partition_state import PartitionState
+from reference.replication.reading import FollowerFetch
 from reference.storage.log import Log
 from reference.storage.truncation_point import truncation_point
 
@@ -46,10 +47,10 @@ def replication(partition: Partition, node: NodeId, epoch: LeaderEpoch, version:
     PartitionState(node, version, epoch, (node,), (node,))  # refused
     check_leader_epoch(epoch, partition.state.leader_epoch)
     check_leader_epoch(epoch, partition.state.partition_epoch)  # refused
-    partition.answer_fetch(node, incarnation, end, epoch, epoch, now, 1, True)
-    partition.answer_fetch(node, end, epoch, epoch, epoch, now, 1, True)  # refused
-    partition.truncate(node, epoch, end)
-    partition.truncate(node, end, epoch)  # refused
+    partition.require_leader(epoch).answer_fetch(FollowerFetch(node, incarnation, end, epoch, epoch, 1, True), now)
+    FollowerFetch(node, end, epoch, epoch, epoch, 1, True)  # refused
+    partition.require_follower_of(node).truncate(epoch, end)
+    partition.require_follower_of(node).truncate(end, epoch)  # refused
     partition.high_watermark = end
     partition.high_watermark = epoch  # refused
     partition.high_watermark = partition.log.leader_epoch  # refused

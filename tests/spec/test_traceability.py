@@ -114,11 +114,11 @@ def test_marked_tests_are_found_where_they_stand() -> None:
 
 
 def test_a_marked_test_that_does_not_call_the_step_fails() -> None:
-    leader, quorum = (
-        str(ROOT / f"reference/{name}.py") for name in ("replication/leader", "controller/quorum_leading")
+    replica, quorum = (
+        str(ROOT / f"reference/{name}.py") for name in ("replication/partition", "controller/quorum_leading")
     )
-    assert is_taken("replication", "BecomeLeader", {(leader, "become_leader")})
-    assert not is_taken("replication", "BecomeLeader", {(quorum, "become_leader"), (leader, "shrink_isr")})
+    assert is_taken("replication", "BecomeLeader", {(replica, "become_leader")})
+    assert not is_taken("replication", "BecomeLeader", {(quorum, "become_leader"), (replica, "take_up")})
     assert not is_taken("groups", "Heartbeat", set())
 
 

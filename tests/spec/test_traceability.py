@@ -94,7 +94,7 @@ def test_methods_of_one_name_are_distinguished() -> None:
     found = {(book, row.action): row for book in BROKERS for row in rows(book)}
     assert found["groups", "Heartbeat"].places == ("reference/coordinator/consumer_groups.py",)
     assert found["transactions", "EndTransaction"].places == ("reference/coordinator/transaction_coordinator.py",)
-    assert found["replication", "BecomeLeader"].places == ("reference/replication/leader.py",)
+    assert found["replication", "BecomeLeader"].places == ("reference/replication/partition.py",)
     assert found["quorum", "BecomeLeader"].places == ("reference/controller/quorum_leading.py",)
 
 

@@ -61,6 +61,7 @@ def terms_of(
     """
 
     def is_alive(replica: NodeId) -> bool:
+        # A replica that lost its tail is not alive here even if it runs: it may lack committed records.
         if replica in (leaving, lost_its_tail) or not (replica == joining or image.is_active(replica)):
             return False
         directory = partition.directory_of(replica)

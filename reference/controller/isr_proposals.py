@@ -125,6 +125,7 @@ def _judge_recovery(partition: PartitionImage, state: int, isr_size: int) -> Non
 
 
 def _judge_member(image: MetadataImage, member: Member) -> None:
+    # The broker's epoch: a member that fetched, lost power and registered again may have lost what it was counted for (KIP-903).
     broker = image.brokers.get(member.broker_id)
     if broker is None or not broker.is_active or member.broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)

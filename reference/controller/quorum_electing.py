@@ -128,6 +128,7 @@ class Electing(Leading):
         if asked.pre_vote:
             return ErrorCode.NONE, up_to_date and self._grants_pre_votes()
         directory = self._vote_directory(asked.replica_directory_id)
+        # One vote an epoch: the same node with another directory is another voter, without the first one's log (KIP-853).
         is_other = self._stored.voted == candidate and self._stored.voted_directory != directory
         granted = (
             self.role in (Role.UNATTACHED, Role.PROSPECTIVE)

@@ -77,6 +77,7 @@ class Following(Member):
             if not self.is_static:
                 self._requests.pause(peer, now)
             return
+        # The log has moved since the request: the records would be appended in the wrong place.
         if (asked.last_fetched_epoch, asked.fetch_offset) != (self._log.last_epoch, self._log.end):
             return
         if self.apply_fetch(state, answer, now):
@@ -102,6 +103,7 @@ class Following(Member):
 
     def _cut(self, diverging: FetchResponse.EpochEndOffset, now: TimestampMs) -> bool:
         offset = self._log.truncation_offset(diverging.epoch, diverging.end_offset)
+        # No leader of a sound quorum lacks what is committed: one that does has lost a part of its log.
         if offset < self._high_watermark:
             self._say(
                 "error",

@@ -118,8 +118,10 @@ class Leading(Raising):
     def _advance_high_watermark(self, state: Leader, now: TimestampMs) -> None:
         """Commit what a majority has, once that includes a record of this epoch."""
         ends = [max(FIRST_OFFSET, progress.end) for progress in state.voters.values()]
+        # What it has flushed, and not its log's end: a loss of power would take from it what was committed by its vote.
         if self._is_voter:
             ends.append(self._log.durable_end)
+        # Never by counting replicas of an earlier epoch's records alone: another leader could still replace them (Raft, 5.4.2).
         moved = next_commit(self._high_watermark, majority_end(ends), state.epoch_start)
         if moved != self._high_watermark:
             self._high_watermark = moved
@@ -184,6 +186,8 @@ class Leading(Raising):
             except StorageError as failure:
                 self._say("error", f"{PARTITION_NAME}: {failure.message}")
                 return messages.fetch_response(ErrorCode.KAFKA_STORAGE_ERROR, self.epoch, self.node), True
+            # A fetch from `fetch_offset` says that all before is durable there: noted once, when it comes, and not when it is
+            # read again after waiting.
             if now is not None:
                 self.answer_fetch(state, (replica, partition.replica_directory_id), partition.fetch_offset, now)
         high_watermark = self._high_watermark if self.is_ready else NO_OFFSET

@@ -335,6 +335,8 @@ class Member(ABC):
         assert stored.leader_epoch >= self.epoch, f"epoch {stored.leader_epoch} after {self.epoch}"
         removed = self.role is Role.LEADER and state.role is Role.RESIGNED
         assert self._is_voter or removed or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
+        # The disk first, and so before any message: a member that forgot its vote could vote twice in one epoch, and two leaders
+        # of one epoch could both commit.
         self._store(stored)
         before, self._state = self._state, state
         if isinstance(before, Follower) and before.receipt is not None:
@@ -437,6 +439,7 @@ class Member(ABC):
         """The error of a request that only another voter may send to a voter."""
         if self._log.is_broken:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        # A deposed leader learns of the newer epoch by this error.
         if epoch < self.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if sender == self.node or epoch >= MAX_EPOCH:

@@ -247,6 +247,8 @@ class Coordination(Generic[S]):
             held.partition.produce(batch, now, origin=Origin.COORDINATOR, guard=guard)
         except (LogError, RecordsError, KafkaError) as error:
             raise KafkaError(self._refused(held.partition, error)) from error
+        # Replayed before it is committed: the next decision builds upon it, and its response waits for the commit of both. If
+        # leadership is lost first, the shard is thrown away with the role.
         for key, value in records:
             held.shard.replay(key, value, now, producer)
         self._context.purgatories.wake(held.partition, now)

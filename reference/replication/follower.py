@@ -62,6 +62,7 @@ class Following:
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"{replica.name}: records were fetched from {fetch_offset}, and the log ends at {log_end}",
             )
+        # Records first: the high watermark is adopted as far as the log goes.
         grew = len(records) > 0 and self._append(records, now)
         moved = self.adopt_high_watermark(leader_high_watermark)
         cut = self.replica.log.advance_log_start_offset(min(leader_log_start, self.replica.high_watermark))

@@ -209,6 +209,8 @@ class Leading:
 
     def advance_high_watermark(self, now: TimestampMs) -> bool:
         """Advance the high watermark to the least log end offset of the replicas that count; True when it moved."""
+        # A high watermark that moved with too small an ISR would commit records which the next leader, out of the ELR, may not
+        # have (KIP-966).
         if self.is_under_min_isr:
             return False
         moved = next_high_watermark(
@@ -222,6 +224,7 @@ class Leading:
         return True
 
     def _counted_ends(self, now: TimestampMs) -> Iterator[Offset]:
+        # Not the committed ISR alone: the controller may have accepted the pending proposal and elect from it already (KIP-497).
         for follower, progress in self.followers.items():
             if (
                 self.is_in_maximal_isr(follower)
@@ -333,6 +336,7 @@ class Leading:
         outcome = outcome_of(error)
         if outcome is ProposalOutcome.COMMITTED and accepted is not None:
             self._take_accepted(accepted, now)
+        # Any other error leaves it pending: an earlier copy of the request may have been accepted, and its members be elected.
         elif outcome is ProposalOutcome.ROLLED_BACK:
             self.roll_back_isr(now)
         elif outcome is ProposalOutcome.SENT_AGAIN:

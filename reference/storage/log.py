@@ -164,6 +164,7 @@ class Log(Shortening):
         if header.producer_id >= 0:
             if header.attributes & CONTROL:
                 marker = read_end_transaction(next(records_of(data)))
+                # A coordinator that was replaced may still send its markers: those of an older coordinator epoch are fenced.
                 self._producers.check_marker(header, marker, transaction_version)
             elif origin is Origin.CLIENT and (known := self._producers.find_duplicate(header)) is not None:
                 self._flush_when_due(now)
@@ -243,6 +244,8 @@ class Log(Shortening):
                 if too_far:
                     self.flush(now)  # recovery takes a gap between segments that were not flushed for a loss
                 active = self._roll(first if too_far else self.log_end_offset, now)
+            # The epoch's start before its first record: a crash between the two leaves an epoch without records, which the next
+            # start drops. The other order leaves records whose epoch is unknown, and truncation goes by it (KIP-101).
             if epoch > self._epochs.latest or first < self._epochs.latest_start:
                 self._epochs.assign(epoch, first)
             if aborted is not None:

@@ -202,6 +202,7 @@ class SegmentRow:
                 self._folder_changed = False
         except OSError as error:
             raise storage_error(self.folder, error) from error
+        # Last: what lies below the recovery point is not scanned after a crash.
         self.recovery_point = end if self._gap_begins is None else min(end, self._gap_begins)
 
     def _flush_closed(self) -> None:

@@ -81,6 +81,8 @@ class Shortening(SegmentRow):
         """Errors: OSError; where the first change of a segment failed, nothing is cut."""
         self.times_shortened += 1
         start, end, extent = self.log_start_offset, self.log_end_offset, self._extent
+        # The checkpoint before the cut: a crash between the two in the other order would leave a recovery point beyond the log's
+        # end, and the next start would take the cut records for lost ones.
         self._lower_checkpoints(cut.end)
         try:
             self._remove_snapshots_behind(cut.end)
@@ -122,6 +124,8 @@ class Shortening(SegmentRow):
             self.recovery_point = stored_end
             self._checkpoint()
         self._active.activate(self.config.segment_index_bytes)
+        # Durable before anything is appended in its place: a loss of power could bring the old tail back, whole and with the
+        # right checksums, and recovery would take it for this log's.
         self._active.flush()
         self._epochs.truncate_from_end(cut.end)
         self._producers.load(self.log_start_offset, cut.end)

@@ -8,6 +8,7 @@
     metadata, produce, fetch, fetch_sessions, offsets, topics, configs, producers, groups, log_dirs
                     the handlers, one module for what a client would call one subject
 
-A handler reads in one order: decode (done before it), validate, fence, apply, respond. It returns the response, or None
-when it has parked the request or has said itself what happens to the connection.
+A handler reads in one order: decode (done before it, but for what depends on the version), validate, fence, apply, respond.
+Where it does several of these, comments name them. It returns the response, or None when it has parked the request or has said
+itself what happens to the connection.
 """

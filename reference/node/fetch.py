@@ -70,16 +70,20 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
     for what lies behind all that it may see, or when it does not want to wait; else it is parked until an append wakes
     it or its time is over.
     """
+    # validate
     if body.isolation_level not in ISOLATION_LEVELS:
         return _of_no_isolation(body, request.version)
+    # fence: the session's epoch here, leader epochs and a follower's incarnation in the partitions
     follower, epoch = _follower(request, body)
     peer = fetching.context.replicas.peer(follower) if follower >= 0 else None
     reader = follower, epoch, peer, request.version, body.isolation_level
     context = fetching.sessions.context(body, request.version, now, reader)
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
+    # apply
     serving = Serving(fetching, request, body, context, follower, epoch)
     results = serving.read(now, is_first=True)
+    # respond
     if serving.is_ready or body.max_wait_ms <= 0:
         return serving.finish(results, now)
     release(results)

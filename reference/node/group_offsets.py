@@ -35,11 +35,14 @@ def offset_commit(groups: Groups, request: Request, body: OffsetCommitRequest, n
     """Keep offsets (OFF-01, OFF-03 to OFF-09, OFF-12, OFF-13); a group id that is empty may keep them too."""
     try:
         index, shard = groups.coordination.shard_of(body.group_id)
+        # fence: the shard compares member and generation
         decided = shard.commits.commit(body, request.version, now)
+        # apply
         groups.coordination.write(index, decided.records, now)
     except KafkaError as error:
         return refused_commit(body, request.version, KnownTopics(groups.context.image), error.code)
     shard.classic.committed(body.group_id, body.member_id, now)
+    # respond, when it is committed
     groups.answer(index, request, decided.response, now)
     return None
 
@@ -54,10 +57,12 @@ def txn_offset_commit(
     NOT_COORDINATOR.
     """
     try:
+        # validate
         check_group_id(body.group_id)
         if OFFSETS_TOPIC not in groups.context.image.topics:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index, shard = groups.coordination.shard_of(body.group_id)
+        # fence: by the transaction's coordinator, then by the group
         if shard.commits.any_exists(body):
             committing = partial(_commit_in_transaction, groups, request, body)
             _verify(groups.context.replicas, verification, request, body, index, committing, now)

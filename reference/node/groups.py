@@ -198,25 +198,30 @@ FIRST_JOIN_WITH_REBALANCE_TIMEOUT = 1
 
 
 def join_group(groups: Groups, request: Request, body: JoinGroupRequest, now: TimestampMs) -> Message | None:
+    # decode
     if request.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
         body.rebalance_timeout_ms = body.session_timeout_ms
     try:
+        # validate
         check_join(body, groups.settings)
         _, shard = groups.coordination.shard_of(body.group_id)
     except KafkaError as error:
         refused = join_refused(body.member_id, error.code)
         refused.protocol_name = None if request.version >= FIRST_JOIN_WITHOUT_PROTOCOL else ""
         return refused
+    # fence, apply; the shard keeps the request until its rebalance is over
     shard.join(body, request.version, client_of(request), request, now)
     return groups.send_said(now)
 
 
 def sync_group(groups: Groups, request: Request, body: SyncGroupRequest, now: TimestampMs) -> Message | None:
     try:
+        # validate
         check_sync(body, request.version)
         _, shard = groups.coordination.shard_of(body.group_id)
     except KafkaError as error:
         return SyncGroupResponse(error_code=error.code)
+    # fence, apply
     shard.sync(body, request, now)
     return groups.send_said(now)
 

@@ -59,6 +59,7 @@ def _list_one(
 ) -> PartitionResponse:
     result = PartitionResponse(partition_index=wanted.partition_index)
     try:
+        # validate
         if isolation_level not in ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if times[topic, wanted.partition_index] > 1:
@@ -66,6 +67,7 @@ def _list_one(
         if wanted.timestamp < 0 and version < FIRST_VERSION.get(wanted.timestamp, 1 << 15):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         partition = replicas.partition(topic, wanted.partition_index)
+        # fence
         leading = partition.require_leader(wanted.current_leader_epoch)
         found = leading.list_offset(wanted.timestamp, isolation_level == READ_COMMITTED, for_replica=for_replica)
     except (KafkaError, LogError) as error:

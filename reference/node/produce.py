@@ -38,8 +38,10 @@ def produce(
     context: Context, verification: Verification, request: Request, body: ProduceRequest, now: TimestampMs
 ) -> ProduceResponse | None:
     """Append each partition's batch; acks=all waits for the high watermark (ACK-01 to ACK-08)."""
+    # validate
     if body.acks not in VALID_ACKS:
         return _refuse_all(body, ErrorCode.INVALID_REQUIRED_ACKS)
+    # fence: a transaction's batches by its coordinator; producers and leader epochs in the log
     if has_transactional_batches(body):
         return _produce_in_transaction(context, verification, request, body, now)
     return _append_all(context, request, body, None, now)
@@ -70,6 +72,7 @@ def _append_all(
     context: Context, request: Request, body: ProduceRequest, verdicts: Verdicts | None, now: TimestampMs
 ) -> ProduceResponse | None:
     """`verdicts` are of the transactional batches, by partition; None where there is none."""
+    # apply
     response = ProduceResponse()
     waiting: list[_Awaited] = []
     for topic in body.topic_data:
@@ -91,6 +94,7 @@ def _append_all(
                     waiting.append(_Awaited(partition, partition.leader_epoch, end, result))
                 else:
                     partition.acknowledge(end)
+    # respond
     if waiting:
         awaited = AwaitedParts(
             request.client.connection,

@@ -58,9 +58,11 @@ def _create(
     version: int,
     now: TimestampMs,
 ) -> TopicResult:
+    # validate
     if version < 4 and not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor):
         code = ErrorCode.INVALID_PARTITIONS if topic.num_partitions == -1 else ErrorCode.INVALID_REPLICATION_FACTOR
         return _refused(topic.name, code, "Defaults of the broker can be asked for from version 4 on.")
+    # apply
     try:
         created = topics.create_topic(
             controller.image,
@@ -74,6 +76,7 @@ def _create(
             controller.append(created.records, now)
     except KafkaError as error:
         return _refused(topic.name, error.code, error.message)
+    # respond
     settings = controller.configuration.topic_settings(created.configs)
     return TopicResult(
         name=topic.name,
@@ -184,6 +187,7 @@ def delete_records(
             if deletion is not None:
                 waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=results))
+    # respond, when all live replicas have followed
     awaited = AwaitedParts(
         request.client.connection,
         waiting,

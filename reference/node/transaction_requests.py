@@ -46,12 +46,14 @@ def init_producer_id(
     assert id is not None
     response = InitProducerIdResponse(producer_id=-1, producer_epoch=-1)
     expected = Identity(body.producer_id, body.producer_epoch)
+    # validate
     try:
         timeout_ms = _timeout(transactions, body)
     except KafkaError as error:
         response.error_code = error.code
         return response
 
+    # fence, apply
     def decide(coordinator: TransactionCoordinator) -> Decided:
         decided = coordinator.new_session(id, timeout_ms, None if expected == NO_PRODUCER else expected, now)
         if decided.transaction.state is State.EMPTY:
@@ -64,6 +66,7 @@ def init_producer_id(
         response.error_code = code
         response.producer_id = response.producer_epoch = -1
 
+    # respond, when the decision is committed
     return response if _is_answered(transactions, request, id, response, decide, refuse, now) else None
 
 
@@ -82,8 +85,10 @@ def end_txn(
 ) -> EndTxnResponse | None:
     """Commit or abort (TXN-11 to TXN-14). It is answered when the outcome is committed; the markers follow."""
     response = EndTxnResponse()
+    # decode
     version = TRANSACTION_VERSION_2 if request.version >= FIRST_END_WITH_BUMP else 0
 
+    # fence, apply
     def decide(coordinator: TransactionCoordinator) -> Decided | None:
         identity = Identity(body.producer_id, body.producer_epoch)
         decided, then = coordinator.end_transaction(body.transactional_id, identity, body.committed, version, now)
@@ -95,6 +100,7 @@ def end_txn(
         response.error_code = code
         response.producer_id = response.producer_epoch = -1
 
+    # respond, when the decision is committed
     answered = _is_answered(transactions, request, body.transactional_id, response, decide, refuse, now)
     return response if answered else None
 

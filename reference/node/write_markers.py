@@ -99,6 +99,7 @@ def _append(
     result: PartitionResult,
     now: TimestampMs,
 ) -> _Written | None:
+    # validate
     partition = context.replicas.partitions.get((topic, result.partition_index))
     if partition is None:
         result.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -106,6 +107,7 @@ def _append(
     if marker.producer_id <= NO_PRODUCER_ID or marker.producer_epoch == NO_PRODUCER_EPOCH:
         result.error_code = ErrorCode.UNKNOWN_SERVER_ERROR  # no producer's transaction: Kafka has no error for it
         return None
+    # fence, apply: the log compares the epochs of producer and coordinator
     end = EndTransaction(marker.transaction_result, marker.coordinator_epoch)
     batch = build_end_transaction(end, marker.producer_id, marker.producer_epoch, now)
     try:

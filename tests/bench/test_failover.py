@@ -132,7 +132,10 @@ class Apart(Target):
     """A cluster of which only the nodes are asked for."""
 
     spec = "apart"
-    nodes = (Node(1, "127.0.0.1", 1), Node(2, "127.0.0.1", 2), Node(3, "127.0.0.1", 3))
+
+    @property
+    def nodes(self) -> list[Node]:
+        return [Node(number, "127.0.0.1", number) for number in (1, 2, 3)]
 
     def open(self) -> None: ...
 

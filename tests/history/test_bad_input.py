@@ -6,7 +6,7 @@ import gzip
 import json
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -278,7 +278,7 @@ def polled(time: int, *offsets: int) -> list[dict[str, object]]:
     ]
 
 
-def judged_neutral(path: Path, events: list[dict[str, object]]) -> Judgement:
+def judged_neutral(path: Path, events: Sequence[Mapping[str, object]]) -> Judgement:
     (judgement,) = check([neutral(path / "n.jsonl.gz", {"id": "x", "history": events})])
     return judgement
 

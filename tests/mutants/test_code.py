@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -113,7 +114,7 @@ def test_rows_of_changed_code_are_dropped(tmp_path):
     row = Row(change.name, change.fingerprint, change.line, change.was, change.becomes, "t", "", 5)
     store([row], tmp_path / "results.json")
     assert load(tmp_path / "results.json") == {change.name: row}
-    store([Row(**(vars(row) | {"fingerprint": "other"}))], tmp_path / "results.json")
+    store([replace(row, fingerprint="other")], tmp_path / "results.json")
     assert load(tmp_path / "results.json") == {}
 
 

@@ -5,44 +5,46 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import given
 
+from reference.protocol.primitives import TimestampMs
 from reference.quotas.meters import Rate, TokenBucket, Windows
 
 WINDOWS = Windows(11, 1000)
 SPAN_MS = WINDOWS.number * WINDOWS.size_ms
+START = TimestampMs(0)
 
 
 def test_a_first_amount_counts_over_all_windows_but_the_one_that_begins() -> None:
     rate = Rate(WINDOWS)
-    rate.add(20_000, 0)
-    assert rate.throttle_ms(2000, 0) == 0
-    assert rate.throttle_ms(1000, 0) == 10_000  # 2,000 a second over 10 s, twice what may be
-    assert rate.throttle_ms(1000, 4500) == 10_000 - 500 + 0 * 1  # over 10.5 s
-    assert rate.throttle_ms(1000, SPAN_MS) == 0
+    rate.add(20_000, START)
+    assert rate.throttle_ms(2000, START) == 0
+    assert rate.throttle_ms(1000, START) == 10_000  # 2,000 a second over 10 s, twice what may be
+    assert rate.throttle_ms(1000, TimestampMs(4500)) == 10_000 - 500  # over 10.5 s
+    assert rate.throttle_ms(1000, TimestampMs(SPAN_MS)) == 0
 
 
 def test_what_was_counted_by_mistake_is_taken_back() -> None:
     rate = Rate(WINDOWS)
-    rate.add(5000, 0)
-    rate.add(-5000, 0)
-    assert rate.throttle_ms(1, 0) == 0
+    rate.add(5000, START)
+    rate.add(-5000, START)
+    assert rate.throttle_ms(1, START) == 0
 
 
 @given(st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 100_000)), max_size=30), st.integers(1, 10_000))
 def test_after_the_wait_and_all_windows_a_client_is_served_again(uses: list[tuple[int, int]], limit: int) -> None:
-    rate, bucket, now = Rate(WINDOWS), TokenBucket(WINDOWS), 0
+    rate, bucket, now = Rate(WINDOWS), TokenBucket(WINDOWS), START
     for pause_ms, amount in uses:
-        now += pause_ms
+        now = TimestampMs(now + pause_ms)
         rate.add(amount, now)
         bucket.take(amount, limit, now)
-    assert rate.throttle_ms(limit, now + SPAN_MS + WINDOWS.size_ms) == 0
-    assert bucket.throttle_ms(limit, now + bucket.throttle_ms(limit, now) + 1) == 0
+    assert rate.throttle_ms(limit, TimestampMs(now + SPAN_MS + WINDOWS.size_ms)) == 0
+    assert bucket.throttle_ms(limit, TimestampMs(now + bucket.throttle_ms(limit, now) + 1)) == 0
 
 
 @given(st.integers(1, 1000), st.integers(0, 100_000))
 def test_a_bucket_is_full_at_first_and_may_be_emptied_below_zero(limit: int, amount: int) -> None:
     bucket = TokenBucket(WINDOWS)
     burst = limit * SPAN_MS // 1000
-    bucket.take(amount, limit, 5)
-    waits = bucket.throttle_ms(limit, 5)
+    bucket.take(amount, limit, START)
+    waits = bucket.throttle_ms(limit, START)
     assert (waits > 0) == (amount > burst)
     assert abs(waits - max(0, amount - burst) * 1000 / limit) <= 1

@@ -45,8 +45,8 @@ def test_the_more_specific_quota_counts(stronger: int, weaker: int) -> None:
 
 def test_a_quota_of_others_is_not_a_clients() -> None:
     table = QuotaTable()
-    for entity in ({USER: "v"}, {CLIENT_ID: "d"}, {USER: "u", CLIENT_ID: "d"}, {USER: "v", CLIENT_ID: "c"}):
-        table.apply(record(entity))
+    for user, client in (("v", None), (None, "d"), ("u", "d"), ("v", "c")):
+        table.apply(record({key: name for key, name in ((USER, user), (CLIENT_ID, client)) if name is not None}))
     assert table.limit_of_client(PRODUCE, "u", "c") is None
     assert table.set_names == {PRODUCE}
     table.clear()

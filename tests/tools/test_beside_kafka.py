@@ -1,7 +1,8 @@
 """Every tool of Kafka's distribution prints of the reference what it prints of Apache Kafka 4.3.1.
 
-Two fresh nodes are led through the same calls, in this order; ids, addresses, folders and times are made alike. What differs
-is named below with its reason, and must differ: a row that has become alike is red, too.
+Each script of the bin folder has a step here, or a reason in LEFT_OUT. Two fresh nodes are led through the same calls, in
+this order; ids, addresses, folders and times are made alike. What differs is named below with its reason, and must differ: a
+row that has become alike is red, too.
 """
 
 from __future__ import annotations
@@ -136,19 +137,66 @@ STEPS = [
     Step("kafka-consumer-perf-test", "--topic two --messages 5 --hide-header"),
     Step("kafka-dump-log", "--files {data}/one-0/00000000000000000000.log --print-data-log", needs=""),
     Step("kafka-dump-log", "--files {data}/one-0/00000000000000000000.index", needs=""),
+    Step("kafka-topics", "--create --topic four"),
+    Step("kafka-verifiable-producer", "--topic four --max-messages 3 --acks -1"),
+    Step("kafka-verifiable-consumer", "--topic four --group-id verifiers --max-messages 3 --reset-policy earliest"),
+    Step("kafka-e2e-latency", "--topic four --num-records 3 --producer-acks 1 --record-size 20"),
+    Step("kafka-streams-application-reset", "--application-id absent --input-topics one --dry-run"),
+    Step("kafka-storage", "info --config {properties}", needs=""),
+    Step("kafka-storage", "format --config {properties} --cluster-id AAAAAAAAAAAAAAAAAAAAAA", needs=""),
+    Step("kafka-delegation-tokens", "--describe --command-config {empty}"),
+    Step("kafka-share-groups", "--list"),
+    Step("kafka-share-groups", "--describe --group absent"),
+    Step("kafka-streams-groups", "--list"),
+    Step("kafka-streams-groups", "--describe --group absent"),
     Step("kafka-topics", "--delete --topic two"),
     Step("kafka-topics", "--delete --topic nowhere"),
     Step("kafka-acls", "--list"),
 ]
+
+NO_SHARE_GROUPS = "share groups are not served, and without them it reads nothing"
+NO_CLUSTER = "it starts or stops a process, and asks no broker"
+CONNECT = "Kafka Connect is a product of its own, that brokers know as clients"
+LEFT_OUT = {
+    "connect-distributed": CONNECT,
+    "connect-mirror-maker": CONNECT,
+    "connect-plugin-path": CONNECT,
+    "connect-standalone": CONNECT,
+    "kafka-console-share-consumer": NO_SHARE_GROUPS,
+    "kafka-jmx": "it asks a JVM, not a broker",
+    "kafka-metadata-shell": "it reads files alone; test_metadata_shell reads the reference's with it",
+    "kafka-replica-verification": "it runs until it is killed; Kafka deprecates it",
+    "kafka-run-class": NO_CLUSTER,
+    "kafka-server-start": NO_CLUSTER,
+    "kafka-server-stop": NO_CLUSTER,
+    "kafka-share-consumer-perf-test": NO_SHARE_GROUPS,
+    "kafka-verifiable-share-consumer": NO_SHARE_GROUPS,
+    "trogdor": "it is Kafka's own framework for long tests: agents and a coordinator that start other tools",
+}
+"""Scripts of Kafka's bin folder that no step runs, and why."""
+SCRIPTS = {
+    "connect-distributed", "connect-mirror-maker", "connect-plugin-path", "connect-standalone", "kafka-acls",
+    "kafka-broker-api-versions", "kafka-client-metrics", "kafka-cluster", "kafka-configs", "kafka-console-consumer",
+    "kafka-console-producer", "kafka-console-share-consumer", "kafka-consumer-groups", "kafka-consumer-perf-test",
+    "kafka-delegation-tokens", "kafka-delete-records", "kafka-dump-log", "kafka-e2e-latency", "kafka-features",
+    "kafka-get-offsets", "kafka-groups", "kafka-jmx", "kafka-leader-election", "kafka-log-dirs", "kafka-metadata-quorum",
+    "kafka-metadata-shell", "kafka-producer-perf-test", "kafka-reassign-partitions", "kafka-replica-verification",
+    "kafka-run-class", "kafka-server-start", "kafka-server-stop", "kafka-share-consumer-perf-test", "kafka-share-groups",
+    "kafka-storage", "kafka-streams-application-reset", "kafka-streams-groups", "kafka-topics", "kafka-transactions",
+    "kafka-verifiable-consumer", "kafka-verifiable-producer", "kafka-verifiable-share-consumer", "trogdor",
+}  # fmt: skip
+"""What Kafka 4.3's bin folder has."""
 
 FEATURES = "the levels of kraft, share and streams are no features here"
 LOGGERS = "a Java broker has a logger for each class"
 DIFFERS = {
     "kafka-configs --describe --broker-logger 1": LOGGERS,
     "kafka-features describe": FEATURES,
-    "kafka-features upgrade --release-version 4.3 --dry-run": FEATURES,
     "kafka-metadata-quorum describe --status": FEATURES,
-    "kafka-broker-api-versions": "quotas, delegation tokens, share and Streams groups are not served",
+    "kafka-delegation-tokens --describe --command-config {empty}": "delegation tokens are not served",
+    "kafka-share-groups --describe --group absent": "share groups are not served",
+    "kafka-streams-groups --describe --group absent": "Streams groups are not served",
+    "kafka-broker-api-versions": "delegation tokens, share and Streams groups are not served",
 }
 """Tool and arguments -> why the reference prints something else."""
 
@@ -161,6 +209,8 @@ _LIKE = [
     (re.compile(r"\d+(\.\d+)? (ms|MB/sec|records/sec)"), r"N \2"),
     (re.compile(r"(\"?(?:avg_throughput|target_throughput|timestamp)\"?:)[^,}]+"), r"\1N"),
     (re.compile(r"(Epoch: |HighWatermark: |\"size\":|size: |lastTimestamp: )\d+"), r"\1N"),
+    (re.compile(r"^(\d+)\t\d+\.\d+$", re.M), r"\1 N"),
+    (re.compile(r"(th = )\d+"), r"\1N"),
     (re.compile(r"^DATE, DATE, .*", re.M), "DATES AND RATES"),
     (re.compile(r"^1\s+UUID\s+\d+", re.M), "1 UUID N"),
     (re.compile(r"(ProducerId: ?|producerId: |baseSequence: |CRC: |crc: )-?\d+"), r"\1N"),
@@ -179,7 +229,8 @@ class Node:
         self._words = {
             "boot": f"{self.member.node.host}:{self.member.node.port}",
             "controller": f"{self.member.node.host}:{self.member.controller_port}",
-            "data": str(log_dirs[0]), "file": str(self._file),
+            "data": str(log_dirs[0]), "file": str(self._file), "properties": str(self.member.properties_file),
+            "empty": "/dev/null",
         }  # fmt: skip
 
     def run(self, step: Step) -> list[str]:
@@ -227,6 +278,11 @@ def compare(nodes: list[Node], steps: list[Step]) -> None:
         if bool(found) != (name in DIFFERS):
             wrong.append("\n".join([name, *(found or ["is alike, and is listed as different"])]))
     assert not wrong, "\n\n".join(wrong)
+
+
+def test_every_script_is_run_or_left_out_for_a_reason() -> None:
+    assert {*LEFT_OUT} == SCRIPTS - {step.tool for step in STEPS}
+    assert {step.tool for step in STEPS} <= SCRIPTS
 
 
 def test_a_share_of_the_tools(nodes: list[Node]) -> None:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from linearizability.mutants.code import judging
 from linearizability.mutants.code.__main__ import app, wilson
-from linearizability.mutants.code.changes import PACKAGES, all_changes, changes_of
+from linearizability.mutants.code.changes import PACKAGES, Change, all_changes, changes_of
 from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_current, load, store
 from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
@@ -116,6 +116,28 @@ def test_rows_of_changed_code_are_dropped(tmp_path):
     assert load(tmp_path / "results.json") == {change.name: row}
     store([replace(row, fingerprint="other")], tmp_path / "results.json")
     assert load(tmp_path / "results.json") == {}
+
+
+def test_what_other_checks_did_not_detect_is_asked_again_from_the_first_run(monkeypatch: pytest.MonkeyPatch):
+    missed, detected = all_changes()[HIGH_WATERMARK], all_changes()[REFUSES_FOLLOWERS]
+    rows = {
+        each.name: Row(each.name, each.fingerprint, each.line, each.was, each.becomes, "t", simulation, 500)
+        for each, simulation in ((missed, ""), (detected, "no-progress"))
+    }
+    asked: list[tuple[str, int]] = []
+
+    def judge(change: Change, limits: judging.Limits, before: Row | None) -> Row:
+        assert before is not None and before.unit == "t"
+        asked.append((change.name, before.runs))
+        return replace(before, checks=judging.checks_of_today(), runs=limits.runs)
+
+    monkeypatch.setattr(judging, "load", lambda: rows)
+    monkeypatch.setattr(judging, "judge", judge)
+    monkeypatch.setattr(judging, "store", lambda new: rows.update({row.change: row for row in new}))
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["run", missed.name, detected.name, "--renew"])
+        assert done.exit_code == 0, done.output
+    assert asked == [(missed.name, 0)]
 
 
 def test_the_stored_rows_can_be_read():

@@ -59,19 +59,25 @@ def run(
         bool,
         typer.Option("--further", help="Also the simulation's missing runs of what it does not detect."),
     ] = False,
+    renew: Annotated[
+        bool,
+        typer.Option("--renew", help="Also all runs of what a simulation with other checks did not detect."),
+    ] = False,
     runs: Annotated[int, typer.Option(min=1, help="Runs of the simulation for one change.")] = 500,
     simulation_s: Annotated[float, typer.Option(min=1, help="CPU time for these runs.")] = 240,
     unit_s: Annotated[float, typer.Option(min=1, help="Unit tests hang after twice their time and so much more.")] = 60,
     as_json: Json = False,
 ) -> None:
     """Ask the unit tests and the simulation about changes; rows are stored in results.json as they are found."""
-    from linearizability.mutants.code.judging import Limits, is_current, judge, load, store
+    from linearizability.mutants.code.judging import Limits, checks_of_today, is_current, judge, load, store
 
-    stored, begin = load(), time.monotonic()
+    stored, begin, checks = load(), time.monotonic(), checks_of_today()
     for change in _in_turn(_chosen(names), sample):
         before = stored.get(change.name)
         before = before if is_current(change, before) and not again else None
-        if before and (not further or before.simulation or before.runs >= runs):
+        if before and renew and not before.simulation and before.checks != checks:
+            before = replace(before, runs=0, simulation_s=0)
+        elif before and (not further or before.simulation or before.runs >= runs):
             continue
         if for_s and time.monotonic() - begin > for_s:
             break

@@ -68,6 +68,8 @@ class Row:
     """CPU time of both judges."""
     read: str = ""
     """Of what no judge detected: what a reader of the code says of it."""
+    checks: str = ""
+    """The text of the simulation that made these runs (`checks_of_today`); empty of rows before 2026-11-26."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,13 @@ def judge(change: Change, limits: Limits, before: Row | None = None) -> Row:
         round(unit_s, 1),
         round(simulation_s, 1),
         before.read if before else "",
+        checks_of_today(),
     )
+
+
+def checks_of_today() -> str:
+    """Changes when the simulation or a rule does: what earlier runs did not detect, today's may."""
+    return reaching.digest_of(*(each for each in SIMULATED if each != "reference"))
 
 
 def ask_unit_tests(change: Change, more_s: float) -> tuple[str, float]:

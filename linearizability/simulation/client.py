@@ -71,6 +71,10 @@ class SimulatedClient(ABC):
     def on_leader_ready(self, line: Line) -> None:
         """A connection to another node than the home stands."""
 
+    def topic_names(self) -> list[str]:
+        """The topics whose partitions it must find."""
+        return [topic.name for topic in self.cluster.schedule.topics]
+
     def start(self) -> None:
         self._connect()
 
@@ -163,7 +167,7 @@ class SimulatedClient(ABC):
 
     def ask_metadata(self) -> None:
         """Learn where the partitions are; `on_metadata` follows."""
-        topics = [MetadataRequest.MetadataRequestTopic(name=topic.name) for topic in self.cluster.schedule.topics]
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in self.topic_names()]
         body = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         self._refreshing = True
         self.ask(METADATA, METADATA_VERSION, body, self._on_metadata)

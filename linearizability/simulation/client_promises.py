@@ -61,7 +61,9 @@ class ClientPromises:
 
     def on_out_of_range(self, key: tuple[str, int], who: str) -> None:
         """An offset that was once given to a client stays, but for retention and lost records. Errors: Violation."""
-        retains = any(topic.name == key[0] and topic.retains for topic in self._schedule.topics)
+        retains = any(
+            topic.name == key[0] and topic.retains for topic in (*self._schedule.topics, *self._schedule.compacted)
+        )
         if not retains and not self.may_have_lost(key):
             self._world.broken(
                 "offset-out-of-range", f"{who}: its place in {key[0]}-{key[1]} is gone, and nothing was lost"

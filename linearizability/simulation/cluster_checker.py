@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from linearizability.history.excuses import EXCUSE, OVER
+from linearizability.simulation.compacted_oracle import CompactedOracle
 from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.metadata_agreement import MetadataAgreement
 from linearizability.simulation.partition_oracle import Decided, PartitionOracle
@@ -38,7 +39,9 @@ class ClusterChecker:
 
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
-        self._min_isrs = {topic.name: schedule.least_min_isr(topic) for topic in schedule.topics}
+        topics = (*schedule.topics, *schedule.compacted)
+        self._min_isrs = {topic.name: schedule.least_min_isr(topic) for topic in topics}
+        self._compacted = {topic.name for topic in schedule.compacted}
         self._default_min_isr = int(properties_of(schedule, 1)["min.insync.replicas"])
         self._oracles: dict[tuple[UUID, int], PartitionOracle] = {}
         self._newest: dict[Key, PartitionOracle] = {}
@@ -247,7 +250,8 @@ class ClusterChecker:
         oracle = self._oracles.get((topic_id, index))
         if oracle is None:
             min_isr = self._min_isrs.get(name, self._default_min_isr)
-            oracle = PartitionOracle(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
+            kind = CompactedOracle if name in self._compacted else PartitionOracle
+            oracle = kind(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
             oracle.has_elr = self._schedule.coordination == "kraft"
             oracle.on_excuse = self._note_excuse
             self._oracles[topic_id, index] = oracle

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
+from linearizability.simulation.drawing_compaction import with_compaction
 from linearizability.simulation.drawing_rare import with_rarities
 from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
@@ -25,7 +26,9 @@ def draw(
     """The schedule of a seed."""
     choices = SeededChoices(seed)
     drawn = recipe(choices, seed, mutant, nodes, workload)
-    return under_zookeeper(choices, drawn) if coordination == "zookeeper" else drawn
+    if coordination == "zookeeper":
+        return under_zookeeper(choices, drawn)
+    return with_compaction(choices, seed, drawn)
 
 
 def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:
@@ -44,7 +47,8 @@ def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Sched
 
     @strategies.composite
     def drawn(take: Any) -> Schedule:
-        return recipe(DrawnChoices(take), take(strategies.integers(0, 1 << 16)), mutant, nodes)
+        choices, seed = DrawnChoices(take), take(strategies.integers(0, 1 << 16))
+        return with_compaction(choices, seed, recipe(choices, seed, mutant, nodes))
 
     return drawn()
 

@@ -125,8 +125,8 @@ class Machine:
         self._properties = properties_of(schedule, number)
         self._clock = self._new_clock()
         self._chance = world.chance(f"machine/{number}")
-        retained = frozenset(topic.name for topic in schedule.topics if topic.retains)
-        self._survival = Survival(self.name, world, retained)
+        retained = frozenset(topic.name for topic in (*schedule.topics, *schedule.compacted) if topic.retains)
+        self._survival = Survival(self.name, world, retained, {topic.name for topic in schedule.compacted})
         self.dies_at_change = 0
         """The process ends before so many changes of its disks in one step are made; 0 for never."""
         self._changes_in_step = 0

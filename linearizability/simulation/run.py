@@ -46,10 +46,12 @@ from linearizability.simulation.schedule import (
     Schedule,
     Seeker,
     Transactor,
+    Updater,
 )
 from linearizability.simulation.seeking import SimulatedSeeker
 from linearizability.simulation.settling import unsettled
 from linearizability.simulation.transacting import SimulatedTransactor
+from linearizability.simulation.updating import SimulatedUpdater
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
 from reference.replication.partition import Partition
 
@@ -142,6 +144,7 @@ class SimulatedRun:
         self._come_to_rest()
         self._drain()
         self._compare_look_ups()
+        self._compare_tables()
         for machine in self.cluster.machines:
             self._start_again(machine)
 
@@ -205,11 +208,12 @@ class SimulatedRun:
 
     def _create_topics(self) -> None:
         recorder = self.cluster.new_recorder(None)
-        creator = SimulatedAdministrator(self.cluster, recorder.process, recorder, [*self._schedule.topics], 1)
+        topics = [*self._schedule.topics, *self._schedule.compacted]
+        creator = SimulatedAdministrator(self.cluster, recorder.process, recorder, topics, 1)
         creator.start()
         bound_us = SETUP_BOUND_MS * MICROSECONDS_A_MS
-        self._world.run(bound_us, lambda: len(creator.confirmed) == len(self._schedule.topics))
-        if len(creator.confirmed) < len(self._schedule.topics):
+        self._world.run(bound_us, lambda: len(creator.confirmed) == len(topics))
+        if len(creator.confirmed) < len(topics):
             raise Violation("no-progress", f"the topics were not created within {SETUP_BOUND_MS} ms")
         creator.finish()
 
@@ -228,6 +232,9 @@ class SimulatedRun:
                 return SimulatedTransactor(self.cluster, recorder.process, recorder, plan)
             case Seeker():
                 return SimulatedSeeker(self.cluster, recorder.process, recorder, plan)
+            case Updater():
+                topic = next(each for each in self._schedule.compacted if each.name == plan.topic)
+                return SimulatedUpdater(self.cluster, recorder.process, recorder, plan, topic)
             case Administrator():
                 return SimulatedAdministrator.for_plan(self.cluster, recorder.process, recorder, plan)
 
@@ -421,6 +428,19 @@ class SimulatedRun:
             start = max(seeker.deleted.get(key, 0) for seeker in seekers)
             for seeker in seekers:
                 seeker.compare(key, partition, start)
+
+    def _compare_tables(self) -> None:
+        """Compare the replicas in sync of compacted topics with what was written. Errors: Violation."""
+        updaters = {client.key: client for client in self.cluster.clients if isinstance(client, SimulatedUpdater)}
+        for machine in self.cluster.machines:
+            node = machine.node
+            for key, updater in updaters.items():
+                oracle = self.cluster.checker.oracle(key) if self.cluster.checker is not None else None
+                partition = node.partitions.get(key) if node is not None else None
+                if partition is not None and (oracle is None or machine.number in oracle.decided.isr):
+                    updater.compare(partition, machine.name)
+            for directory in node.logs.live if node is not None and updaters else ():
+                self._world.counts["bytes compacted"] += directory.cleaner.cleaned_bytes
 
 
 def _kind_of(plan: Member) -> type[SimulatedMember]:

@@ -158,6 +158,21 @@ class Seeker(Value):
     """How many of its requests delete records."""
 
 
+class Updater(Value):
+    """A client that alone updates and deletes a few keys of a compacted topic, and reads the topic as a table."""
+
+    kind: Literal["updater"] = "updater"
+    topic: str
+    keys: int = Field(default=4, ge=1, le=1_000)
+    records: int = Field(default=4, ge=1, le=100)
+    """The most that one batch has."""
+    pause_ms: int = Field(default=10, ge=1, le=10_000)
+    deletes_percent: int = Field(default=15, ge=0, le=100)
+    """How many records are tombstones."""
+    reads_percent: int = Field(default=10, ge=0, le=100)
+    """How many of its steps read the whole topic."""
+
+
 class Transactor(Value):
     """A transactional producer: transactions over a few partitions, most of them committed."""
 
@@ -218,7 +233,7 @@ class Copier(Member):
 
 
 Client = Annotated[
-    Producer | Consumer | Administrator | Seeker | Transactor | Member | Copier, Field(discriminator="kind")
+    Producer | Consumer | Administrator | Seeker | Updater | Transactor | Member | Copier, Field(discriminator="kind")
 ]
 
 
@@ -277,6 +292,8 @@ class Schedule(Value):
     """How long clients work under faults; then everything is healed and read."""
     properties: dict[str, str] = {}
     topics: tuple[Topic, ...] = (Topic(name="orders"),)
+    compacted: tuple[Topic, ...] = ()
+    """Topics of updaters, with one partition each: what compaction leaves of them is judged by key, not as a history."""
     clients: tuple[Client, ...] = ()
     faults: tuple[Fault, ...] = ()
     coordination: Literal["kraft", "zookeeper"] = "kraft"
@@ -310,6 +327,14 @@ class Schedule(Value):
         return self
 
     @model_validator(mode="after")
+    def _compacts_what_is_there(self) -> Schedule:
+        names = [topic.name for topic in self.compacted]
+        written = [client.topic for client in self.clients if isinstance(client, Updater)]
+        if len({*written}) < len(written) or {*written} - {*names} or {*names} & {topic.name for topic in self.topics}:
+            raise ValueError(f"each of the compacted topics {names} has one updater and no other use, not {written}")
+        return self
+
+    @model_validator(mode="after")
     def _has_its_voters(self) -> Schedule:
         strangers = {*self.voters} - {*self.node_ids}
         if strangers:
@@ -323,8 +348,8 @@ class Schedule(Value):
     @property
     def is_traceable(self) -> bool:
         """Whether the specification knows all that happens: a process that is killed within a step leaves a part of it done,
-        of which no event was traced."""
-        return all(fault.kind != "crash-in-step" for fault in self.faults)
+        of which no event was traced. Neither does it know logs with gaps."""
+        return not self.compacted and all(fault.kind != "crash-in-step" for fault in self.faults)
 
     @property
     def holds_messages(self) -> bool:
@@ -350,7 +375,8 @@ class Schedule(Value):
     @property
     def elects_uncleanly(self) -> bool:
         """Whether a replica out of sync may be elected at some time."""
-        settings = [self.properties, *(topic.configs for topic in self.topics), *(each.configs for each in self.faults)]
+        topics = (*self.topics, *self.compacted)
+        settings = [self.properties, *(topic.configs for topic in topics), *(each.configs for each in self.faults)]
         return any(each.get("unclean.leader.election.enable") == "true" for each in settings)
 
     def to_json(self) -> str:
@@ -377,7 +403,9 @@ class Schedule(Value):
     def always_flushed(self) -> bool:
         """Whether every append of every topic is fsynced before it is acknowledged; the coordinators' topics are not."""
         coordinates = self.transacts or self.has_groups
-        return not coordinates and all(topic.configs.get("flush.messages") == "1" for topic in self.topics)
+        return not coordinates and all(
+            topic.configs.get("flush.messages") == "1" for topic in (*self.topics, *self.compacted)
+        )
 
     @property
     def set_back_ms(self) -> int:

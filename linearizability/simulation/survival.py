@@ -22,10 +22,14 @@ class Survival:
     After a crash every log holds what it held; after a power failure a prefix of it, at least what was flushed.
     """
 
-    def __init__(self, name: str, world: World, retained: Collection[str] = ()) -> None:
-        """`retained` are the topics whose retention may move a log's start before it is seen again."""
+    def __init__(
+        self, name: str, world: World, retained: Collection[str] = (), compacted: Collection[str] = ()
+    ) -> None:
+        """`retained` are the topics whose retention may move a log's start before it is seen again. Of those that are
+        `compacted` no batch stays for ever: what they must still say, their updaters know."""
         self._name = name
         self._retained = retained
+        self._compacted = compacted
         self._world = world
         self._before: dict[Key, tuple[LogRecord, int]] = {}
         """What each log held, and up to where it must still."""
@@ -54,8 +58,14 @@ class Survival:
                 self._may_have_grown.add(key)
                 if partition.log._cut is not None or partition.log._swap is not None:
                     continue  # its files are between two states
-            log = contents(partition.log)
+            log = self._contents(partition)
             self._before[key] = (log, log.end)
+
+    def _contents(self, partition: Partition) -> LogRecord:
+        log = partition.log
+        if partition.topic in self._compacted:
+            return LogRecord(log.log_start_offset, log.log_end_offset, log.recovery_point, [], log.topic_id)
+        return contents(log)
 
     def power_was_lost(self) -> None:
         """Only what was flushed must be there."""
@@ -94,7 +104,7 @@ class Survival:
             del self._before[key]
             if partition.topic_id != before.topic_id:
                 continue
-            after = contents(partition.log)
+            after = self._contents(partition)
             recovered_end, high_watermark = self._restarts.pop(partition.name, (after.end, None))
             self._require_committed(partition, recovered_end, high_watermark)
             if recovered_end >= least:

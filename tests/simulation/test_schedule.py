@@ -86,7 +86,7 @@ def test_drawing_reaches_every_kind_of_client_and_fault():
     assert {fault.kind for each in drawn for fault in each.faults} == set(ONE_NODE_FAULTS)
     assert set(Fault.model_fields["kind"].annotation.__args__) == set(FAULTS)
     kinds = {client.kind for each in drawn for client in each.clients}
-    assert kinds == {"producer", "consumer", "administrator", "seeker"}
+    assert kinds == {"producer", "consumer", "administrator", "seeker", "updater"}
     assert {topic.deletes for each in drawn for topic in each.topics} == {True, False}
     assert {fault.amount for each in drawn for fault in each.faults if fault.kind == "power-loss"} == {0, ANY_ORDER}
     assert {each.always_flushed for each in drawn} == {True, False}
@@ -119,7 +119,7 @@ def test_schedules_of_clusters_reach_every_fault_and_survive_their_files(nodes: 
 def test_what_is_rare_is_added_to_some_seeds_and_changes_nothing_else(nodes: int, workload: str):
     for seed in range(20):
         drawn = draw(seed, None, nodes, workload)
-        plain = [client for client in drawn.clients if client.kind != "seeker"]
+        plain = [client for client in drawn.clients if client.kind not in ("seeker", "updater")]
         without = recipe(
             SeededChoices(seed), 0, None, nodes, workload
         )  # the draws are those of the seed, the rest that of seed 0

@@ -1,0 +1,53 @@
+"""What some schedules have besides: a compacted topic, the client that updates it, and cleaners that are seldom at rest.
+
+It is drawn last of all, so that the rest of a seed's schedule is what it was before 2026-11-26.
+"""
+
+from __future__ import annotations
+
+from linearizability.simulation.choices import Choices
+from linearizability.simulation.drawing_rare import EVERY, FROM
+from linearizability.simulation.schedule import Schedule, Topic, Updater
+
+TOPIC = "latest"
+BACKOFFS_MS = (50, 150, 400)
+DELETES_AT_ONCE = "1"
+"""As delete.retention.ms: a tombstone goes with the next compaction but one. A day, the default, is longer than any run."""
+
+
+def with_compaction(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
+    """The same schedule; one of three that have something rare has a compacted topic."""
+    if seed % EVERY < FROM or choices.integer(0, 2) != 2:
+        return schedule
+    updater = Updater(
+        topic=TOPIC,
+        keys=choices.one_of((4, 1, 40)),
+        records=choices.one_of((3, 1, 10)),
+        pause_ms=choices.one_of((8, 3, 25)),
+        deletes_percent=choices.one_of((30, 0, 60)),
+    )
+    backoff_ms = str(choices.one_of(BACKOFFS_MS))
+    return schedule.model_copy(
+        update={
+            "compacted": (_topic(choices),),
+            "clients": (*schedule.clients, updater),
+            "properties": {"log.cleaner.backoff.ms": backoff_ms} | schedule.properties,
+        }
+    )
+
+
+def _topic(choices: Choices) -> Topic:
+    configs = {
+        "cleanup.policy": choices.one_of(("compact", "compact", "compact,delete")),
+        "internal.segment.bytes": str(choices.one_of((1_000, 2_000, 6_000))),
+        "min.cleanable.dirty.ratio": choices.one_of(("0.01", "0.5")),
+    }
+    if choices.integer(0, 1):
+        configs["flush.messages"] = "1"
+    if choices.integer(0, 1):
+        configs["delete.retention.ms"] = DELETES_AT_ONCE
+    if choices.integer(0, 3) == 3:
+        configs["min.compaction.lag.ms"] = "300"
+    if configs["cleanup.policy"] != "compact" and choices.integer(0, 1):
+        configs["retention.bytes"] = "4000"
+    return Topic(name=TOPIC, configs=configs)

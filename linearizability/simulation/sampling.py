@@ -30,7 +30,7 @@ def sampler(machines: Sequence[Machine], events: list[Any], samples: list[Sample
                     note(
                         machine.name,
                         f"{topic}-{index}",
-                        str(one.role.name).lower(),
+                        "none" if one.role is None else "leader" if one.is_leader else "follower",
                         int(state.leader_epoch),
                         int(one.log.log_end_offset),
                         int(one.high_watermark),

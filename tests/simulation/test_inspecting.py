@@ -16,7 +16,7 @@ from reference.controller import topics as topic_plans
 from reference.coordinator import group_admin, offset_commits, subscription_patterns
 from reference.coordinator.transaction_coordinator import TransactionCoordinator
 from reference.protocol.errors import ErrorCode
-from reference.replication.partition import Partition
+from reference.replication.leader import Leading
 from reference.storage.producer_state import ProducerState
 
 
@@ -55,8 +55,7 @@ LIES: list[tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]
     (TransactionCoordinator, "verify_partitions",
      lambda original: lambda self, id, identity, partitions: dict.fromkeys(partitions, ErrorCode.NONE), 1, "transactions",
      "refused_requests"),
-    (Partition, "offset_for_leader_epoch", lambda original: lambda self, asked, current: (asked, 0), 1, "records",
-     "ends_of_epochs"),
+    (Leading, "offset_for_leader_epoch", lambda original: lambda self, epoch: (epoch, 0), 1, "records", "ends_of_epochs"),
     (ProducerState, "check_data", _granted, 1, "records", "producers"),
     (topic_plans, "validate_topic_name", _granted, 1, "records", "refused_by_the_controller"),
     (isr_proposals, "_judge_epochs", _granted, 3, "records", "refused_to_brokers"),

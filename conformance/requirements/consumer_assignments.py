@@ -123,8 +123,8 @@ def away_for_a_while(broker: Broker) -> None:
     "CGH-12",
     notices="data: two processes with one instance id read and commit the same partitions",
     source="KIP-848, KIP-345; ConsumerGroup.getOrMaybeSubscribeStaticConsumerMember",
-    sentence="Who joins with the instance id of a member that is there is refused with UNRELEASED_INSTANCE_ID; another member "
-    "id than the one that has it is FENCED_INSTANCE_ID; an instance id that no member has is UNKNOWN_MEMBER_ID.",
+    sentence="A client that joins with the instance id of a member that is there is refused with UNRELEASED_INSTANCE_ID; "
+    "another member id than the one that has it is FENCED_INSTANCE_ID; an instance id that no member has is UNKNOWN_MEMBER_ID.",
     accepted="111, 82 and 25; the one that is there goes on, and after it left for good the instance id is free",
     since=SINCE,
     apis=STATIC,

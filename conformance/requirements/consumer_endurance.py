@@ -141,7 +141,7 @@ def largest_size(broker: Broker) -> None:
     "CGH-31",
     notices="operator: kafka-configs --entity-type groups has no effect, or one on other groups",
     source="KIP-848; GroupConfig, consumer.heartbeat.interval.ms",
-    sentence="A group can have a heartbeat interval of its own, set as a configuration of the group; its members are told it, "
+    sentence="A group can have a heartbeat interval of its own, set as a configuration of the group; its members receive it, "
     "and other groups' are not.",
     accepted="the interval that was set, for this group; group.consumer.heartbeat.interval.ms for another one",
     since=SINCE,

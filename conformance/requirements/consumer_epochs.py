@@ -92,9 +92,9 @@ def fenced_epochs(broker: Broker) -> None:
     "CGH-14",
     notices="data: a member that lost its partitions commits for them; Java asks again with its new epoch on this code",
     source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
-    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, as nobody's "
-    "member UNKNOWN_MEMBER_ID; its commit below v9, which cannot report an epoch, is UNSUPPORTED_VERSION.",
-    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is reported; who is nobody's member can fetch",
+    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, and for "
+    "an unknown member UNKNOWN_MEMBER_ID; its commit below v9, which cannot report an epoch, is UNSUPPORTED_VERSION.",
+    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is reported; a client that is no member can fetch",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
     requires=("CGH-41",),

@@ -30,10 +30,10 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 SINCE = "4.0"
-"""The first version of Kafka in which these groups are for everybody."""
+"""The first version of Kafka in which these groups are no early access."""
 LISTED_TOPICS = 200
 EPOCHS_IN_COMMITS = 9
-"""The version of OffsetCommit and OffsetFetch from which on a member epoch can be told."""
+"""The version of OffsetCommit and OffsetFetch from which on a request has a member epoch."""
 
 
 def expect_invalid(broker: Broker, cases: dict[str, dict[str, Any]]) -> None:
@@ -81,8 +81,8 @@ def empty_names(broker: Broker) -> None:
     "CGH-02",
     notices="none seen: Java, librdkafka and franz-go fill all of it in when they join",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupHeartbeatRequestIsInvalid",
-    sentence="Who joins reports a rebalance timeout, that it owns nothing, and what it subscribes to, else it is refused with "
-    "INVALID_REQUEST.",
+    sentence="A member that joins reports a rebalance timeout, that it owns nothing, and what it subscribes to, else it is "
+    "refused with INVALID_REQUEST.",
     accepted="INVALID_REQUEST(42) without a timeout, with null or some owned partitions, without names and regular expression; "
     "no name at all is a subscription to nothing",
     since=SINCE,

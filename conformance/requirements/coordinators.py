@@ -183,7 +183,7 @@ def every_version(broker: Broker) -> None:
     "COO-08",
     notices="none seen: clients ask for the coordinator; tools that read __consumer_offsets read all of it",
     source="GroupCoordinatorService.partitionFor (Utils.abs(groupId.hashCode) % offsets.topic.num.partitions)",
-    sentence="A group's state lives in the partition of the offsets topic that Java's hash of its name gives, and the leader "
+    sentence="A group's state is kept in the partition of the offsets topic that Java's hash of its name gives, and the leader "
     "of that partition is its coordinator.",
     accepted="for groups with positive and negative hashes, ASCII or not: the coordinator leads that partition, and the "
     "record of a commit is in it and in no other one",

@@ -67,7 +67,7 @@ def the_next_leader(broker: Broker) -> None:
 
 
 def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, int, int]:
-    """A topic whose leader is dead and whose follower lives, and was not in sync when the last record was acknowledged.
+    """A topic whose leader is dead and whose follower is alive, and was not in sync when the last record was acknowledged.
 
     Gives the topic, what was written, the dead leader and the follower.
     """
@@ -86,9 +86,9 @@ def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, 
     "ELE-02",
     notices="data: a replica leads without acknowledged records",
     source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=false",
-    sentence="While no replica of the ISR lives and unclean elections are off, no replica leads, although another replica lives; "
+    sentence="While no replica of the ISR is alive and unclean elections are off, no replica leads, though another is alive; "
     "the replica of the ISR leads when it is back, with every acknowledged record.",
-    accepted="leader -1 while the follower that was out lives; then the old leader, and both are in sync",
+    accepted="leader -1 while the follower that was out is alive; then the old leader, and both are in sync",
     nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def nobody_rather_than_a_laggard(broker: Broker) -> None:
@@ -109,8 +109,8 @@ def nobody_rather_than_a_laggard(broker: Broker) -> None:
     "ELE-03",
     notices="stuck: a partition stays without a leader though the administrator allowed any",
     source="PartitionChangeBuilder.electAnyLeader; unclean.leader.election.enable=true",
-    sentence="While no replica of the ISR lives and unclean elections are on for the topic, a replica that lives leads, alone in "
-    "sync; what only the others had is gone for everybody.",
+    sentence="While no replica of the ISR is alive and unclean elections are on for the topic, one that is alive leads, alone in "
+    "sync; what only the others had is lost.",
     accepted="the follower that was out leads; afterwards both nodes have the same log, without the records that it lacked",
     nodes=3, hooks=(*FREEZES, *ENDS), configs=QUICK, apis={"Fetch": 11}, deadline_s=DEADLINE_S,
 )  # fmt: skip
@@ -183,8 +183,8 @@ def preferred_elections_refused(broker: Broker) -> None:
     "ELE-06",
     notices="tool: kafka-leader-election shows these codes, and takes the first for success",
     source="ReplicationControlManager.electLeader; KIP-460",
-    sentence="An unclean election is ELECTION_NOT_NEEDED where a leader lives, and ELIGIBLE_LEADERS_NOT_AVAILABLE where no "
-    "replica lives.",
+    sentence="An unclean election is ELECTION_NOT_NEEDED where there is a leader, and ELIGIBLE_LEADERS_NOT_AVAILABLE "
+    "where no replica is alive.",
     accepted="ELECTION_NOT_NEEDED(84) and ELIGIBLE_LEADERS_NOT_AVAILABLE(83); nothing changes",
     nodes=3, hooks=FREEZES, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip

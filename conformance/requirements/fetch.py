@@ -362,7 +362,7 @@ def whole_batches(broker: Broker) -> None:
     notices="misread: Java and librdkafka renew metadata on these codes; else they read another topic of the same name",
     source="KafkaApis.handleFetchRequest; KIP-516",
     sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; from v13 on an unknown topic id is UNKNOWN_TOPIC_ID, "
-    "also that of a deleted topic whose name lives on. The other partitions are served.",
+    "also that of a deleted topic whose name another one has. The other partitions are served.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100); the records of the other partition",
     draft="INCONSISTENT_TOPIC_ID(103) was asked for an id that is not the log's: Kafka finds a consumer's topic by its id, so "
     "that only a race within the broker can show it",

@@ -13,7 +13,7 @@ DEADLINE_S = 240
 FETCH_WITH_LEADER = 16
 """The version from which on an answer names the leader that should have been asked (KIP-951)."""
 FETCH_FROM_FOLLOWERS = 11
-"""The version of Fetch in which a consumer tells its rack, and may be served by any replica (KIP-392)."""
+"""The version of Fetch in which a consumer names its rack, and may be served by any replica (KIP-392)."""
 FREEZES = ("pause",)
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 

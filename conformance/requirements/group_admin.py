@@ -1,4 +1,4 @@
-"""GAD: group administration. What ListGroups, DescribeGroups and ConsumerGroupDescribe tell, and what DeleteGroups removes."""
+"""GAD: group administration. What ListGroups, DescribeGroups and ConsumerGroupDescribe report, and what DeleteGroups removes."""
 
 from typing import Any
 
@@ -301,7 +301,7 @@ def the_empty_group(broker: Broker) -> None:
     "GAD-08",
     notices="tool: Java's Admin shows operations that were not asked for, or none where they were asked for",
     source="DescribeGroupsRequest schema, includeAuthorizedOperations; KIP-430",
-    sentence="DescribeGroups and ConsumerGroupDescribe tell the authorized operations only to who asks for them; else they are "
+    sentence="DescribeGroups and ConsumerGroupDescribe report the authorized operations only when asked for them; else they are "
     "-2147483648.",
     accepted="the least integer (0 before 2.5) unless asked; where nothing is forbidden at least read, describe and "
     "delete when asked",

@@ -62,13 +62,13 @@ def follower_waits(broker: Broker) -> None:
 
 @requirement(
     "GRP-13",
-    notices="none seen: clients send what JoinGroup told them; the fields are for proxies (KIP-559)",
+    notices="none seen: clients send what JoinGroup answered; the fields are for proxies (KIP-559)",
     source="KIP-559; GroupMetadataManager.validateSyncGroup",
     sentence="From v5 on, SyncGroup with another protocol type or name than the group's, or without one, is refused with "
     "INCONSISTENT_GROUP_PROTOCOL; without one, whatever group it is about.",
     accepted="INCONSISTENT_GROUP_PROTOCOL(23) for another type, another name, no type, no name, and without both also for the "
     "empty group id; the right ones are taken",
-    draft="null was thought to mean no check: from v5 on both must be told",
+    draft="null was thought to mean no check: from v5 on both must be there",
     apis={"SyncGroup": 5},
 )
 def sync_in_another_protocol(broker: Broker) -> None:
@@ -133,7 +133,7 @@ def nobody_gets_anothers(broker: Broker) -> None:
     sentence="What a protocol type other than `consumer` means is its members' affair: its metadata and assignments are passed "
     "on unharmed, whatever bytes they are.",
     accepted="for the types connect, stream, sr and one of our own: no bytes, all byte values, what looks like a subscription "
-    "of another version, and 64 KiB, each to whom it is for",
+    "of another version, and 64 KiB, each to its member",
     deadline_s=40,
 )
 def opaque_bytes(broker: Broker) -> None:
@@ -165,7 +165,7 @@ def opaque_bytes(broker: Broker) -> None:
     sentence="A cooperative rebalance goes in two phases: what a member owns reaches the leader, who takes it away in one "
     "generation and gives it to another member in the next, which the member begins by joining again.",
     accepted="with owned partitions in the metadata: generation 2 takes, generation 3 gives; each member keeps what is not "
-    "taken, and nobody's bytes are another's",
+    "taken, and no member gets another's bytes",
 )
 def cooperative_rebalance(broker: Broker) -> None:
     group = Group(broker)

@@ -34,7 +34,7 @@ def await_gone(broker: Broker, witness: Member, what: str) -> None:
     source="session.timeout.ms; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
     sentence="A member that is silent for its session timeout is removed and the others join again; not earlier.",
     accepted="with 4 seconds: REBALANCE_IN_PROGRESS(27) for the other member, not before; then a generation without the silent "
-    "one, for whom every request is UNKNOWN_MEMBER_ID(25)",
+    "one, whose every request is UNKNOWN_MEMBER_ID(25)",
     configs=SHORT_SESSIONS,
     deadline_s=90,
 )
@@ -60,8 +60,8 @@ def silent_members(broker: Broker) -> None:
     "GRP-18",
     notices="stuck: one member that hangs keeps the whole group from reading",
     source="KIP-62; GroupMetadataManager.completeClassicGroupJoin",
-    sentence="Who does not join again within the rebalance timeout is dropped, however alive it is, and the others go on "
-    "without it.",
+    sentence="A member that does not join again within the rebalance timeout is dropped, however alive it is, and the others "
+    "go on without it.",
     accepted="with 4 seconds: the one that joined again is answered, not before, and is alone; the other one is unknown; with 0 "
     "and -1 ms no member is waited for (since 3.0, KAFKA-12890)",
     apis={"JoinGroup": WITH_REBALANCE_TIMEOUT},
@@ -149,8 +149,8 @@ def leaving_while_joining(broker: Broker) -> None:
     "GRP-34",
     notices="stuck: a client that was stopped while it joined holds the whole group up",
     source="KIP-394; GroupMetadataManager.addPendingMemberThenRebalanceOrCompleteJoin, expireClassicGroupMemberHeartbeat",
-    sentence="Who was given a member id and does not come back does not hold the others up for longer than its session timeout, "
-    "and its id is forgotten then.",
+    sentence="A client that was given a member id and does not come back does not hold the others up for longer than its "
+    "session timeout, and its id is forgotten then.",
     accepted="with 4 seconds: the others' join is answered without it; its id is UNKNOWN_MEMBER_ID(25)",
     configs=SHORT_SESSIONS,
     apis={"JoinGroup": 4},
@@ -229,7 +229,7 @@ def commits_keep_alive(broker: Broker) -> None:
     "GRP-37",
     notices="stuck: members are put out while they wait for others, and big groups never become stable",
     source="ClassicGroupMember.hasSatisfiedHeartbeat; GroupMetadataManager.expireClassicGroupMemberHeartbeat",
-    sentence="Who waits for the answer to its JoinGroup cannot beat, and is not taken for silent meanwhile.",
+    sentence="A member that waits for the answer to its JoinGroup cannot beat, and is not taken for silent meanwhile.",
     accepted="a leader with a session timeout of 4 seconds that waits 8 seconds for the follower to join is in the next "
     "generation, and stays in it",
     configs=SHORT_SESSIONS,

@@ -129,8 +129,8 @@ def sync_while_joining(broker: Broker) -> None:
     "GRP-16",
     notices="stuck: leaders of all clients join again when a topic grew; without a rebalance no client reads the new partitions",
     source="GroupMetadataManager.classicGroupJoinExistingMember",
-    sentence="In a stable group a follower that joins again with the same metadata is told its generation at once and disturbs "
-    "nobody; the leader, or a follower with other metadata, makes all join again.",
+    sentence="In a stable group a follower that joins again with the same metadata receives its generation at once and disturbs "
+    "no other member; the leader, or a follower with other metadata, makes all join again.",
     accepted="for the follower the same generation and no rebalance; for the leader, and for a follower with other metadata, "
     "REBALANCE_IN_PROGRESS(27) for the other one, and the next generation",
 )

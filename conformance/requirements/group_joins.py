@@ -127,8 +127,8 @@ def shared_client_ids(broker: Broker) -> None:
     "GRP-04",
     notices="stuck: Java and librdkafka forget their id on this code and join again; on others they give up or never get in",
     source="GroupMetadataManager.classicGroupJoin, classicGroupSync, classicGroupHeartbeat",
-    sentence="Who gives a member id that the group does not know is refused with UNKNOWN_MEMBER_ID, in a group that no member "
-    "has used as in one with members, also with an id of another group's member.",
+    sentence="A client that gives a member id that the group does not know is refused with UNKNOWN_MEMBER_ID, in a group that "
+    "no member has used as in one with members, also with an id of another group's member.",
     accepted="UNKNOWN_MEMBER_ID(25) for JoinGroup, SyncGroup and Heartbeat; the member that is there is not disturbed",
 )
 def unknown_members(broker: Broker) -> None:

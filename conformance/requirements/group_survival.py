@@ -94,7 +94,7 @@ def broker_starts_again(broker: Broker) -> None:
 
 @requirement(
     "GRP-45",
-    notices="client: a group with an assignment above max.message.bytes is not told what is wrong",
+    notices="client: a group with an assignment above max.message.bytes does not learn what is wrong",
     source="GroupMetadataManager.classicGroupSyncToClassicGroup; max.message.bytes of __consumer_offsets",
     sentence="A group whose state does not fit into a record receives an error when it synchronises; other groups do not notice, "
     "and it can go on with less.",

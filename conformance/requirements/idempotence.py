@@ -30,7 +30,7 @@ ATTEMPTS = 5
 
 
 class Producer:
-    """An idempotent producer that says any sequence it likes; its values are numbered, so that copies can be told."""
+    """An idempotent producer that sends any sequence it likes; its values are numbered, so that copies can be recognized."""
 
     def __init__(self, broker: Broker, topic: Topic, identity: tuple[int, int] | None = None) -> None:
         self.broker, self.topic = broker, topic

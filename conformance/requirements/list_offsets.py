@@ -15,7 +15,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 
 EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -4, -5, -6
-"""Special timestamps of logs of which a part lies elsewhere (KIP-405, KIP-1005, KIP-1023)."""
+"""Special timestamps of logs of which a part is tiered (KIP-405, KIP-1005, KIP-1023)."""
 SINCE_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 """Special timestamp -> the version of ListOffsets that brought it; the two oldest are in all."""
 STAMP = RECENT_MS

@@ -18,7 +18,7 @@ from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
 
 WITH_CLUSTER_ID = 2
-"""The first version of Metadata that tells the cluster id."""
+"""The first version of Metadata that has the cluster id."""
 WITH_IDS = 10
 """The first version of Metadata that reports topic ids."""
 NOT_ASKED = -2147483648

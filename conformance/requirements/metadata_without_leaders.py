@@ -15,7 +15,7 @@ ENDS = ("kill", "restart")
     "MET-08",
     notices="client: it sends to a broker that is gone until its time is over, instead of asking again",
     source="KRaftMetadataCache.getPartitionMetadata",
-    sentence="A partition of which no replica lives is LEADER_NOT_AVAILABLE with leader -1; its replicas are listed all the "
+    sentence="A partition of which no replica is alive is LEADER_NOT_AVAILABLE with leader -1; its replicas are listed all the "
     "same, "
     "from v5 on as offline too.",
     accepted="LEADER_NOT_AVAILABLE(5), leader -1, and the replica from v1 on; served again when the broker is back",

@@ -1,4 +1,4 @@
-"""OFF: committing offsets and asking for them. What is stored, for whom, and from whom it is taken."""
+"""OFF: committing offsets and asking for them. What is stored, for which group, and from which clients it is taken."""
 
 import uuid
 

@@ -37,7 +37,7 @@ def simple_consumers(broker: Broker) -> None:
     source="ClassicGroup.validateOffsetCommit",
     sentence="While a group has members a commit without a generation and a member id is refused with UNKNOWN_MEMBER_ID; asking "
     "needs no membership.",
-    accepted="UNKNOWN_MEMBER_ID(25), and the offset stays; OffsetFetch reports it to anybody",
+    accepted="UNKNOWN_MEMBER_ID(25), and the offset stays; OffsetFetch reports it to any client",
 )
 def no_strangers(broker: Broker) -> None:
     topic = broker.topic()
@@ -169,7 +169,7 @@ def offsets_of_other_types(broker: Broker) -> None:
     "OFF-26",
     notices="data: who takes a partition over begins somewhere else than the one before stopped",
     source="OffsetMetadataManager; documentation, consumer groups",
-    sentence="Offsets belong to the group, not to the member: who takes a partition over is told what the member before "
+    sentence="Offsets belong to the group, not to the member: a member that takes a partition over receives what the one before "
     "committed, through rebalances and while the group has no member.",
     accepted="the same offset after the member left, to a new member in a later generation, and as the base of its commit",
 )

@@ -698,7 +698,7 @@ def names_the_bad_records(broker: Broker) -> None:
 
 @requirement(
     "PRD-29",
-    notices="data: Java and librdkafka tell each batch's sender what its partition was answered",
+    notices="data: Java and librdkafka report to each batch's sender what its partition was answered",
     source="ReplicaManager.appendToLocalLog; ProduceResponse schema",
     sentence="In one request for several partitions each has its own answer: one that is refused does not spoil the others.",
     accepted="NONE(0), its own base offset and one record more for each good partition, UNKNOWN_TOPIC_OR_PARTITION(3) for an "

@@ -513,7 +513,7 @@ def a_crash_under_load(broker: Broker) -> None:
 
 @requirement(
     "REP-18",
-    notices="data: anybody's fetch acknowledges records for a replica that does not have them",
+    notices="data: any client's fetch acknowledges records for a replica that does not have them",
     source="Partition.followerReplicaOrThrow",
     sentence="A fetch in the name of a broker that is no replica of the partition is refused and moves nothing.",
     accepted="no records, and NOT_LEADER_OR_FOLLOWER(6) without a current leader epoch, UNKNOWN_LEADER_EPOCH(75) with one (no "

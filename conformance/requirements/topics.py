@@ -167,7 +167,7 @@ def expect_partitions(broker: Broker, topic: Topic, count: int) -> None:
 
 @requirement(
     "TOP-01",
-    notices="operator: a topic that no other Kafka takes, so that it cannot be mirrored or restored elsewhere",
+    notices="operator: a topic that no other Kafka takes, so that it cannot be mirrored or restored there",
     source="Topic.validate; ReplicationControlManager.validateNewTopicNames",
     sentence="A topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'; any other "
     "is refused with INVALID_TOPIC_EXCEPTION.",
@@ -580,7 +580,7 @@ def awaited_error(broker: Broker, ask: Callable[[int], Any], version: int, error
 
 @requirement(
     "TOP-17",
-    notices="tool: kafka-topics --alter is told what is wrong, and nothing shrinks",
+    notices="tool: kafka-topics --alter learns what is wrong, and nothing shrinks",
     source="ReplicationControlManager.createPartitions; ControllerApis.createPartitions",
     sentence="CreatePartitions refuses a count that is no growth (INVALID_PARTITIONS), an unknown topic "
     "(UNKNOWN_TOPIC_OR_PARTITION), replicas by hand that do not fit (INVALID_REPLICA_ASSIGNMENT), and a topic that comes twice "

@@ -45,9 +45,9 @@ class Held:
     held: Topic
     """Its partition on the node that freezes."""
     free: Topic
-    """Its partition on a node that lives."""
+    """Its partition on a node that is up."""
     group: str
-    """A group whose coordinator lives."""
+    """A group whose coordinator is up."""
 
     @property
     def reported(self) -> str:

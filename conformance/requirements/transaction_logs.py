@@ -33,7 +33,7 @@ PIECE_BYTES = 200
 
 @requirement(
     "TXV-04",
-    notices="misread: Java, librdkafka and franz-go tell markers by these attributes, and read offsets from them",
+    notices="misread: Java, librdkafka and franz-go recognize markers by these attributes, and read offsets from them",
     source="KIP-98; ProducerAppendInfo.appendEndTxnMarker; MemoryRecords.writeEndTransactionalMarker",
     sentence="The end of a transaction is one control batch of one record in each of its partitions, also in those without a "
     "record of it, and takes one offset.",

@@ -211,7 +211,7 @@ def taking_over(broker: Broker) -> None:
     notices="data: Java and librdkafka raise their epoch like this after an error; who was replaced would do it too",
     source="KIP-360; TransactionMetadata.prepareIncrementProducerEpoch",
     sentence="InitProducerId of a producer that says who it is: the current epoch gives the next one, the epoch before gives "
-    "the same answer again, anybody else is fenced.",
+    "the same answer again, and every other producer is fenced.",
     accepted="NONE(0) with epoch + 1; NONE(0) with the same epoch; PRODUCER_FENCED(90) for two epochs back, a future epoch and "
     "another producer id (INVALID_PRODUCER_EPOCH(47) in v3)",
     since="2.5",

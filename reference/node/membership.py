@@ -4,10 +4,8 @@ A broker gets its epoch by registration, replays the metadata at least up to tha
 says so; then it is elected and put into ISRs. A controller that does not know its epoch any more makes it register again.
 Source: KIP-500, KIP-631; org.apache.kafka.server.BrokerLifecycleManager.
 
-    starting --registered--> recovering --caught up--> running --wants to stop--> leaving --allowed--> gone
-
-Who wants to stop while its registration is under way waits for the answer, for the epoch belongs into the note of its clean
-end: without it the next incarnation would count as one that may have lost its tail (KIP-966).
+A broker that is to stop while its registration is under way waits for the answer, for the epoch belongs into the note of its
+clean end: without it the next incarnation would count as one that may have lost its tail (KIP-966).
 """
 
 from __future__ import annotations
@@ -41,6 +39,19 @@ class State(Enum):
     RUNNING = auto()
     LEAVING = auto()
     GONE = auto()
+
+
+TRANSITIONS: dict[tuple[State, State], str] = {
+    (State.STARTING, State.RECOVERING): "the controller has registered it",
+    (State.STARTING, State.GONE): "it is to stop: registered, refused, never asked, or without an answer in time",
+    (State.RECOVERING, State.RUNNING): "it has replayed the metadata up to its registration",
+    (State.RECOVERING, State.STARTING): "the controller knows another incarnation, or none",
+    (State.RECOVERING, State.LEAVING): "it is to stop: leaderships are moved away first",
+    (State.RUNNING, State.STARTING): "the controller knows another incarnation, or none",
+    (State.RUNNING, State.LEAVING): "it is to stop: leaderships are moved away first",
+    (State.LEAVING, State.GONE): "the controller allows it, or the time for it is over",
+}
+"""The steps from state to state, and why they are taken; any other is a mistake of ours."""
 
 
 Answered = Callable[[Message | None, TimestampMs], None]
@@ -117,7 +128,7 @@ class Membership:
             return
         self.has_caught_up = True
         if self.state is State.RECOVERING:
-            self.state = State.RUNNING
+            self._change(State.RUNNING)
             self._next = now
 
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
@@ -129,17 +140,21 @@ class Membership:
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
         """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
         if self.state in (State.RUNNING, State.RECOVERING):
-            self.state = State.LEAVING
+            self._change(State.LEAVING)
             self._next = self._answered_at = now
             self._leave_by = now + timeout_ms
         elif self.state is State.STARTING and self._asking:
             self._leave_by = now + min(timeout_ms, NO_CONTROLLER_MS)
         elif self.state is State.STARTING:
-            self.state = State.GONE
+            self._change(State.GONE)
+
+    def _change(self, state: State) -> None:
+        assert (self.state, state) in TRANSITIONS, f"{self.state.name} to {state.name}"
+        self.state = state
 
     def _go(self, reason: str) -> None:
         self._log("warning", f"{reason}: stopping all the same")
-        self.state = State.GONE
+        self._change(State.GONE)
 
     def _registered(self, answer: Message | None, now: TimestampMs) -> None:
         self._asking = False
@@ -148,14 +163,15 @@ class Membership:
             return
         if answer.error_code != ErrorCode.NONE:
             self._refused(answer.error_code)
-            if self._leave_by is not None and answer.error_code != ErrorCode.NOT_CONTROLLER:
-                self.state = State.GONE
+            is_final = self._leave_by is not None and answer.error_code != ErrorCode.NOT_CONTROLLER
+            if is_final and self.state is State.STARTING:
+                self._change(State.GONE)
             return
         self._refusal = ErrorCode.NONE
         self.broker_epoch = answer.broker_epoch
         if self.state is State.STARTING:
-            # Who wants to stop is fenced still, and has nothing to hand over.
-            self.state = State.RECOVERING if self._leave_by is None else State.GONE
+            # A broker that is to stop is fenced still, and has nothing to hand over.
+            self._change(State.RECOVERING if self._leave_by is None else State.GONE)
         self._log("info", f"registered with broker epoch {self.broker_epoch}")
         self._next = now
         self.metadata_applied(now)
@@ -193,8 +209,8 @@ class Membership:
         self._answered_at = now
         if answer.error_code in (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED):
             # The controller knows another incarnation of this broker: what it granted to ours is void.
-            if self.state is not State.LEAVING:
-                self.state = State.STARTING
+            if self.state in (State.RECOVERING, State.RUNNING):
+                self._change(State.STARTING)
                 self.has_caught_up = False
             self._next = now
             return
@@ -204,7 +220,7 @@ class Membership:
             self.is_fenced = answer.is_fenced
             self._log("info", "fenced" if answer.is_fenced else "unfenced")
         if answer.should_shut_down and self.state is State.LEAVING:
-            self.state = State.GONE
+            self._change(State.GONE)
             return
         self._reported_directories = self._sent_directories
         if self._reported_directories < len(self._offline_directories):

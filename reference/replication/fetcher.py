@@ -8,12 +8,7 @@ connection of its own:
   asked before `next_deadline()`;
 - `answered(response, now)` or, without an answer, `failed(now)`; then at once `next_request` again.
 
-Each partition is at one stage. A fetch that was out of range is followed by two ListOffsets (Kafka's `fetchOffsetAndTruncate`):
-
-    FETCHING --OFFSET_OUT_OF_RANGE--> ASKING_END --ours is longer: cut--> FETCHING
-                                      ASKING_END --> ASKING_START --ours ends before: start over--> FETCHING
-    any stage --error--> the same question again after replica.fetch.backoff.ms (of an end or start: FETCHING again)
-    any stage --FENCED_LEADER_EPOCH, the log refuses--> FAILED until the next leader epoch
+Each partition is at one stage (`followed`).
 
 An append that the disk refused is tried again after the same pause: the disk may have been full. (Kafka gives up the whole
 folder.)
@@ -26,7 +21,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
 from itertools import count
 from typing import NamedTuple, cast
 
@@ -37,7 +31,6 @@ from reference.protocol.primitives import (
     AT_ONCE,
     BrokerEpoch,
     Buffer,
-    LeaderEpoch,
     NodeId,
     Offset,
     TimestampMs,
@@ -45,8 +38,8 @@ from reference.protocol.primitives import (
 )
 from reference.protocol.records.errors import RecordsError
 from reference.replication.fetch_session import FetchSession, Key, Wanted
-from reference.replication.follower import Following
-from reference.replication.partition import EARLIEST, LATEST, Partition
+from reference.replication.followed import PLACES, Followed, Stage
+from reference.replication.partition import Partition
 from reference.storage.errors import LogError, StorageError
 
 
@@ -73,49 +66,6 @@ class FetchSettings(NamedTuple):
             max_bytes=integer("replica.fetch.response.max.bytes"),
             partition_max_bytes=integer("replica.fetch.max.bytes"),
             backoff_ms=integer("replica.fetch.backoff.ms"),
-        )
-
-
-class Stage(Enum):
-    """What a partition waits for; see the module's docstring."""
-
-    FETCHING = auto()
-    ASKING_END = auto()
-    ASKING_START = auto()
-    FAILED = auto()
-
-
-PLACES: dict[Stage, int] = {Stage.ASKING_END: LATEST, Stage.ASKING_START: EARLIEST}
-"""The place of the leader's log that a stage asks for."""
-
-
-@dataclass(slots=True)
-class Followed:
-    """A partition in the leader epoch in which it is followed."""
-
-    partition: Partition
-    leader_epoch: LeaderEpoch
-    stage: Stage = Stage.FETCHING
-    ready_at: TimestampMs = AT_ONCE
-    """It is asked for again from then on."""
-    asked: Wanted | None = None
-    """The last fetch of it, in the session or in the open request; None while it is not fetched."""
-    waits: bool = False
-    """Whether it is to be looked at at `ready_at`."""
-    noted: str = ""
-    """The failure that was noted last: one that repeats itself until it succeeds is worth one line."""
-
-    @property
-    def key(self) -> Key:
-        return self.partition.topic_id, self.partition.index
-
-    def is_followed_from(self, leader: NodeId) -> bool:
-        """Whether the replica still follows that broker in that leader epoch."""
-        partition = self.partition
-        return (
-            isinstance(partition.role, Following)
-            and partition.state.leader == leader
-            and partition.state.leader_epoch == self.leader_epoch
         )
 
 
@@ -375,7 +325,7 @@ class Fetcher:
         self, followed: Followed, data: FetchResponse.PartitionData, fetched: Fetched, now: TimestampMs
     ) -> None:
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            followed.stage = Stage.ASKING_END
+            followed.go_to(Stage.ASKING_END)
         elif data.error_code != ErrorCode.NONE:
             self._take_error(followed, data.error_code, fetched, now)
         else:
@@ -428,9 +378,9 @@ class Fetcher:
     def _take_error(self, followed: Followed, code: int, fetched: Fetched, now: TimestampMs) -> None:
         """A fenced epoch is not asked for again; the others pass with time or with newer metadata."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
-            followed.stage = Stage.FAILED
+            followed.go_to(Stage.FAILED)
         else:
-            followed.stage = Stage.FETCHING
+            followed.go_to(Stage.FETCHING)
             followed.ready_at = now + self.settings.backoff_ms
         self._note_failure(followed, f"broker {self.leader} answered with error {code}", fetched)
 
@@ -439,7 +389,7 @@ class Fetcher:
     ) -> None:
         """Corrupt bytes may be whole next time, and a full disk may have room; a log that refuses will refuse again."""
         if isinstance(error, LogError) and not isinstance(error, StorageError):
-            followed.stage = Stage.FAILED
+            followed.go_to(Stage.FAILED)
         else:
             followed.ready_at = now + self.settings.backoff_ms
         self._note_failure(followed, str(error), fetched, error)
@@ -483,14 +433,14 @@ class Fetcher:
 
     def _take_leader_end(self, followed: Followed, end: Offset, fetched: Fetched) -> None:
         if followed.partition.require_follower_of(self.leader).truncate_to_leader_end(end):
-            followed.stage = Stage.FETCHING
+            followed.go_to(Stage.FETCHING)
             fetched.moved.append(followed.partition)
             fetched.notes.append(Note(followed.partition, f"cut to the leader's end {end}"))
         else:
-            followed.stage = Stage.ASKING_START
+            followed.go_to(Stage.ASKING_START)
 
     def _take_leader_start(self, followed: Followed, start: Offset, fetched: Fetched, now: TimestampMs) -> None:
-        followed.stage = Stage.FETCHING
+        followed.go_to(Stage.FETCHING)
         if followed.partition.require_follower_of(self.leader).start_over_at(start, now):
             fetched.moved.append(followed.partition)
             fetched.notes.append(Note(followed.partition, f"begun again at the leader's start {start}"))

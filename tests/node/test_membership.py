@@ -125,6 +125,16 @@ def test_leaving_does_not_wait_for_ever() -> None:
     assert broker.member.state is State.GONE
 
 
+def test_a_broker_that_is_gone_does_not_register_again() -> None:
+    broker = Broker()
+    broker.run()
+    broker.member.leave(10, timeout_ms=1000)
+    broker.tick(10)
+    broker.member.tick(1010)
+    broker.answer(BrokerHeartbeatResponse(error_code=ErrorCode.STALE_BROKER_EPOCH), 1020)
+    assert broker.member.state is State.GONE and broker.member.next_deadline() is None
+
+
 def test_who_never_registered_may_leave_at_once() -> None:
     broker = Broker()
     broker.member.leave(0, timeout_ms=1000)

@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reference.protocol.primitives import NO_EPOCH, LeaderEpoch, Offset, TimestampMs
+from reference.protocol.primitives import FIRST_OFFSET, NO_EPOCH, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import BatchHeader, check_crc
 from reference.protocol.records.errors import RecordsError
 from reference.storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, read_topic_id
@@ -68,31 +68,38 @@ class Loaded(NamedTuple):
     """A sentence for each damaged transaction index or epoch checkpoint that was rebuilt."""
 
 
+class PreviousRun(NamedTuple):
+    """What the checkpoints, and the note of a clean end, say of a log's previous run."""
+
+    log_start: Offset = FIRST_OFFSET
+    recovery_point: Offset = FIRST_OFFSET
+    """Everything below was flushed."""
+    clean: bool = False
+    """Whether the run ended cleanly."""
+    checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS
+    """Those of flushed segments; None for a folder that Apache Kafka wrote. There the recovery point proves nothing, because
+    Kafka lowers it only after it has truncated the log, so truncation below it is allowed."""
+
+
 def load(
     disk: Disk,
     folder: Path,
     config: LogConfig,
     epochs: EpochCache,
     producers: ProducerState,
-    *,
-    log_start: Offset,
-    recovery_point: Offset,
-    clean: bool,
+    previous: PreviousRun,
     now: TimestampMs,
-    checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
 ) -> Loaded:
     """Open the segments of a folder, and repair what the previous run left unfinished.
 
-    `log_start` and `recovery_point` are the checkpoints' (0 where they say nothing). `checksums` are those of flushed segments;
-    None for a folder that Apache Kafka wrote. There the recovery point proves nothing, because Kafka lowers it only after it has
-    truncated the log, so truncation below it is allowed.
     Errors: OSError; CorruptFile where data that the previous run had flushed is damaged.
     """
+    log_start, recovery_point, clean, checksums = previous
     complete_swaps(disk, folder)
     check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
     remove_leftovers(disk, folder)
     bases = [Offset(int(name[: -len(LOG_SUFFIX)])) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
-    recovery = _Recovery(disk, folder, config, epochs, producers, log_start, recovery_point, clean, checksums, now)
+    recovery = _Recovery(disk, folder, config, epochs, producers, previous, now)
     segments = recovery.open_segments(bases)
     log_end = segments[-1].next_offset() if segments else log_start
     if log_end < recovery_point and checksums is not None:
@@ -286,10 +293,7 @@ class _Recovery:
         config: LogConfig,
         epochs: EpochCache,
         producers: ProducerState,
-        log_start: Offset,
-        recovery_point: Offset,
-        clean: bool,
-        checksums: Mapping[Offset, SegmentChecksum] | None,
+        previous: PreviousRun,
         now: TimestampMs,
     ) -> None:
         self.disk = disk
@@ -297,11 +301,11 @@ class _Recovery:
         self.config = config
         self.epochs = epochs
         self.producers = producers
-        self.log_start = log_start
-        self.recovery_point = recovery_point
-        self.clean = clean
-        self.checksums = checksums or NO_CHECKSUMS
-        self.flushed_to = 0 if checksums is None else recovery_point
+        self.log_start = previous.log_start
+        self.recovery_point = previous.recovery_point
+        self.clean = previous.clean
+        self.checksums = previous.checksums or NO_CHECKSUMS
+        self.flushed_to = 0 if previous.checksums is None else previous.recovery_point
         """Damage below this offset is an error, and nothing is truncated there."""
         self.now = now
         self.recovered_bytes = 0

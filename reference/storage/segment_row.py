@@ -15,7 +15,7 @@ from reference.storage.epoch_cache import open_epochs
 from reference.storage.errors import StorageError
 from reference.storage.flushing import PendingFlush, run_now
 from reference.storage.producer_state import ProducerState
-from reference.storage.recovery import load
+from reference.storage.recovery import PreviousRun, load
 from reference.storage.segment import Segment
 from reference.storage.segment_checksums import NO_CHECKSUMS, SegmentChecksum
 
@@ -73,18 +73,8 @@ class SegmentRow:
             self.topic_id: UUID = self._identify(topic_id)
             self._epochs, repairs = open_epochs(disk, folder)
             self._producers = ProducerState(disk, folder)
-            loaded = load(
-                disk,
-                folder,
-                config,
-                self._epochs,
-                self._producers,
-                log_start=log_start,
-                recovery_point=recovery_point,
-                clean=clean,
-                now=now,
-                checksums=checksums,
-            )
+            previous = PreviousRun(log_start, recovery_point, clean, checksums)
+            loaded = load(disk, folder, config, self._epochs, self._producers, previous, now)
         except OSError as error:
             raise storage_error(folder, error) from error
         self.repairs = [*repairs, *loaded.repairs]

@@ -22,7 +22,7 @@ from linearizability.client.requests import list_offsets_request, produce_reques
 from linearizability.targets import TargetError, open_target
 from linearizability.targets.adapter import Adapter
 from linearizability.targets.target import HOOKS, Node
-from linearizability.targets.wire import Wire, WireError, answers, listed_brokers
+from linearizability.targets.wire import Wire, WireError, answers, listed_brokers, silence
 from linearizability.workload.cluster import create_topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
@@ -80,7 +80,8 @@ def cost(hook: str) -> str:
     if not areas:
         return "no requirement needs it; hunts use it"
     named = ", ".join(f"{area} {count}" for area, count in areas.most_common())
-    return f"without it {areas.total()} requirements are not judged ({named})"
+    count = "1 requirement is" if areas.total() == 1 else f"{areas.total()} requirements are"
+    return f"without it {count} not judged ({named})"
 
 
 class _Contract:
@@ -118,10 +119,10 @@ class _Contract:
 
     def start(self) -> str:
         self.target.open()
-        self.usable = True
         for node in self.target.nodes:
-            if not answers(node.host, node.port, timeout_s=5):
-                raise Wrong(f"start was answered, but node {node.id} at {node.address} does not answer ApiVersions")
+            if reason := silence(node.host, node.port, timeout_s=5):
+                raise Wrong(f"start was answered, but no broker answers as node {node.id} at {node.address}: {reason}")
+        self.usable = True
         reported = {node.id for node in self.target.nodes}
         with suppress(WireError, ValueError):
             listed = {broker.node_id for broker in listed_brokers(self.node.host, self.node.port)}
@@ -130,7 +131,7 @@ class _Contract:
         described = self.target.description
         assert described is not None
         config = "broker properties are honoured" if described.config else "broker properties are unknown to it"
-        return f"{described.name} {described.version}, {len(reported)} of at most {described.max_nodes} nodes; {config}"
+        return f"{' '.join((described.name, described.version)).strip()}, {len(reported)} of at most {described.max_nodes} nodes; {config}"
 
     def stop_all(self) -> str:
         nodes = list(self.target.nodes)

@@ -22,6 +22,8 @@ OTHER_ANSWERS_WITHIN_S = 60.0
 END_WITHIN_S = 10.0
 END_UNSTARTED_WITHIN_S = 1.0
 """An adapter that started nothing has nothing to clean up."""
+EXITS_WITHIN_S = 1.0
+"""Between the end of an adapter's output and its own."""
 USUAL_NODES = 3
 """As many as replication needs, where the adapter offers them and no option says otherwise."""
 LONGEST_LINE_BYTES = 1 << 20
@@ -74,6 +76,8 @@ class Adapter(Target):
                     stdout=subprocess.PIPE,
                     stderr=log,
                 )
+        except PermissionError as error:
+            raise TargetError(f"{self.spec} could not be started: {error}; chmod +x makes it a program") from error
         except OSError as error:
             raise TargetError(f"{self.spec} could not be started: {error}") from error
         described = self._ask(contract.Describe(id=0), contract.Description)
@@ -201,7 +205,7 @@ class Adapter(Target):
         except contract.ContractBroken as error:
             raise TargetError(f"{self.spec} breaks the contract: {error}{self._log_tail()}") from None
         except OSError as error:
-            raise TargetError(f"{self.spec} ended when {command} was asked: {error}{self._log_tail()}") from error
+            raise TargetError(f"{self.spec} ended {self._exit()}when {command} was asked{self._log_tail()}") from error
 
     def _read_line(self, command: str) -> str:
         within_s = ANSWER_WITHIN_S.get(command, OTHER_ANSWERS_WITHIN_S)
@@ -220,6 +224,13 @@ class Adapter(Target):
                 self._unread += part
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode(errors="replace")
+
+    def _exit(self) -> str:
+        """How it ended, in words; empty where it only closed its output."""
+        assert self._child is not None
+        with suppress(subprocess.TimeoutExpired):
+            return f"with exit code {self._child.wait(EXITS_WITHIN_S)} "
+        return ""
 
     def _log_tail(self) -> str:
         with suppress(OSError):

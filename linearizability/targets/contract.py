@@ -183,7 +183,8 @@ def read_result(model: type[Result], content: dict[str, Any], command: str) -> A
 def _what(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"])
-    return f"{place}: {first['msg']}" if place else str(first["msg"])
+    said = "the contract has no such field" if first["type"] == "extra_forbidden" else str(first["msg"])
+    return f"{place}: {said}" if place else said
 
 
 def _shown(text: str) -> str:

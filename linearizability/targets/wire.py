@@ -167,11 +167,16 @@ class Wire:
 
 def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
     """Whether a broker at the address says which versions it serves, or is known to be older than that question."""
+    return not silence(host, port, timeout_s=timeout_s)
+
+
+def silence(host: str, port: int, *, timeout_s: float = 2.0) -> str:
+    """Why no broker answers at the address; empty where one does."""
     try:
         with Wire.connect(host, port, timeout_s=timeout_s) as wire:
-            return bool(wire.versions())
-    except WireError:
-        return False
+            return "" if wire.versions() else "ApiVersions: no API is served"
+    except WireError as error:
+        return str(error)
 
 
 def known_brokers(host: str, port: int, *, timeout_s: float = 2.0) -> set[int]:

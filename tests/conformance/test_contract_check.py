@@ -93,7 +93,34 @@ def test_a_sound_adapter_is_found_sound(tmp_path):
         f"hook {hook}" for hook in ("partition", "heal", "config", "clock", "disk", "power-loss")
     }
     assert "whether it kept its data was not seen" in found["hook restart"].found
-    assert "requirements are not judged" in found["hook partition"].advice
+    assert "1 requirement is not judged" in found["hook partition"].advice
+    assert found["describe and start"].found.startswith("small, 1 of")
+
+
+HTTP = """
+import json, socketserver, sys, threading
+
+class Refuses(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.recv(1024)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\\r\\n\\r\\n")
+
+server = socketserver.TCPServer(("127.0.0.1", 0), Refuses)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for line in sys.stdin:
+    request = json.loads(line)
+    ok = {
+        "describe": {"contract": 1, "name": "web", "hooks": ["kill"]},
+        "start": {"nodes": [{"id": 1, "host": "127.0.0.1", "port": server.server_address[1]}]},
+    }.get(request["command"], {})
+    print(json.dumps({"id": request["id"], "ok": ok}), flush=True)
+"""
+
+
+def test_what_answers_instead_of_a_broker_is_named_and_its_hooks_are_left_alone(tmp_path):
+    (tmp_path / "adapter.py").write_text(HTTP)
+    (found,) = check_contract(f"exec:{sys.executable} {tmp_path}/adapter.py", tmp_path / "target")
+    assert found.state == "broken" and "an HTTP server answers, and no broker" in found.found
 
 
 @pytest.mark.parametrize(

@@ -89,12 +89,12 @@ BREACHES = [
     ("print('hello', flush=True)", "breaks the contract: .*'hello'"),
     ("say(id=r['id'] + 1, ok={})", "the answer's id is 2, the request's was 1"),
     ("say(id=r['id'])", "either `ok` or `error`"),
-    ("say(id=r['id'], ok=description | {'hoks': []})", "the result of describe: hoks"),
+    ("say(id=r['id'], ok=description | {'hoks': []})", "the result of describe: hoks: the contract has no such field"),
     ("say(id=r['id'], ok=description | {'hooks': ['explode']})", "the result of describe: hooks.0"),
     ("say(id=r['id'], ok=description | {'contract': 2})", "the result of describe: contract"),
     ("say(id=r['id'], ok=description if r['command'] == 'describe' else {'nodes': []})", "the result of start: nodes"),
     ("say(id=r['id'], error='no licence')", "describe failed: no licence"),
-    ("sys.exit('out of ideas')", "ended when describe was asked(.|\n)*out of ideas"),
+    ("sys.exit('out of ideas')", "ended with exit code 1 when describe was asked(.|\n)*out of ideas"),
     ("print('x' * 2_000_000, flush=True)", "longer than"),
 ]
 
@@ -113,6 +113,12 @@ def test_an_adapter_that_says_nothing_is_given_up(tmp_path, monkeypatch):
         pytest.raises(TargetError, match="did not answer describe within"),
         open_target(adapter(tmp_path, "time.sleep(60)"), folder=tmp_path),
     ):
+        pass
+
+
+def test_a_file_that_is_no_program_is_named(tmp_path):
+    (tmp_path / "adapter").write_text("#!/bin/sh\n")
+    with pytest.raises(TargetError, match="chmod"), open_target(f"exec:{tmp_path}/adapter", folder=tmp_path):
         pass
 
 

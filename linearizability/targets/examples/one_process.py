@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """An example adapter: any broker that is one process. Standard library only; copy it and change `command`.
 
-    tidegauge run  --target "exec:linearizability/targets/examples/one_process.py"
-    tidegauge hunt --target "exec:one_process.py my-broker --listen 127.0.0.1:{port} --data {data}"
+    tidegauge run  --target exec:./one_process.py
+    tidegauge hunt --target "exec:./one_process.py my-broker --listen 127.0.0.1:{port} --data {data}"
 
 Without arguments it runs this project's own broker. Requests come in on standard input, one JSON object a line; answers go
 to standard output; whatever else is to be said goes to standard error, which ends up in the run's folder.

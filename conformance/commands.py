@@ -455,7 +455,8 @@ def _read(path: Path) -> Run:
     try:
         return writer.read(path)
     except FileNotFoundError as error:
-        raise typer.BadParameter(f"{path} holds no {writer.JSON_NAME}") from error
+        what = f"holds no {writer.JSON_NAME}" if path.is_dir() else "does not exist"
+        raise typer.BadParameter(f"{path} {what}") from error
     except ValidationError as error:
         raise typer.BadParameter(f"{path} is no report of this suite: {error.errors()[0]['msg']}") from error
     except writer.UnknownFormat as error:

@@ -215,7 +215,7 @@ class Host:
             status = target.exit_status(node.id)
             found.append(f"node {node.id} ended" + (f" with exit status {status}" if status is not None else ""))
             found += _last_lines(target, node.id)
-        return "\n".join(found) or "it does not answer ApiVersions any more; whether it runs cannot be seen, or it does"
+        return "\n".join(found) or "it does not answer ApiVersions any more; no node is known to have ended"
 
     def revive(self) -> bool:
         """Bring the target back, and say whether it answers again: by its hooks, by its owner, or by a start from nothing."""

@@ -33,6 +33,7 @@ CAUSES_IN_FULL, CAUSES_NAMED = 8, 20
 """So many root causes are shown with sentence and evidence, so many more in one line each."""
 REASONS_SHOWN = 10
 IDS_SHOWN = 8
+LEAST_AREA_WIDTH = 4
 RUN_STYLE = {RunVerdict.PASS: "bold green", RunVerdict.FAIL: "bold red", RunVerdict.UNKNOWN: "bold yellow"}
 
 
@@ -96,7 +97,7 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
     if _is_nothing_judged(run):
         console.print(Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {run.reason}"), soft_wrap=True)
         return
-    console.print(_areas(run))
+    console.print(_areas(run, console.width))
     if verbose:
         for judgement in run.judgements:
             show_judgement(judgement, console)
@@ -173,13 +174,15 @@ def _ids(ids: list[str]) -> str:
     return ", ".join(ids[:IDS_SHOWN]) + more
 
 
-def _areas(run: Run) -> Table:
+def _areas(run: Run, width: int) -> Table:
+    """Counts by area and verdict. Where the terminal is narrow, the areas' titles are cut, and no verdict."""
     table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("area", no_wrap=True, overflow="ellipsis")
     seen = {judgement.verdict for judgement in run.judgements}
     shown = [verdict for verdict in Verdict if verdict in seen]
+    left = width - sum(len(str(verdict)) + 2 for verdict in shown)
+    table.add_column("area", no_wrap=True, overflow="ellipsis", max_width=max(left, LEAST_AREA_WIDTH))
     for verdict in shown:
-        table.add_column(str(verdict), justify="right")
+        table.add_column(str(verdict), justify="right", no_wrap=True)
     for area, judgements in groupby(run.judgements, key=lambda judgement: judgement.requirement.area):
         counts = Counter(judgement.verdict for judgement in judgements)
         cells = [Text(str(counts[v]), style=STYLE[v]) if counts[v] else Text("·", style="dim") for v in shown]

@@ -102,6 +102,13 @@ def test_wrong_usage_is_an_error_message(arguments: tuple[str, ...]) -> None:
     assert "Error" in result.stderr
 
 
+def test_a_baseline_that_is_not_there_is_named(tmp_path: Path) -> None:
+    assert f"{tmp_path} holds no report.json" in " ".join(command("report", str(tmp_path)).stderr.split())
+    absent = tmp_path / "no.json"
+    said = command("run", "--baseline", str(absent), "--target", "addr:127.0.0.1:1")
+    assert f"{absent} does not exist" in " ".join(said.stderr.split())
+
+
 def test_repeated_runs_are_summed_up(bird: Parrot, tmp_path: Path) -> None:
     code, summary = run_json(tmp_path, "API-01", "API-07", "--repeat", "2")
     assert (code, summary["runs"], summary["flakes"]) == (0, 2, [])

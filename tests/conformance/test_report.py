@@ -162,6 +162,15 @@ def test_the_terminal_shows_failures_with_what_was_accepted_and_seen() -> None:
         assert words in shown
 
 
+def test_verdicts_head_their_columns_in_whole_words_on_a_narrow_terminal() -> None:
+    verdicts = ("PASS", "FAIL", "TOLERATED", "BLOCKED", "NOT_JUDGED", "UNTESTABLE")
+    run = a_run("addr:a", **{f"ACK_{number:02}": Verdict[name] for number, name in enumerate(verdicts)})
+    console = Console(record=True, width=80, file=StringIO())
+    show_run(run, console)
+    head = next(line for line in console.export_text().splitlines() if line.startswith("area"))
+    assert [str(Verdict[name]) for name in verdicts] == re.split(r"\s{2,}", head.strip())[1:]
+
+
 def test_the_matrix_finds_what_differs() -> None:
     one = a_run("addr:a", FRM_01=Verdict.PASS, FRM_02=Verdict.PASS)
     two = a_run("addr:b", FRM_01=Verdict.PASS, FRM_02=Verdict.FAIL, FRM_03=Verdict.PASS)

@@ -19,7 +19,7 @@ DOCKER := dockerd:docker.io docker-compose:docker-compose
 TEST_PROGRAMS := kcat:kcat chromium:chromium $(if $(wildcard /run/systemd/system),,$(DOCKER))
 MACHINE_CAN_INSTALL := test "$$(id -u)" = 0 && command -v apt-get >/dev/null
 
-.PHONY: run test test-artifacts test-fast test-slow setup check site table image lock clean
+.PHONY: run test test-artifacts test-fast test-slow setup check site table wheels image image-of-wheels lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
@@ -71,12 +71,16 @@ table: setup ## write the message table anew from Kafka's jars
 	$(BIN)/python -m linearizability.targets.artifacts fetch kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
 	$(BIN)/python -m reference.protocol.generate $(foreach release,3.9.2 4.3.1 4.4.0,--jars $(release)=.cache/artifacts/kafka-$(release))
 
-image: setup ## a container image named tidegauge, with this checkout installed; JAVA_PACKAGE=default-jre-headless adds Java
+wheels: setup ## the wheel of this checkout and of all that it needs, in build/image/wheels
 	rm -rf $(IMAGE_FOLDER) && mkdir -p $(IMAGE_FOLDER)/source
 	git ls-files -z -- ':!tests' ':!docs' | tar --create --null --files-from - | tar --extract --directory $(IMAGE_FOLDER)/source
 	sed -nE 's/^([A-Za-z0-9_.-]+)(\[[^]]*\])?(==[^ ;]+).*/\1\3/p' requirements.lock > $(IMAGE_FOLDER)/constraints.txt
 	$(BIN)/python -m pip wheel --quiet --no-build-isolation --wheel-dir $(IMAGE_FOLDER)/wheels \
 	  -c $(IMAGE_FOLDER)/constraints.txt "$(abspath $(IMAGE_FOLDER))/source$(EXTRAS:%=[%])"
+
+image: wheels image-of-wheels ## a container image named tidegauge, with this checkout installed; JAVA_PACKAGE=default-jre-headless adds Java
+
+image-of-wheels: # from wheels that are there
 	docker build $(if $(JAVA_PACKAGE),,--network none) -t $(IMAGE) -f linearizability/targets/container/Dockerfile \
 	  $(foreach name,BASE_IMAGE EXTRAS JAVA_PACKAGE,--build-arg $(name)=$($(name))) $(IMAGE_FOLDER)
 

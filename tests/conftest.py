@@ -24,6 +24,7 @@ from hypothesis import settings
 
 from tests.docker_daemon import docker_daemon as docker_daemon
 from tests.docker_daemon import in_docker as in_docker
+from tests.wheels import wheels as wheels
 
 settings.register_profile("anew", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

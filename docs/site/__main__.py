@@ -8,10 +8,11 @@ import shutil
 import sys
 from pathlib import Path
 
+from conformance.requirement import catalogue
 from docs.site.access import access_page
 from docs.site.matrix import matrix_page
 from docs.site.npm import MERMAID, npm_file
-from docs.site.requirements import requirement_pages
+from docs.site.requirements import heading_alone, requirement_pages, sample
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FOLDERS = ("conformance", "docs", "linearizability", "reference", "spec", "tests")
@@ -26,12 +27,18 @@ def documents() -> list[Path]:
     return [REPOSITORY / name for name in TOP_LEVEL] + inside
 
 
-def stage(source: Path) -> None:
-    """Write what Sphinx reads: the documents at their own addresses, the files that they link to, the generated pages."""
+def stage(source: Path, whole: bool = True) -> None:
+    """Write what Sphinx reads: the documents at their own addresses, the files that they link to, the generated pages.
+
+    Where it is not the whole, requirements beyond a sample have pages of a heading alone.
+    """
     shutil.rmtree(source, ignore_errors=True)
     pages = {path: path.read_text() for path in documents()}
     pages[REPOSITORY / "index.md"] = (REPOSITORY / "docs" / "site" / "index.md").read_text()
-    for name, text in (requirement_pages() | {"matrix.md": matrix_page(), "access.md": access_page()}).items():
+    requirements = requirement_pages()
+    if not whole:
+        requirements |= {f"{id}.md": heading_alone(id) for id in catalogue().keys() - sample()}
+    for name, text in (requirements | {"matrix.md": matrix_page(), "access.md": access_page()}).items():
         pages[REPOSITORY / "requirements" / name] = text
     for path, text in pages.items():
         place = source / path.relative_to(REPOSITORY)
@@ -61,15 +68,15 @@ def _diagram_script(file: Path) -> list[str]:
     return [str(file)]
 
 
-def build(folder: Path, jobs: str = "auto") -> int:
+def build(folder: Path, whole: bool = True) -> int:
     """Stage and build below a folder; gives Sphinx's exit code, which a warning makes 1."""
     from sphinx.cmd.build import build_main
 
-    stage(folder / "source")
+    stage(folder / "source", whole)
     html = folder / "html"
     shutil.rmtree(html, ignore_errors=True)
     static = ["site.css", *_diagram_script(folder / "mermaid.js")]
-    options = ["--quiet", "--fail-on-warning", "--jobs", jobs, "--conf-dir", str(REPOSITORY / "docs" / "site")]
+    options = ["--quiet", "--fail-on-warning", "--jobs", "auto", "--conf-dir", str(REPOSITORY / "docs" / "site")]
     options += ["-D", f"html_static_path={','.join(static)}"]
     return build_main(["-b", "html", *options, "-d", str(folder / "doctrees"), str(folder / "source"), str(html)])
 

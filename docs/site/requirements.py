@@ -33,6 +33,20 @@ def requirement_pages() -> dict[str, str]:
     return pages | {"index.md": _index(records), "profiles.md": _profiles(records)}
 
 
+def sample() -> set[str]:
+    """Requirements whose pages are of every shape: the first of each area, and the first that has a field."""
+    chosen: dict[str, str] = {}
+    for id, entry in catalogue().items():
+        for shape in (entry.requirement.area, *dict(_facts(entry))):
+            chosen.setdefault(shape, id)
+    return set(chosen.values())
+
+
+def heading_alone(id: str) -> str:
+    """The page of a requirement without what is known of it."""
+    return f"---\norphan: true\n---\n\n# {id}\n"
+
+
 def requirement_page(entry: Entry) -> str:
     """All that is known of one requirement."""
     record = entry.requirement

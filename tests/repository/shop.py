@@ -1,4 +1,4 @@
-"""Runs commands one after the other, each in a fork of this process, which has imported all of them: `python -m tests.repository.shop`.
+"""Runs commands one after the other, each in a fork of this process, which has imported what most of them need.
 
 A line of standard input is `{"words": [...], "folder": ..., "output": ..., "environment": {...}}`; what the command prints goes to
 the file `output`. A line of standard output is its exit code.
@@ -9,7 +9,14 @@ import json
 import os
 import sys
 
+from conformance.requirement import catalogue
 from tidegauge import COMMANDS, main
+
+LATER = (
+    "conformance.report.html", "conformance.report.terminal", "conformance.runner", "linearizability.history.store",
+    "linearizability.pipeline.engine", "linearizability.simulation.fuzzing",
+)  # fmt: skip
+"""What commands import when they need it."""
 
 
 def run(words: list[str], folder: str, output: str, environment: dict[str, str]) -> int:
@@ -31,7 +38,8 @@ def run(words: list[str], folder: str, output: str, environment: dict[str, str])
 
 
 if __name__ == "__main__":
-    for module, _ in COMMANDS.values():
+    for module in [*(module for module, _ in COMMANDS.values()), *LATER]:
         importlib.import_module(module)
+    catalogue()
     for line in sys.stdin:
         print(run(**json.loads(line)), flush=True)

@@ -1,4 +1,4 @@
-"""The container image, made by `make image`: it judges a broker, serves the cluster of compose.yaml, and hosts a hunt's nodes."""
+"""The container image, made by `make image` or from wheels that other tests use as well: it judges a broker, serves the cluster of compose.yaml, and hosts a hunt's nodes."""
 
 import json
 import os
@@ -40,9 +40,9 @@ def base(docker_daemon: Daemon) -> Iterator[dict[str, str]]:
         docker("rmi", "--force", BASE, IMAGE, WITH_JAVA, WITH_EXTRAS)
 
 
-def build(image: str, environment: dict[str, str], folder: Path, *words: str) -> None:
+def build(target: str, image: str, environment: dict[str, str], folder: Path, *words: str) -> None:
     """Not in the daemon's network namespace: wheels come from where this environment's came from."""
-    command = ["make", "image", f"BASE_IMAGE={BASE}", f"IMAGE={image}", f"IMAGE_FOLDER={folder}", *words]
+    command = ["make", target, f"BASE_IMAGE={BASE}", f"IMAGE={image}", f"IMAGE_FOLDER={folder}", *words]
     built = subprocess.run(
         command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, timeout=BUILT_WITHIN_S
     )
@@ -50,12 +50,10 @@ def build(image: str, environment: dict[str, str], folder: Path, *words: str) ->
 
 
 @pytest.fixture(scope="module")
-def context(base: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def context(base: dict[str, str], wheels: Path) -> Path:
     """The folder from which an image without extras was built: they are 400 MB, and none is needed to judge."""
-    folder = tmp_path_factory.mktemp("image")
-    build(IMAGE, base, folder, "EXTRAS=")
-    yield folder
-    shutil.rmtree(folder)
+    build("image-of-wheels", IMAGE, base, wheels, "EXTRAS=")
+    return wheels
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +163,7 @@ def test_the_cluster_of_compose_is_judged(image: str) -> None:
 
 @pytest.mark.slow
 def test_its_nodes_are_hunted(base: dict[str, str], docker_daemon: Daemon, tmp_path: Path) -> None:
-    build(WITH_EXTRAS, base, tmp_path / "image")
+    build("image", WITH_EXTRAS, base, tmp_path / "image")
     where = ("--target", "reference:3", "--backend", "docker", "--image", WITH_EXTRAS, "--results", str(tmp_path))
     how = ("--minutes", "0.1", "--faults", "isolate", "--engine", "local", "--json")
     with docker_daemon.entered():

@@ -6,9 +6,12 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 
 ENGINE_ERROR = 3
 NODE_BROKEN = 1
@@ -79,7 +82,6 @@ def format_(
     from reference.runtime import formatting
     from reference.runtime.configuration import ConfigurationError, load_configuration
     from reference.runtime.folders import format_folders, new_cluster_id, validate_cluster_id
-    from reference.runtime.scram_argument import read_credential
     from reference.security.errors import WrongSecurity
 
     try:
@@ -96,7 +98,11 @@ def format_(
             first = formatting.initial_controllers(configuration, initial_controllers)
         elif no_initial_controllers:
             first = formatting.no_initial_controllers(configuration)
-        credentials = [read_credential(text) for text in add_scram or ()]
+        credentials: list[UserScramCredentialRecord] = []
+        if add_scram:
+            from reference.runtime.scram_argument import read_credential
+
+            credentials = [read_credential(text) for text in add_scram]
         with _for_owner_alone():
             format_folders(
                 configuration, wanted, ignore_formatted=ignore_formatted, first=first, credentials=credentials

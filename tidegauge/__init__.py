@@ -5,7 +5,6 @@ Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown or nothing but skips, 
 
 import errno
 import importlib
-import importlib.metadata
 import re
 import sys
 import traceback
@@ -116,7 +115,9 @@ app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=True, r
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"tidegauge {importlib.metadata.version('tidegauge')}")
+        from importlib.metadata import version  # takes as long as all of Typer
+
+        print(f"tidegauge {version('tidegauge')}")
         raise typer.Exit
 
 

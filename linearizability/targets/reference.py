@@ -1,5 +1,6 @@
 """The reference broker, each node a process of `tidegauge serve`."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,13 +24,25 @@ class ReferenceCluster(Cluster):
 
     def format(self, member: Member) -> None:
         command = [*TIDEGAUGE, "format", str(member.properties_file), "--cluster-id", self.cluster_id]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command,
+            env=os.environ | ENVIRONMENT,
+            capture_output=True,
+            text=True,
+            timeout=FORMAT_TIMEOUT_S,
+            check=False,
+        )
         if done.returncode:
             raise TargetError(f"tidegauge format failed: {(done.stderr or done.stdout).strip()}")
 
     def command(self, member: Member) -> list[str | Path]:
         return [*TIDEGAUGE, "serve", member.properties_file]
 
+    def environment(self, member: Member) -> dict[str, str]:
+        return super().environment(member) | ENVIRONMENT
 
+
+ENVIRONMENT = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}
+"""The broker has none, and the search for them reads what every installed distribution says of itself."""
 TIDEGAUGE = (sys.executable, "-m", "tidegauge")
 """The command line, in this very environment; where it is installed matters not."""

@@ -12,7 +12,7 @@ Source: org.apache.kafka.metadata.authorizer.StandardAuthorizerData; org.apache.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from reference.authorizer.acl import WILDCARD, WILDCARD_PRINCIPAL, Acl, AclTable
@@ -114,3 +114,8 @@ def _is_dominated(allowance: Acl, denials: Iterable[Acl]) -> bool:
         else is_literal and denial.name == allowance.name
         for denial in denials
     )
+
+
+def super_users_of(properties: Mapping[str, str]) -> list[str]:
+    """The principals of super.users, which stand between semicolons: a name may have commas."""
+    return [user.strip() for user in properties.get("super.users", "").split(";") if user.strip()]

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from reference.authorizer.acl import AclTable
-from reference.authorizer.authorizer import Asker, Authorizer
+from reference.authorizer.authorizer import Asker, Authorizer, super_users_of
 from reference.controller.configs import Configuration
 from reference.controller.quorum import Quorum
 from reference.node.refusals import ITEMS, items_of, refusal, refused_items, with_items
@@ -228,11 +228,6 @@ def authorizer_of(properties: Mapping[str, str], acls: AclTable) -> Authorizer |
         return None
     allow = properties.get("allow.everyone.if.no.acl.found", "").strip().lower() == "true"
     return Authorizer(acls, super_users_of(properties), allow)
-
-
-def super_users_of(properties: Mapping[str, str]) -> list[str]:
-    """The principals of super.users, which stand between semicolons: a name may have commas."""
-    return [user.strip() for user in properties.get("super.users", "").split(";") if user.strip()]
 
 
 def asker_of(client: Client) -> Asker:

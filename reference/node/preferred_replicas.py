@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from reference.controller.image import BrokerImage
-from reference.protocol.primitives import NodeId, Offset, TimestampMs
-from reference.replication.partition import Partition
+if TYPE_CHECKING:
+    from reference.controller.image import BrokerImage
+    from reference.protocol.primitives import NodeId, Offset, TimestampMs
+    from reference.replication.partition import Partition
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SELECTORS = ("", "org.apache.kafka.common.replica.LeaderSelector", RACK_AWARE)

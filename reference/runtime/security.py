@@ -9,9 +9,9 @@ import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 
+from reference.authorizer.authorizer import super_users_of
 from reference.controller.broker_configs import PER_ADDRESS, connections_by_address
 from reference.controller.config_definition import InvalidConfig
-from reference.node.access import super_users_of
 from reference.node.listeners import (
     MECHANISMS,
     PROTOCOLS,

@@ -25,7 +25,7 @@ CONTAINER = REPOSITORY / "linearizability" / "targets" / "container"
 BASE, NAME = "tidegauge-test-base:1", "tidegauge-test"
 IMAGE, WITH_JAVA, WITH_EXTRAS = f"{NAME}:1", f"{NAME}:java", f"{NAME}:extras"
 BUILT_WITHIN_S = 600
-HEALTHY_WITHIN_S = 60
+HEALTHY_WITHIN_S = 300
 CONNECTS = "python3 -c 'import socket; socket.create_connection((\"broker\", 9092))'"
 
 

@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-START_WITHIN_S = 60
+START_WITHIN_S = 110
 
 
 class Failed(Exception):

@@ -23,7 +23,12 @@ from reference.replication.partition import Partition
 
 Key = tuple[str, int]
 
-WITNESSED = frozenset({"AdvanceHighWatermark", "AnswerFetch", "Truncate", "Acknowledge", "RollBackIsr", "CommitIsr"})
+WITNESSED = frozenset(
+    {
+        "AdvanceHighWatermark", "AnswerFetch", "Truncate", "Acknowledge", "RollBackIsr", "CommitIsr", "ExpandIsr",
+        "ShrinkIsr",
+    }
+)  # fmt: skip
 """Steps of partitions that are judged as they happen."""
 
 VOTES = frozenset({"GrantVote", "BecomeCandidate"})
@@ -122,6 +127,8 @@ class ClusterChecker:
                     raise Violation(
                         "traced-decision", f"node {number} commits an ISR of {row['partition']}, and follows"
                     )
+            case "ExpandIsr" | "ShrinkIsr":
+                _require_change(number, action, row["args"]["follower"], partition)
             case "RollBackIsr":
                 oracle.require_known_members(number, partition)
             case _:
@@ -257,6 +264,14 @@ class ClusterChecker:
             self._oracles[topic_id, index] = oracle
             self._newest[name, index] = oracle
         return oracle
+
+
+def _require_change(number: int, action: str, follower: int, partition: Partition) -> None:
+    """A leader proposes to add who is not in the ISR, or to remove who is. Errors: Violation."""
+    isr = partition.state.isr
+    if (follower in isr) == (action == "ExpandIsr"):
+        text = f"node {number} proposes {action} of node {follower} to {partition.name}, whose ISR is {list(isr)}"
+        raise Violation("proposal-of-no-change", text)
 
 
 def decided_of(partition: PartitionImage) -> Decided:

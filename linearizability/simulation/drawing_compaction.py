@@ -11,6 +11,8 @@ from linearizability.simulation.schedule import Schedule, Topic, Updater
 
 TOPIC = "latest"
 BACKOFFS_MS = (50, 150, 400)
+CHECKPOINT_INTERVALS = ("log.flush.offset.checkpoint.interval.ms", "log.flush.start.offset.checkpoint.interval.ms")
+"""A minute by default, which is longer than a run: a cut then never goes below a stored recovery point."""
 DELETES_AT_ONCE = "1"
 """As delete.retention.ms: a tombstone goes with the next compaction but one. A day, the default, is longer than any run."""
 
@@ -26,12 +28,14 @@ def with_compaction(choices: Choices, seed: int, schedule: Schedule) -> Schedule
         pause_ms=choices.one_of((8, 3, 25)),
         deletes_percent=choices.one_of((30, 0, 60)),
     )
-    backoff_ms = str(choices.one_of(BACKOFFS_MS))
+    properties = {"log.cleaner.backoff.ms": str(choices.one_of(BACKOFFS_MS))}
+    if choices.integer(0, 1):
+        properties |= dict.fromkeys(CHECKPOINT_INTERVALS, "200")
     return schedule.model_copy(
         update={
             "compacted": (_topic(choices),),
             "clients": (*schedule.clients, updater),
-            "properties": {"log.cleaner.backoff.ms": backoff_ms} | schedule.properties,
+            "properties": properties | schedule.properties,
         }
     )
 
@@ -48,6 +52,6 @@ def _topic(choices: Choices) -> Topic:
         configs["delete.retention.ms"] = DELETES_AT_ONCE
     if choices.integer(0, 3) == 3:
         configs["min.compaction.lag.ms"] = "300"
-    if configs["cleanup.policy"] != "compact" and choices.integer(0, 1):
-        configs["retention.bytes"] = "4000"
+    if configs["cleanup.policy"] != "compact":
+        configs |= choices.one_of(({}, {"retention.bytes": "4000"}, {"retention.ms": "700"}))
     return Topic(name=TOPIC, configs=configs)

@@ -102,7 +102,7 @@ class Topic(Value):
     @property
     def retains(self) -> bool:
         """Whether old records may leave the topic."""
-        return self.deletes or self.configs.get("retention.bytes", "-1") != "-1"
+        return self.deletes or self.configs.get("retention.bytes", "-1") != "-1" or "retention.ms" in self.configs
 
 
 Partitioned = Literal["by-key", "round-robin", "sticky"]

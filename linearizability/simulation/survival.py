@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable
 from typing import cast
 from uuid import UUID
 
+from linearizability.simulation.batches import batches_in, header_of
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
 from linearizability.simulation.world import Violation, World
 from reference.node.node import Node
@@ -59,7 +60,8 @@ class Survival:
                 if partition.log._cut is not None or partition.log._swap is not None:
                     continue  # its files are between two states
             log = self._contents(partition)
-            self._before[key] = (log, log.end)
+            least = log.end if key[0] not in self._compacted else min(log.end, _written_end(partition))
+            self._before[key] = (log, least)
 
     def _contents(self, partition: Partition) -> LogRecord:
         log = partition.log
@@ -124,6 +126,17 @@ class Survival:
         if high_watermark is not None and high_watermark < least:
             text = f"{partition.name} on {self._name} begins with the high watermark {high_watermark}, where {least} was stored"
             raise Violation("high-watermark-forgotten", text)
+
+
+def _written_end(partition: Partition) -> int:
+    """Where the last batch of a log ends, or its last segment begins.
+
+    A log that is cut to an offset in a gap of compaction ends there until its next start, which knows the last batch alone; so
+    does Apache Kafka. A gap at the end is left only where a committed record was lost: what superseded the removed ones.
+    """
+    last = partition.log._segments[-1]
+    batches = [header_of(batch) for batch in batches_in(last.file.read(0, last.file.size))]
+    return batches[-1].next_offset if batches else last.base_offset
 
 
 def _key_of(name: str) -> Key:

@@ -33,13 +33,15 @@ INIT_VERSION, PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION = 4, 9, 12, 7
 PRODUCE_TIMEOUT_MS = 1_000
 EARLIEST = -2
 FETCH_BYTES = 1_500
-SETTLES_MS = 1_200
-"""Before the last reading, so that cleaners have run over the last updates."""
+SETTLES_MS = 1_800
+"""Between healing and the last reading, so that cleaners and retention have run over the last updates."""
 NUMBER = b"n"
 """The header that says which update a record is: a tombstone has no value to say it."""
 NUMBER_BYTES = 4
 MOST_VALUE_BYTES = 90
 DAY_MS = 86_400_000
+RETENTION_LATE_MS = 1_000
+"""Twice log.retention.check.interval.ms."""
 
 
 class Update(NamedTuple):
@@ -122,6 +124,7 @@ class SimulatedUpdater(SimulatedClient):
         super().__init__(cluster, number, recorder)
         self._plan = plan
         self.key: Key = plan.topic, 0
+        self._topic = topic
         self._table = Table(int(topic.configs.get("delete.retention.ms", DAY_MS)) < DAY_MS)
         self._producer_id = NO_PRODUCER_ID
         self._sequence = 0
@@ -176,7 +179,8 @@ class SimulatedUpdater(SimulatedClient):
             self._fetch(line, self._reading)
         elif self.cluster.is_over and not self._is_settled:
             self._is_settled = True
-            self._later(SETTLES_MS)
+            heals_in_ms = max(0, self.cluster.heals_at_us - self.world.now_us) // MICROSECONDS_A_MS
+            self._later(heals_in_ms + SETTLES_MS)
         elif self.cluster.is_over or self.chance.randrange(100) < self._plan.reads_percent:
             self._ask_start(line)
         elif self._producer_id < 0:
@@ -312,10 +316,24 @@ class SimulatedUpdater(SimulatedClient):
         log, found = partition.log, dict[bytes, int]()
         if log._cut is not None or log._swap is not None:
             return  # its files are between two states
+        self._require_retention(partition, where)
         for segment in log._segments:
             for batch in batches_in(segment.file.read(0, segment.file.size)):
                 _read_into(found, batch, log.log_start_offset)
         self._judge(found, log.log_start_offset, f"in the log of {where}")
+
+    def _require_retention(self, partition: Partition, where: str) -> None:
+        """A leader has no closed segment that is older than retention.ms, where no clock was moved. Errors: Violation."""
+        retention_ms = self._topic.configs.get("retention.ms")
+        moved = any(fault.kind == "clock-jump" for fault in self.cluster.schedule.faults)
+        if retention_ms is None or moved or not partition.is_leader:
+            return
+        first, *others = partition.log._segments
+        is_closed = bool(others) and others[0].base_offset <= partition.high_watermark
+        age_ms = self.cluster.client_clock_ms() - first.largest_timestamp
+        if is_closed and first.largest_timestamp >= 0 and age_ms > int(retention_ms) + RETENTION_LATE_MS:
+            text = f"{partition.name} in the log of {where}: the first segment is {age_ms} ms old, and may be {retention_ms}"
+            self.world.broken("retention-not-kept", text)
 
 
 def _record(delta: int, update: Update, now: TimestampMs) -> Record:

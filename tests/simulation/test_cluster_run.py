@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.pipeline.engine import check
+from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import judge, run_schedule
 from linearizability.simulation.run import execute
 from linearizability.simulation.schedule import (
@@ -16,6 +17,8 @@ from linearizability.simulation.schedule import (
     Schedule,
     Topic,
 )
+from reference.protocol.primitives import NodeId
+from reference.replication.leader import Leading
 
 FLUSHED = {"flush.messages": "1"}
 
@@ -108,3 +111,16 @@ def test_a_loss_that_coincides_with_an_excuse_of_another_partition_is_found():
         found = judge(finished)
         assert (found.verdict, "lost-write" in found.rule) == ("invalid", True), (change, found.to_json())
         marks[0].update(kept)
+
+
+def test_a_proposal_that_changes_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def propose_again(leading: Leading, follower: NodeId) -> bool:
+        if leading.pending is not None or follower not in leading.replica.state.isr:
+            return False
+        leading._propose(leading.replica.state.isr)
+        leading.replica.trace_step("ExpandIsr", leader=leading.replica.node, follower=follower)
+        return True
+
+    monkeypatch.setattr(Leading, "expand_isr", propose_again)
+    outcome, _ = run_schedule(draw(0, None, 3))
+    assert outcome.rule == "proposal-of-no-change"

@@ -108,6 +108,15 @@ def test_some_drawn_schedules_have_a_compacted_topic(nodes: int) -> None:
     assert (run.rule, run.text) == ("", "")
 
 
+def test_segments_beyond_retention_ms_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    configs = CONFIGS | {"cleanup.policy": "compact,delete", "retention.ms": "300"}
+    plan = schedule(1).model_copy(update={"compacted": (Topic(name="latest", configs=configs),), "duration_ms": 4_000})
+    assert execute(plan)[0].rule == ""
+    monkeypatch.setattr("reference.storage.shortening.breaching_segments", lambda *arguments, **named: 0)
+    run, _ = execute(plan)
+    assert run.rule == "retention-not-kept" and "is 300" not in run.text and "may be 300" in run.text
+
+
 def test_a_compacted_topic_is_its_updaters_alone() -> None:
     for compacted, topics in (((), ()), ((Topic(name="latest"),), (Topic(name="latest"),))):
         with pytest.raises(ValidationError, match="compacted topics"):

@@ -19,7 +19,6 @@ from conformance.transaction_client import (
     TransactionalClient,
     expect_agreed,
     in_each_protocol,
-    served_protocols,
 )
 from linearizability.client.requests import READ_COMMITTED, Topic, produce_request
 from reference.protocol.errors import ErrorCode
@@ -38,11 +37,6 @@ def classic_produce_versions(broker: Broker) -> range:
     """The versions of Produce that write to added partitions only."""
     lowest, highest = broker.versions_of(ProduceRequest)
     return range(max(lowest, TRANSACTIONAL_SINCE), min(highest, CLASSIC.produce) + 1)
-
-
-def versions_of_each_protocol(broker: Broker) -> list[int]:
-    """One version of Produce for each protocol that the target serves."""
-    return [protocol.produce for protocol in served_protocols(broker)]
 
 
 def results_of(answer: Any) -> dict[int, int]:

@@ -176,6 +176,3 @@ ON_CONTROLLERS: dict[int, Row] = {
     60: Row("handleDescribeCluster", on_cluster(ALTER)),
 }
 """What differs on a controller's listener."""
-
-FOLLOWER_FETCH = on_cluster(CLUSTER_ACTION)
-"""What a fetch in a follower's name needs; without it each partition is refused with TOPIC_AUTHORIZATION_FAILED."""

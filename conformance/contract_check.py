@@ -131,8 +131,7 @@ class _Contract:
         described = self.target.description
         assert described is not None
         config = "broker properties are honoured" if described.config else "broker properties are unknown to it"
-        name = f"{described.name} {described.version}".strip()
-        return f"{name}, {len(reported)} of at most {described.max_nodes} nodes; {config}"
+        return f"{self.target.software}, {len(reported)} of at most {described.max_nodes} nodes; {config}"
 
     def stop_all(self) -> str:
         nodes = list(self.target.nodes)

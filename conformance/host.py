@@ -142,6 +142,7 @@ class Host:
         record = self.record
         record.kafka_version = subject.kafka_version
         record.bootstrap = [f"{host}:{port}" for host, port in subject.bootstrap]
+        record.name = getattr(subject.target, "software", "")
         record.security = str(getattr(subject.target, "security", None) or ClientSecurity())
         record.nodes, record.cluster_id, record.profile = subject.nodes, subject.cluster_id, self.profile
 

@@ -154,7 +154,7 @@ class TargetRecord(Form):
     """Who was judged."""
 
     spec: str
-    name: str = ""
+    name: str = Field(default="", description="the software's name and version, where an adapter says them")
     kafka_version: str = Field(default="", description="the Kafka version whose requirements were asked of it")
     bootstrap: list[str] = Field(default_factory=list)
     cluster_id: str = ""
@@ -168,6 +168,12 @@ class TargetRecord(Form):
     not_revived: list[str] = Field(
         default_factory=list, description="why its own way back failed after it had ended, each time that it did"
     )
+
+    @property
+    def title(self) -> str:
+        """Target, software and Kafka version, as far as they are known."""
+        software = f" ({self.name})" if self.name else ""
+        return f"{self.spec}{software}" + (f" as Kafka {self.kafka_version}" if self.kafka_version else "")
 
 
 class Demonstration(Form):

@@ -10,8 +10,7 @@ CHANGES_SHOWN = 50
 
 def summary(run: Run) -> str:
     """The verdict, a line a profile, what changed against the baseline, and the root causes."""
-    kafka = f" as Kafka {run.target.kafka_version}" if run.target.kafka_version else ""
-    lines = [f"## Conformance of {_text(run.target.spec)}{kafka}: {run.verdict}", ""]
+    lines = [f"## Conformance of {_text(run.target.title)}: {run.verdict}", ""]
     if run.reason:
         lines += [_text(run.reason, 300), ""]
     lines += ["| profile | musts | judged | failed |", "| --- | ---: | ---: | ---: |"]

@@ -132,7 +132,7 @@ def show_verdict(run: Run, console: Console) -> None:
             console.print(
                 Text(f"{word} than the baseline: {listed or 'nothing'}", style=style if changes else ""), soft_wrap=True
             )
-    who = f"{run.target.spec} as Kafka {run.target.kafka_version}" if run.target.kafka_version else run.target.spec
+    who = run.target.title
     reason = _first(run.reason, 200)
     said = Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}")
     said.rstrip()

@@ -14,8 +14,9 @@ WRONG_USAGE, ENGINE_ERROR = 64, 3
 def main(arguments: list[str]) -> int:
     match arguments:
         case ["list"]:
+            width = max(map(len, MUTANTS)) + 2
             for mutant in MUTANTS.values():
-                print(f"{mutant.name:<28}{mutant.bug}")
+                print(f"{mutant.name:<{width}}{mutant.bug}")
             return 0
         case ["serve", name, config]:
             return _serve(name, config)

@@ -139,8 +139,12 @@ class Adapter(Target):
         self._end(child)
         return not lives
 
+    @property
+    def software(self) -> str:
+        return f"{self.description.name} {self.description.version}".strip() if self.description else ""
+
     def describe(self) -> dict[str, Any]:
-        described = self.description.model_dump() if self.description else {}
+        described = self.description.model_dump(exclude={"client"}) if self.description else {}
         return super().describe() | {"config": self.given, "adapter": described}
 
     def kill(self, node: int) -> None:

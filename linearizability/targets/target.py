@@ -105,8 +105,13 @@ class Target(ABC):
         """The addresses for a client: `host:port,host:port`."""
         return ",".join(node.address for node in self.nodes)
 
+    @property
+    def software(self) -> str:
+        """The name and version of what is judged, where the target says them."""
+        return ""
+
     def describe(self) -> dict[str, Any]:
-        """What a result folder should say of it."""
+        """What a result folder should say of it. No secret."""
         return {
             "spec": self.spec,
             "bootstrap": self.bootstrap,

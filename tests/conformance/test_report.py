@@ -20,6 +20,7 @@ from conformance.levels import MUST, SHOULD
 from conformance.report import anatomy
 from conformance.report.html import matrix_page, run_page
 from conformance.report.junit import junit
+from conformance.report.markdown import summary
 from conformance.report.matrix import matrix, show
 from conformance.report.terminal import show as show_run
 from conformance.requirement import Requirement
@@ -160,6 +161,16 @@ def test_the_terminal_shows_failures_with_what_was_accepted_and_seen() -> None:
     shown = console.export_text()
     for words in ("FRM-02", "this & that", "[brackets]", "not judged PRD-05", "fail"):
         assert words in shown
+
+
+def test_the_software_that_an_adapter_names_is_shown() -> None:
+    run = a_run("exec:./mine")
+    run.target.name, run.target.kafka_version = "acme 0.9", "4.3.1"
+    console = Console(record=True, width=100, file=StringIO())
+    show_run(run, console)
+    assert "exec:./mine (acme 0.9) as Kafka 4.3.1" in console.export_text()
+    assert "exec:./mine (acme 0.9) as Kafka 4.3.1: fail" in summary(run)
+    assert "<li>acme 0.9</li>" in run_page(run)
 
 
 def test_verdicts_head_their_columns_in_whole_words_on_a_narrow_terminal() -> None:

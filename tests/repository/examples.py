@@ -125,7 +125,7 @@ SCENES: dict[str, tuple[Case, ...]] = {
         Case("tidegauge adapter new my-adapter", shows="is written"),
         Case("tidegauge adapter new my-adapter --kind container", {"my-adapter": "in-container"}, shows="is written"),
         Case("tidegauge adapter new my-adapter --kind remote", {"my-adapter": "remote.py"}, shows="is written"),
-        Case("tidegauge run --target exec:./my-adapter PRD FET", {"PRD FET": ONE_RULE}),
+        Case("tidegauge run --target exec:./my-adapter PRD FET", {"PRD FET": ONE_RULE}, shows="exec:./my-adapter (one process) as Kafka"),
     ),
     "the model checker": (
         Case("tidegauge spec check TruncateToHighWatermark", shows="as expected"),

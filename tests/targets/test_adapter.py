@@ -122,6 +122,15 @@ def test_a_file_that_is_no_program_is_named(tmp_path):
         pass
 
 
+def test_what_is_judged_is_named_and_no_secret_is_described(tmp_path):
+    given = {"security.protocol": "PLAINTEXT", "sasl.jaas.config": "org.apache.X required password='open sesame';"}
+    described = f"description | {{'version': '0.9', 'client': {given!r}}}"
+    with open_target(adapter(tmp_path, ORDERLY.replace("description", described)), folder=tmp_path) as target:
+        assert target.software == "test 0.9"
+        assert target.describe()["adapter"]["version"] == "0.9"
+        assert "sesame" not in str(target.describe())
+
+
 def test_more_nodes_than_offered(tmp_path):
     with (
         pytest.raises(TargetError, match="offers 1 nodes; 3 are wanted"),

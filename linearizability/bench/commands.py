@@ -64,7 +64,8 @@ app.command(
 
 app.command(
     "damage",
-    epilog="Examples:  tidegauge bench damage --trials 100  |  tidegauge bench damage --resume --json",
+    epilog="Examples:  tidegauge bench damage --trials 100  |  tidegauge bench damage --resume --json  |  "
+    "tidegauge bench damage --target kafka:4.3.1:1 --trials 20 --resume",
 )(damage)
 
 

@@ -10,14 +10,16 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Trial, Verdict, ground_of, reference, run
+from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Broker, Trial, Verdict, ground_of, reference, run
 from linearizability.progress import Progress
 
+REFERENCE = "reference"
 STORE = Path(__file__).parent / "results.json"
 STORED_EVERY = 250
 MOST_FAILURES_KEPT = 50
@@ -52,9 +54,8 @@ class Results:
         return {"run": self.run, "kinds": kinds, "failures": self.failures}
 
 
-def trials(results: Results, until: int) -> Iterator[Trial]:
-    """The trials of the reference that are not run yet, up to so many of each end."""
-    broker = reference()
+def trials(broker: Broker, results: Results, until: int) -> Iterator[Trial]:
+    """The broker's trials that are not run yet, up to so many of each end."""
     for end in (CLEAN, KILLED):
         if results.run[end] < until:
             ground = ground_of(broker, end)
@@ -90,27 +91,42 @@ def damage(
     count: Annotated[
         int, typer.Option("--trials", min=1, help="Trials of each end of a run, clean and killed.")
     ] = 2_500,
+    target: Annotated[
+        str, typer.Option(help="A target of one node with Kafka's files; default: the reference, in this process.")
+    ] = REFERENCE,
     resume: Annotated[bool, typer.Option("--resume", help="Go on behind the trials that are stored.")] = False,
     store: Annotated[Path, typer.Option(help="Where the results are kept.")] = STORE,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:
-    """Damage one file of a data folder of the reference, start on it, and compare what is served with what was.
+    """Damage one file of a data folder, start a broker on it, and compare what is served with what was.
 
     A start is right, or refused by a message that names the file, or what is missing is reported; exit 1 where anything is
     silently less, or refused without a name.
     """
-    results = Results(read_store(store).get("reference") if resume else None)
-    missing = sum(max(count - run, 0) for run in results.run.values())
-    with Progress(missing) as progress:
-        for done, trial in enumerate(trials(results, count), 1):
-            results.add(trial)
-            if trial.verdict in FAILURES:
-                progress.keep(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}")
-            progress.often(f"{done} of {missing} trials, {results.failed} failed", done)
-            if done % STORED_EVERY == 0:
-                write_store(store, "reference", results)
-    write_store(store, "reference", results)
+    results = Results(read_store(store).get(target) if resume else None)
+    with nullcontext(reference()) if target == REFERENCE else _kafka(target) as broker:
+        _run(broker, results, count, store)
     print(table(results))
     if json_:
         print(json.dumps({"trials": sum(results.run.values()), "failed": results.failed, "store": str(store)}))
     raise typer.Exit(1 if results.failed else 0)
+
+
+def _kafka(target: str) -> AbstractContextManager[Broker]:
+    from linearizability.damage.kafka import kafka
+
+    return kafka(target)
+
+
+def _run(broker: Broker, results: Results, count: int, store: Path) -> None:
+    missing = sum(max(count - run, 0) for run in results.run.values())
+    stored_every = STORED_EVERY if broker.name == REFERENCE else 1  # a start of Kafka takes seconds
+    with Progress(missing) as progress:
+        for done, trial in enumerate(trials(broker, results, count), 1):
+            results.add(trial)
+            if trial.verdict in FAILURES:
+                progress.keep(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}")
+            progress.often(f"{done} of {missing} trials, {results.failed} failed", done)
+            if done % stored_every == 0:
+                write_store(store, broker.name, results)
+    write_store(store, broker.name, results)

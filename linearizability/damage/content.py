@@ -7,9 +7,10 @@ through one function, so that a broker in this process and one behind a socket a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import sleep
 from typing import Any, NamedTuple
 
-from linearizability.client.errors import error_of
+from linearizability.client.errors import TRANSACTION_RETRIABLE, error_of
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import (
     Committed,
@@ -58,6 +59,7 @@ KEYS = 7
 FETCH_BYTES = 1 << 16
 MOST_FETCHES = 2_000
 MOST_WAITS = 100
+BACKOFF_S = 0.05
 EPOCHS = (0, 3, 6, 9, 12)
 """Leader epochs that are asked for."""
 READ_COMMITTED = 1
@@ -147,8 +149,8 @@ def produce(ask: Ask, place: Place, records: Buffer, transactional_id: str | Non
 
 
 def _fill_plain(ask: Ask, part: int, now: int) -> Producer:
-    identity = ask(InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000), 4)
-    _checked(identity.error_code, "a producer's id")
+    body = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=10_000)
+    identity = _patiently(ask, body, 4, "a producer's id")
     records, offset = b"", -1
     for at in range(BATCHES):
         records = make_batch(
@@ -170,16 +172,27 @@ def _delete_records(ask: Ask) -> None:
 
 def _fill_transactions(ask: Ask, part: int, now: int) -> None:
     session, place = ProducerSession(TRANSACTIONAL_ID), (TRANSACTIONS, 0)
-    identity = ask(session.begin(), 4)
-    _checked(identity.error_code, "a transactional id")
+    identity = _patiently(ask, session.begin(), 4, "a transactional id")
     session.become(identity.producer_id, identity.producer_epoch)
     for transaction in range(8):
-        _checked(error_of(ask(session.add_partitions([place]), 3)), "AddPartitionsToTxn")
+        _patiently(ask, session.add_partitions([place]), 3, "AddPartitionsToTxn")
         for at in range(4):
             records = session.batch(place, _records(part, transaction * 4 + at, now))
             produce(ask, place, records, TRANSACTIONAL_ID)
             session.appended(place, RECORDS_A_BATCH)
-        _checked(ask(session.end(transaction % 2 == 0), 3).error_code, "EndTxn")
+        _patiently(ask, session.end(transaction % 2 == 0), 3, "EndTxn")
+
+
+def _patiently(ask: Ask, body: Message, version: int, what: str) -> Any:
+    """Ask again, as clients do, while a coordinator loads or still ends the transaction before. Errors: Refused."""
+    answer = ask(body, version)
+    for _ in range(MOST_WAITS):
+        if error_of(answer) not in TRANSACTION_RETRIABLE:
+            break
+        sleep(BACKOFF_S)
+        answer = ask(body, version)
+    _checked(error_of(answer), what)
+    return answer
 
 
 def _commit_offsets(ask: Ask, part: int) -> None:

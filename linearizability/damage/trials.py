@@ -81,6 +81,9 @@ def ground_of(broker: Broker, end: str) -> Ground:
     """The folder that one kind of end leaves, and what is served of it."""
     folder, producer = broker.make_folder(end == CLEAN)
     expected, _ = broker.observe(folder, producer)
+    refused = {name: value for name, value in expected.items() if _is_error(value)}
+    if refused:
+        raise RuntimeError(f"{broker.name} does not serve its own folder: {refused}")
     kinds: dict[str, list[str]] = {}
     for path in sorted(folder):
         if kind := kind_of(path):

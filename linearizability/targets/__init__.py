@@ -9,6 +9,7 @@
 | `addr:HOST:PORT` | a broker that runs already, with all nodes of its cluster; no hooks, or `restart` by a command |
 | `reference[:NODES]` | this project's broker |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
+| `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
 | `mixed:KIND,KIND,...` | one cluster of these: `mixed:kafka:4.3.1,reference,broker=kafka:4.4.0` |
 | `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
@@ -81,7 +82,12 @@ def _named(
             from linearizability.targets.reference import ReferenceCluster
 
             return ReferenceCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
-        case "kafka":
+        case "reference-zk":
+            from linearizability.targets.reference import ZooKeeperReferenceCluster
+
+            count = _count(spec, rest, nodes)
+            return ZooKeeperReferenceCluster(spec, nodes=count, folder=folder, config=config, hosts=hosts)
+        case "kafka" | "kafka-zk":
             return _kafka(spec, rest, folder=folder, config=config, hosts=hosts, nodes=nodes)
         case "mixed":
             return _mixed(spec, rest, folder=folder, config=config, hosts=hosts)
@@ -97,7 +103,7 @@ def _named(
         case _:
             raise WrongTarget(
                 f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], mixed:KIND,..., "
-                "kfake[:NODES], tansu, rdkafka-mock[:NODES] or exec:PATH"
+                "reference-zk[:NODES], kafka-zk:VERSION[:NODES], kfake[:NODES], tansu, rdkafka-mock[:NODES] or exec:PATH"
             )
 
 
@@ -108,7 +114,10 @@ def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
     version, _, count = rest.partition(":")
     if not re.fullmatch(r"\d+(\.\d+){2,3}", version):
         raise WrongTarget(f"{spec!r}: a version is needed, as kafka:4.3.1 or kafka:4.3.1:3")
-    kind = ZooKeeperKafkaCluster if needs_zookeeper(version) else KafkaCluster
+    by_zookeeper = needs_zookeeper(version) or spec.startswith("kafka-zk:")
+    if by_zookeeper and version.startswith("4."):
+        raise WrongTarget(f"{spec!r}: ZooKeeper coordinates releases up to 3.9")
+    kind = ZooKeeperKafkaCluster if by_zookeeper else KafkaCluster
     return kind(spec, version=version, nodes=_count(spec, count, nodes), **more)
 
 

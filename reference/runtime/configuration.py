@@ -38,6 +38,11 @@ EXTENSIONS = {
 }
 """Names of our own; everything else is Kafka's."""
 
+ZOOKEEPER_SETTINGS = frozenset({"broker.id", "zookeeper.connect", "zookeeper.session.timeout.ms"})
+"""Names of Kafka up to 3.9 for brokers that ZooKeeper coordinates: those that have no process.roles."""
+BY_ZOOKEEPER = {"process.roles": "broker", "tidegauge.peers.release": "3.9.2"}
+"""What such a broker has besides: it asks others as 3.9 does, the last release with that coordination."""
+
 OWN_PREFIX = "tidegauge."
 
 
@@ -132,6 +137,9 @@ class ServerConfiguration(BaseModel):
         alias="tidegauge.replica.truncation", default="leader-epoch", pattern="^(leader-epoch|high-watermark)$"
     )
     peers_release: str = Field(alias="tidegauge.peers.release", default="4.3.1", pattern=r"^(4\.3\.1|3\.9\.2)$")
+    zookeeper: str | None = Field(alias="zookeeper.connect", default=None)
+    """HOST:PORT[,…][/CHROOT] of the ZooKeeper that coordinates, in the place of a metadata quorum."""
+    zookeeper_session_ms: int = Field(alias="zookeeper.session.timeout.ms", default=18_000, ge=1)
     trace_file: Path | None = Field(alias="tidegauge.trace.file", default=None)
     properties: dict[str, str] = Field(default_factory=dict[str, str])
 
@@ -185,7 +193,7 @@ class ServerConfiguration(BaseModel):
                 f"node.id {self.node_id} is among controller.quorum.voters and has not the controller's role"
             )
         others = self.other_controllers
-        if not ids and not others and "controller" not in self.process_roles:
+        if not ids and not others and "controller" not in self.process_roles and self.zookeeper is None:
             raise ValueError(
                 f"node.id {self.node_id} is no controller, and neither controller.quorum.voters nor "
                 "controller.quorum.bootstrap.servers names one"
@@ -279,10 +287,12 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
             f"{source}: replica.selector.class={selector}: only {' and '.join(SELECTORS[1:])} can be served"
         )
     if "process.roles" not in properties and "zookeeper.connect" in properties:
-        raise ConfigurationError(
-            f"{source}: process.roles is missing, and zookeeper.connect is not served: "
-            "ZooKeeper coordinates simulated brokers only"
-        )
+        properties = {**BY_ZOOKEEPER, **properties, "process.roles": BY_ZOOKEEPER["process.roles"]}
+        zookeeper = properties["zookeeper.connect"].strip()
+        if not zookeeper:
+            raise ConfigurationError(f"{source}: zookeeper.connect is empty")
+    else:
+        zookeeper = None
     for name in ("node.id", "process.roles"):
         if (
             name not in properties
@@ -293,6 +303,7 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
     if "log.dirs" not in properties and "log.dir" not in properties:
         raise ConfigurationError(f"{source}: log.dirs is missing")
     given: dict[str, Any] = {"listeners": "PLAINTEXT://:9092", **properties, "properties": dict(properties)}
+    given["zookeeper.connect"] = zookeeper
     try:
         return ServerConfiguration.model_validate(given)
     except ValidationError as error:
@@ -310,6 +321,7 @@ def remarks(configuration: ServerConfiguration) -> list[str]:
         f"unknown configuration name '{name}': it has no effect{_hint(name)}"
         for name in configuration.properties
         if name not in BROKER
+        and not (name in ZOOKEEPER_SETTINGS and configuration.zookeeper is not None)
         and name not in EXTENSIONS
         and name not in AUTHORIZER_SETTINGS
         and not is_served_on_listener(name, listeners)

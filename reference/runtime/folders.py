@@ -130,9 +130,14 @@ def _lock(folder: Path, open_files: contextlib.ExitStack) -> None:
 
 
 def open_folders(
-    configuration: ServerConfiguration, locked: Mapping[Path, Unreadable | None], logger: logging.Logger
+    configuration: ServerConfiguration,
+    locked: Mapping[Path, Unreadable | None],
+    logger: logging.Logger,
+    id_of_cluster: Callable[[str], str] = str,
 ) -> tuple[str, dict[Path, MetaProperties | Unreadable]]:
     """The cluster's id and what each folder is. New folders of a one-voter cluster are formatted here.
+
+    `id_of_cluster` is given the folder's cluster id, or one that could be a new cluster's, and returns the cluster's.
 
     Errors: ConfigurationError for a folder that is not formatted, or is another node's, and for two of the same id.
     """
@@ -143,7 +148,7 @@ def open_folders(
             raise ConfigurationError(
                 f"{configuration.folder} is not formatted: run `tidegauge format` with the cluster's id on each node"
             )
-        cluster_id = new_cluster_id()
+        cluster_id = id_of_cluster(new_cluster_id())
         format_folders(configuration, cluster_id, ignore_formatted=False)
         logger.info("formatted %s for a new cluster %s of one voter", ", ".join(map(str, found)), cluster_id)
         found = {folder: _read(configuration, folder) for folder in found}
@@ -161,6 +166,11 @@ def open_folders(
         known[folder] = meta
     own = known[configuration.folder]
     assert isinstance(own, MetaProperties)
+    if (cluster_id := id_of_cluster(own.cluster_id)) != own.cluster_id:
+        raise ConfigurationError(
+            f"{configuration.folder} belongs to cluster {own.cluster_id}, and {configuration.zookeeper} holds the data of "
+            f"cluster {cluster_id}"
+        )
     return own.cluster_id, known
 
 

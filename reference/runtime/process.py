@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from reference.node.identity import Identity
 from reference.node.node import Node
+from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
@@ -49,7 +50,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
     with contextlib.ExitStack() as open_files:
         folders = lock_folders(configuration, open_files)
         listeners = bind_listeners(configuration)
-        cluster_id, directories = open_folders(configuration, folders, logger)
+        cluster_id, directories = open_folders(configuration, folders, logger, _id_of_cluster(configuration))
         say = speaker(logger)
         say(*check_limit(raise_file_limit(), [*folders]))
         identity = Identity(
@@ -63,7 +64,8 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
         )
         clock = Clock()
         try:
-            node = Node(
+            kind = Node if configuration.zookeeper is None else ZooKeeperNode
+            node = kind(
                 identity,
                 configuration.properties,
                 log_manager(configuration, directories, say),
@@ -75,6 +77,18 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
         except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:
             raise ConfigurationError(f"{configuration.folder} cannot be served: {error}") from error
         asyncio.run(_serve(configuration, node, listeners, clock, logger, stop_with_stdin))
+
+
+def _id_of_cluster(configuration: ServerConfiguration) -> Callable[[str], str]:
+    """Where the cluster's id comes from: the folder, or ZooKeeper, which must be there. Errors: ConfigurationError."""
+    hosts = configuration.zookeeper
+    if hosts is None:
+        return str
+    try:
+        from reference.runtime.zookeeper import cluster_id_of
+    except ImportError as error:
+        raise ConfigurationError("zookeeper.connect needs kazoo: install tidegauge[zookeeper]") from error
+    return lambda known: cluster_id_of(hosts, configuration.zookeeper_session_ms, known)
 
 
 def _tracer(path: Path | None, open_files: contextlib.ExitStack) -> Any:
@@ -105,6 +119,12 @@ async def _serve(
 ) -> None:
     loop = asyncio.get_running_loop()
     server = Server(node, listeners, Metrics(), node.log, clock)
+    if configuration.zookeeper is not None and isinstance(node, ZooKeeperNode):
+        from reference.runtime.zookeeper import KazooDriver
+
+        server.attach(
+            KazooDriver(configuration.zookeeper, configuration.zookeeper_session_ms, server.on_zookeeper), node
+        )
 
     def on_signal(number: int) -> None:
         logger.info("%s: stopping", signal.Signals(number).name)

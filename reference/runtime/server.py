@@ -18,6 +18,7 @@ from reference.node.effects import Authenticated, Close, HangUp, Respond, Send
 from reference.node.listeners import PROTOCOLS, inter_broker_listener, protocols_of, sasl_of
 from reference.node.node import Node
 from reference.node.properties import controller_listeners_of
+from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.addresses import host_of
 from reference.protocol.primitives import AT_ONCE, NodeId
 from reference.runtime.clock import Clock
@@ -28,7 +29,7 @@ from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
 from reference.runtime.tls_connection import ListenerTls
 from reference.storage.errors import LogError
-from reference.zookeeper.operations import ZooKeeperEffect
+from reference.zookeeper.operations import ZooKeeperEffect, ZooKeeperEvent
 
 RECEIVE_BUFFER_BYTES = 1 << 20
 ACCEPTS_AT_ONCE = 64
@@ -103,6 +104,7 @@ class ZooKeeperDriver(Protocol):
     """A client of ZooKeeper."""
 
     def carry_out(self, effect: ZooKeeperEffect) -> None: ...
+    def close(self) -> None: ...
 
 
 class NodeBroken(Exception):
@@ -152,6 +154,7 @@ class Server:
         self._peers = PeerConnections(self, properties, log)
         self.zookeeper: ZooKeeperDriver | None = None
         """What carries out the effects on ZooKeeper, where that coordinates."""
+        self._coordinated: ZooKeeperNode | None = None
         self._refusals: dict[NodeId, str] = {}
         """The last reason for which each other node could not be asked."""
         self._next_id = 1
@@ -164,6 +167,16 @@ class Server:
         self._has_ended = False
         """Whether the node was shut down, or is broken: from then on nothing may change its files, least of all a timer that
         is due while the event loop ends."""
+
+    def attach(self, zookeeper: ZooKeeperDriver, node: ZooKeeperNode) -> None:
+        """From now on ZooKeeper's client carries out what this node asks of it."""
+        self.zookeeper, self._coordinated = zookeeper, node
+
+    def on_zookeeper(self, event: ZooKeeperEvent) -> None:
+        """Something has come from ZooKeeper."""
+        node = self._coordinated
+        if node is not None:
+            self._let_node(lambda: node.zookeeper_event(event, self._now()))
 
     # ---- incarnation
 
@@ -192,6 +205,8 @@ class Server:
             if self._timer is not None:
                 self._timer.cancel()
             self._peers.close()
+            if self.zookeeper is not None:
+                self.zookeeper.close()
         if self._is_unregistered:
             raise NodeBroken(f"no controller has registered this broker within {self._registration_timeout_ms} ms")
         if self.node.is_broken:

@@ -112,10 +112,15 @@ def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
     ]
 
 
-def test_a_broker_that_zookeeper_is_to_coordinate_is_refused_by_name() -> None:
-    asked = {name: value for name, value in GOOD.items() if name != "process.roles"} | {"zookeeper.connect": "z:2181"}
-    with pytest.raises(ConfigurationError, match=r"process\.roles is missing, and zookeeper\.connect is not served"):
-        check_configuration(asked, "f")
+def test_without_process_roles_zookeeper_coordinates() -> None:
+    left = ("process.roles", "controller.quorum.voters", "controller.listener.names")
+    given = {name: value for name, value in GOOD.items() if name not in left}
+    given |= {"zookeeper.connect": "z:2181/k", "listeners": "PLAINTEXT://127.0.0.1:0"}
+    configuration = check_configuration(given, "f")
+    assert configuration.zookeeper == "z:2181/k" and configuration.process_roles == ["broker"]
+    assert peers_release_of(configuration.properties) == "3.9.2" and remarks(configuration) == []
+    with pytest.raises(ConfigurationError, match=r"f: zookeeper\.connect is empty"):
+        check_configuration({**given, "zookeeper.connect": " "}, "f")
 
 
 def test_a_name_without_effect_does_not_change_how_other_nodes_are_asked() -> None:

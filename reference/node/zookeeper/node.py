@@ -184,6 +184,11 @@ class ZooKeeperNode(Node):
         for broker in sorted(moved - {self.id}):
             for purpose in {FETCH_PURPOSE: None, PURPOSE: None, **dict.fromkeys(self.peers.purposes_to(broker))}:
                 self.peers.hang_up(broker, purpose, now)
+        if moved:
+            # LeaderAndIsr comes first: a high watermark may still wait for a caught-up replica of a broker that is gone.
+            for partition in self.partitions.values():
+                if partition.leading is not None and partition.leading.advance_high_watermark(now):
+                    self.purgatories.wake(partition, now)
         if self.id in self.image.brokers:
             self._member.has_caught_up = True
         self.groups.topics_changed(changes, now)

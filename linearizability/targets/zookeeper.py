@@ -1,0 +1,153 @@
+"""One ZooKeeper server beside a cluster's brokers: what coordinated them before KRaft; and clusters that have one."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from linearizability.targets.artifacts import java
+from linearizability.targets.cluster import (
+    POLL_S,
+    START_WITHIN_S,
+    Cluster,
+    Member,
+    small_internal_topics,
+    write_properties,
+)
+from linearizability.targets.hosts import Host
+from linearizability.targets.kafka_start import class_path
+from linearizability.targets.process import Process
+from linearizability.targets.target import TargetError
+
+TICK_MS = 500
+"""ZooKeeper's unit: sessions last at least 2 of it."""
+SESSION_TIMEOUT_MS = 3_000
+"""How long a silent broker stays registered, unless the configuration says otherwise."""
+SESSION_TIMEOUT = "broker.session.timeout.ms"
+"""KRaft's name of it. A release that has ZooKeeper's name alone would ignore this one in silence."""
+MAIN = "org.apache.zookeeper.server.ZooKeeperServerMain"
+
+
+class ZooKeeper:
+    """A server of its own process and data folder. `jars` are those of a Kafka release that brings ZooKeeper along."""
+
+    def __init__(self, name: str, host: Host, session_timeout_ms: int) -> None:
+        self.name = name
+        self.host = host
+        self.session_timeout_ms = session_timeout_ms
+        self.port = 0
+        self.process: Process | None = None
+        self._data = Path()
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as in zookeeper.connect."""
+        return f"{self.host.address}:{self.port}"
+
+    def lay_out(self, home: Path, jars: Sequence[Path], logging: Sequence[str]) -> None:
+        """Write the configuration into `home`/zookeeper."""
+        (self.port,) = self.host.free_ports(1)
+        folder = home / "zookeeper"
+        folder.mkdir()
+        self._data = folder / "data"
+        settings = folder / "zoo.cfg"
+        write_properties(
+            settings,
+            {
+                "tickTime": str(TICK_MS),
+                "maxSessionTimeout": str(max(self.session_timeout_ms, 20 * TICK_MS)),
+                "dataDir": str(self._data),
+                "clientPort": str(self.port),
+                "clientPortAddress": self.host.address,
+                "maxClientCnxns": "0",
+                "admin.enableServer": "false",
+            },
+        )
+        options = ["-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *logging]
+        command = [*self.host.prefix, java(), *options, "-cp", class_path([*jars]), MAIN, settings]
+        self.process = self.host.process(self.name, folder / "node.log", folder)
+        self.process.command = [str(part) for part in command]
+
+    def start(self) -> None:
+        """Start it, if it does not run, and wait until it listens. Errors: TargetError with the end of its log."""
+        assert self.process is not None
+        if not self.process.running:
+            self.process.start()
+        until = time.monotonic() + START_WITHIN_S
+        while not self._listens():
+            if not self.process.running or time.monotonic() > until:
+                raise TargetError(f"{self.name} does not listen; its log ends:\n{self.process.tail()}")
+            time.sleep(POLL_S)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            with suppress(TargetError):
+                self.process.kill()
+
+    def remove_data(self) -> None:
+        shutil.rmtree(self._data, ignore_errors=True)
+
+    def _listens(self) -> bool:
+        with closing(socket.socket()) as probe:
+            probe.settimeout(1)
+            return probe.connect_ex((self.host.address, self.port)) == 0
+
+
+class ByZooKeeper(Cluster):
+    """A cluster whose brokers a ZooKeeper coordinates; the server starts first, ends last, and has no faults."""
+
+    def __init__(
+        self,
+        spec: str,
+        *,
+        nodes: int,
+        folder: Path,
+        config: Mapping[str, str] | None = None,
+        hosts: Sequence[Host] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(spec, nodes=nodes, folder=folder, config=config, hosts=hosts, **more)
+        timeout_ms = int(self.given.get(SESSION_TIMEOUT, SESSION_TIMEOUT_MS))
+        host = self.hosts[nodes] if len(self.hosts) > nodes else Host()
+        self.zookeeper = ZooKeeper(f"ZooKeeper of {spec}", host, timeout_ms)
+
+    def zookeeper_properties(self, member: Member) -> dict[str, str]:
+        """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""
+        return {
+            "broker.id": str(member.node.id),
+            "zookeeper.connect": self.zookeeper.address,
+            "zookeeper.session.timeout.ms": str(self.zookeeper.session_timeout_ms),
+            "unclean.leader.election.enable": "false",
+            "delete.topic.enable": "true",
+            "log.dirs": str(member.data),
+            **small_internal_topics(self.size),
+        }
+
+    def zookeeper_command(self) -> tuple[Sequence[Path], Sequence[str]]:
+        """The jars of a Kafka release that has ZooKeeper, and the options that make its output its log. Errors: TargetError."""
+        raise NotImplementedError
+
+    def format(self, member: Member) -> None:
+        """Such a broker makes its own folder."""
+
+    def lay_out(self, home: Path) -> None:
+        self.zookeeper.lay_out(home, *self.zookeeper_command())
+        super().lay_out(home)
+
+    def start_all(self) -> None:
+        self.zookeeper.start()
+        super().start_all()
+
+    def end_all(self) -> None:
+        super().end_all()
+        self.zookeeper.kill()
+
+    def close(self) -> None:
+        super().close()
+        if not self.keep_data:
+            self.zookeeper.remove_data()

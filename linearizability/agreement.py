@@ -5,7 +5,7 @@ Clients have stopped, so nodes that work come to agree within seconds; they are 
 | compared | read from | differs where |
 | --- | --- | --- |
 | logs | all segments, of internal topics and `__cluster_metadata` too | log ends, or the bytes of a batch that both should hold |
-| leader epochs | `leader-epoch-checkpoint` | it says other epochs than the batches of the same replica |
+| leader epochs | `leader-epoch-checkpoint` | it says other epochs than the same replica's batches (reference: flushed ones) |
 | metadata image | each node's newest snapshot, and its log from there on | records of the images at one common offset |
 | metadata served | Metadata, from every node | topics, leaders, epochs, replicas, in-sync replicas |
 
@@ -27,6 +27,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from linearizability.targets.cluster import Cluster
+from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.target import Node
 from linearizability.targets.wire import Wire, WireError
 from reference.controller.image import MetadataImage
@@ -39,7 +41,7 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import Offset
 from reference.protocol.records.batch import Batch, read_batches, records_of
 from reference.protocol.schema import Message
-from reference.storage.checkpoints import CLEANER_OFFSETS, LEADER_EPOCHS
+from reference.storage.checkpoints import CLEANER_OFFSETS, LEADER_EPOCHS, RECOVERY_POINTS
 from reference.storage.disk import PosixDisk
 
 AGREE_WITHIN_S = 90.0
@@ -88,6 +90,8 @@ class Copy:
     clean_until: int
     """Below this offset the replica was compacted."""
     checkpoint: Runs
+    flushed_to: int | None = None
+    """Epochs that begin at this offset or later may be missing in the checkpoint; None where none may."""
 
 
 def compare_nodes(target: Cluster, within_s: float = AGREE_WITHIN_S) -> Agreement:
@@ -155,7 +159,7 @@ def _compare_logs(target: Cluster, found: Agreement) -> None:
             found.reasons.append(f"{name} has no leader")
             continue
         copies = [
-            _copy(target.member(node).data, name, node)
+            _copy(target.member(node).data, name, node, _is_reference(target, node))
             for node in (leader, *(each for each in replicas if each != leader))
         ]
         found.differences += _unlike(name, copies, None)
@@ -181,7 +185,9 @@ def _unlike(name: str, copies: Sequence[Copy], end: int | None) -> Iterator[str]
                     )
         written = _runs(copy)
         kept = _within(copy.checkpoint, copy.start, copy.end)
-        if name != METADATA_LOG and written != kept and not copy.clean_until:
+        late = written[len(kept) :] if copy.flushed_to is not None else []
+        is_right = kept + late == written and all(start >= (copy.flushed_to or 0) for _, start in late)
+        if name != METADATA_LOG and not is_right and not copy.clean_until:
             yield f"leader epochs: {name} on node {copy.node}: the batches say {written}, the checkpoint {kept}"
 
 
@@ -211,8 +217,15 @@ def _within(runs: Runs, start: int, end: int) -> Runs:
     return owned
 
 
-def _copy(data: Path, name: str, node: int) -> Copy:
-    """Errors: Unsettled where the node holds none; OSError, ValueError."""
+def _is_reference(target: Cluster, node: int) -> bool:
+    kind = target.kinds[[each.id for each in target.nodes].index(node)] if isinstance(target, MixedCluster) else target
+    return isinstance(kind, ReferenceCluster)
+
+
+def _copy(data: Path, name: str, node: int, is_reference: bool = False) -> Copy:
+    """`is_reference`: an epoch reaches the checkpoint when its first record is flushed.
+
+    Errors: Unsettled where the node holds none; OSError, ValueError."""
     home = data / name
     segments = sorted(home.glob("*.log"))
     if not segments:
@@ -223,7 +236,9 @@ def _copy(data: Path, name: str, node: int) -> Copy:
     end = max((batch.header.next_offset for batch in batches.values()), default=int(segments[-1].stem))
     clean = {f"{topic}-{number}": offset for topic, number, offset in _lines(data / CLEANER_OFFSETS)}
     epochs = [(int(epoch), offset) for epoch, offset in _lines(home / LEADER_EPOCHS)]
-    return Copy(node, batches, start, end, clean.get(name, 0), epochs)
+    flushed = {f"{topic}-{number}": offset for topic, number, offset in _lines(data / RECOVERY_POINTS)}
+    flushed_to = flushed.get(name, 0) if is_reference else None
+    return Copy(node, batches, start, end, clean.get(name, 0), epochs, flushed_to)
 
 
 def _lines(path: Path) -> Iterator[Any]:

@@ -1,7 +1,9 @@
 """Which leader epoch wrote which offsets: `leader-epoch-checkpoint`.
 
-A list of (epoch, start offset), both growing. An epoch ends where the next one starts, the last at the log's end. The file
-is written, durably, before the first record of a new epoch is: a record without its epoch would defeat truncation.
+A list of (epoch, start offset), both growing. An epoch ends where the next one starts, the last at the log's end. A new epoch
+is written to the file, durably, before the recovery point passes its first record: recovery reads all records from there on,
+and finds their epochs in them. An epoch without records never reaches it, for a start drops it. Apache Kafka writes each epoch
+at once, which takes two fsyncs a leader election and partition.
 """
 
 from __future__ import annotations
@@ -40,6 +42,8 @@ class EpochCache:
             ]
         except ValueError:
             raise CorruptFile(f"{LEADER_EPOCHS} has words where numbers belong") from None
+        self._stored = self.entries
+        """Those in the file."""
         self.latest: LeaderEpoch
         """Newest epoch; -1 when there is none."""
         self.latest_start: Offset
@@ -49,7 +53,7 @@ class EpochCache:
     def assign(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """An epoch begins here; entries that contradict it (later epochs, later starts) are wrong and go.
 
-        Errors: OSError, and nothing has changed.
+        Errors: OSError where one of these is in the file, and nothing has changed.
         """
         if self.latest == epoch and 0 <= self.latest_start <= start_offset:
             return
@@ -91,14 +95,34 @@ class EpochCache:
         """Put epochs back that began before all others: records came back that had been deleted."""
         if forgotten:
             later = self.entries[1:] if self.entries and self.entries[0][0] == forgotten[-1][0] else self.entries
-            self._replace([*forgotten, *later])
+            self._write([*forgotten, *later])
 
     def clear(self) -> None:
         """Forget all epochs."""
         if self.entries:
             self._replace([])
 
+    def store(self, log_end: Offset) -> None:
+        """Write down the epochs of all records. Errors: OSError."""
+        held = [entry for entry in self.entries if entry[1] < log_end]
+        if len(held) > len(self._stored):
+            self._write_file(held)
+
     def _replace(self, entries: list[Entry]) -> None:
+        """What holds no longer leaves the file at once; what is new reaches it with `store`."""
+        if entries[: len(self._stored)] == self._stored:
+            self._set(entries)
+        else:
+            self._write(entries)
+
+    def _write(self, entries: list[Entry]) -> None:
+        self._write_file(entries)
+        self._set(entries)
+
+    def _write_file(self, entries: list[Entry]) -> None:
         write_lines(self._disk, self._path, [f"{epoch} {start}" for epoch, start in entries])
+        self._stored = entries
+
+    def _set(self, entries: list[Entry]) -> None:
         self.entries = entries
         self.latest, self.latest_start = entries[-1] if entries else (NO_EPOCH, NO_OFFSET)

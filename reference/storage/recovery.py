@@ -113,7 +113,7 @@ def load(
         segments = [Segment(disk, folder, log_start, now)]
     log_start = max(log_start, segments[0].base_offset)
     recovery.remove_stray_snapshots(segments, log_end)
-    if not clean:
+    if bases and not clean:
         disk.sync_folder(folder)
     recovery.check_epochs(segments, log_end)
     epochs.truncate_from_end(log_end)

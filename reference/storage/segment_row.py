@@ -187,6 +187,9 @@ class SegmentRow:
         try:
             for segment in segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) :]:
                 segment.flush()
+            # Recovery reads the batches from the recovery point on, and finds their epochs in them. What it does not read must be
+            # in the file before the recovery point passes it.
+            self._epochs.store(end)
             if self._folder_changed:
                 self._disk.sync_folder(self.folder)
                 self._folder_changed = False
@@ -198,8 +201,9 @@ class SegmentRow:
     def _flush_closed(self) -> None:
         first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
         flush = PendingFlush(self, self._segments[first:-1], self._active.base_offset)
-        self._pending_flush = flush
         try:
+            self._epochs.store(self._active.base_offset)
+            self._pending_flush = flush
             self.run_flush(flush)
         except OSError as error:
             self._pending_flush = None

@@ -128,6 +128,7 @@ class Shortening(SegmentRow):
         # right checksums, and recovery would take it for this log's.
         self._active.flush()
         self._epochs.truncate_from_end(cut.end)
+        self._epochs.store(min(cut.end, self.recovery_point))
         self._producers.load(self.log_start_offset, cut.end)
         replay(self._producers, self._segments, cut.end)
         self._disk.sync_folder(self.folder)

@@ -100,7 +100,7 @@ def test_what_is_gone_or_another_is_refused_by_name(
 @pytest.mark.parametrize(
     "damage",
     [
-        replaced("plain-1/leader-epoch-checkpoint", lambda _: b""),
+        lambda folder: folder | {"plain-1/leader-epoch-checkpoint": b""},  # as Kafka leaves it without records
         replaced("plain-0/leader-epoch-checkpoint", lambda _: b""),
         replaced("plain-0/leader-epoch-checkpoint", lambda _: b"rubbish"),
         replaced("transactions-0/00000000000000000000.txnindex", lambda _: b""),

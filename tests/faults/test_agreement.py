@@ -56,6 +56,16 @@ def test_replicas_differ_by_end_by_bytes_or_by_epochs(
     assert len(said) == len(found) and all(one.startswith(other) for one, other in zip(said, found, strict=True)), said
 
 
+@pytest.mark.parametrize(("flushed_to", "is_reference", "differ"), [(1, True, 0), (2, True, 1), (1, False, 1)])
+def test_the_reference_alone_may_lack_the_epochs_that_it_has_not_flushed(
+    flushed_to: int, is_reference: bool, differ: int, tmp_path: Path
+) -> None:
+    partition(tmp_path / "1", *BASE, epochs="0 0")
+    (tmp_path / "1" / "recovery-point-offset-checkpoint").write_text(f"0\n1\nt 0 {flushed_to}\n")
+    copy = agreement._copy(tmp_path / "1", "t-0", 1, is_reference)
+    assert len([*agreement._unlike("t-0", [copy], None)]) == differ
+
+
 def test_a_partition_without_a_leader_is_not_judged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     data = tmp_path / "1"
     monkeypatch.setattr(agreement, "_served", lambda node: {("t", 0): (-1, 3, (1,), ())})

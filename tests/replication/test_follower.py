@@ -213,7 +213,8 @@ def test_a_log_that_cannot_be_cut_leaves_the_replica_as_it_was() -> None:
     following.take_up(state(), NOW)
     take(following, batch(b"a", base_offset=0, epoch=5), 0)
     following.take_up(state(2, 6, 60), NOW)
+    following.truncation = "high-watermark"
     disk.read_only = True
     with pytest.raises(StorageError):
         following.take_up(state(1, 7, 61), NOW)
-    assert following.is_leader and following.leader_epoch == 6
+    assert following.is_leader and following.leader_epoch == 6 and following.log.log_end_offset == 1

@@ -502,12 +502,14 @@ def test_a_proposal_that_changed_nothing_is_settled() -> None:
 # ---- the disk
 
 
-def test_a_leader_epoch_that_the_disk_does_not_take_does_not_begin() -> None:
+def test_a_leader_epoch_needs_the_disk_for_its_first_record_only() -> None:
     replica, _ = caught_up()
     replica.log._disk.read_only = True  # type: ignore[attr-defined]
+    replica.take_up(state(epoch=6, partition_epoch=11), NOW)
+    assert replica.is_leader and replica.log.end_offset_for_epoch(5) == (5, 1)
     with pytest.raises(StorageError):
-        replica.take_up(state(epoch=6, partition_epoch=11), NOW)
-    assert replica.leader_epoch == 5 and contents(replica.log) == [(0, 5, b"x")]
+        produce(replica)
+    assert contents(replica.log) == [(0, 5, b"x")]
 
 
 # ---- settings, and the end of a replica

@@ -53,6 +53,7 @@ def _epoch_of_a_cut_log(log: Log) -> None:
 
 
 def _epochs_unwritten(log: Log) -> None:
+    log.flush()
     write_lines(log._disk, log.folder / LEADER_EPOCHS, ["0 0"])
 
 

@@ -17,6 +17,7 @@ def cache(*entries: tuple[int, int]) -> EpochCache:
     made = EpochCache(disk, FOLDER)
     for epoch, start in entries:
         made.assign(epoch, start)
+    made.store(1_000)
     return made
 
 
@@ -65,6 +66,17 @@ def test_entries_that_contradict_a_new_one_go() -> None:
     epochs.assign(3, 4)
     assert epochs.entries == again(epochs) == [(1, 0), (3, 4)]
     assert (epochs.latest, epochs.latest_start) == (3, 4)
+
+
+def test_an_epoch_reaches_the_file_when_its_records_are_flushed() -> None:
+    epochs = cache((1, 0))
+    epochs.assign(2, 10)
+    epochs.store(10)
+    assert epochs.entries == [(1, 0), (2, 10)] and again(epochs) == [(1, 0)]
+    epochs.truncate_from_end(10)
+    epochs.assign(3, 10)
+    epochs.store(11)
+    assert epochs.entries == again(epochs) == [(1, 0), (3, 10)]
 
 
 def test_truncation_at_both_ends() -> None:

@@ -1,0 +1,97 @@
+"""How often a log waits for the disk: what thousands of them cost. Counted, not timed."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from uuid import UUID
+
+from reference.storage.checkpoints import LEADER_EPOCHS
+from reference.storage.config import LogConfig
+from reference.storage.disk import SimulatedDisk
+from reference.storage.log import Log
+from reference.storage.log_directory import LogDirectory
+from tests.storage.logs import NOW, append, offsets
+
+ROOT = Path("/data")
+TOPIC = UUID(int=10)
+
+
+class CountingDisk(SimulatedDisk):
+    """Counts the flushes of files and folders that a process would wait for."""
+
+    waits = 0
+
+    def flush(self, inode: object) -> None:
+        self.waits += 1
+        super().flush(inode)  # type: ignore[arg-type]
+
+    def sync_folder(self, path: Path) -> None:
+        self.waits += 1
+        super().sync_folder(path)
+
+
+def load(disk: SimulatedDisk) -> LogDirectory:
+    disk.make_folder(ROOT)
+    disk.sync_folder(Path("/"))
+    made = LogDirectory(disk, ROOT)
+    made.load(NOW)
+    return made
+
+
+def lead(logs: LogDirectory, epoch: int) -> Log:
+    """The log of a partition, whose leader begins an epoch."""
+    log = logs.get_or_create("t", 0, TOPIC, LogConfig(), NOW)
+    log.assign_epoch_start(epoch, log.log_end_offset)
+    return log
+
+
+def in_file(disk: SimulatedDisk) -> list[str]:
+    path = ROOT / "t-0" / LEADER_EPOCHS
+    return disk.read_file(path).decode().splitlines()[2:] if disk.exists(path) else []
+
+
+def test_a_new_replica_waits_three_times_and_an_election_does_not() -> None:
+    """The folder's name, the topic's id, and the name of the file that holds it."""
+    disk = CountingDisk()
+    logs = load(disk)
+    before = disk.waits
+    log = lead(logs, 0)
+    append(log)
+    assert disk.waits == before + 3
+    for epoch in range(1, 20):
+        lead(logs, epoch)
+        append(log, epoch=epoch)
+    assert disk.waits == before + 3
+
+
+def test_an_epoch_is_in_the_file_before_the_recovery_point_passes_its_first_record() -> None:
+    disk = CountingDisk()
+    log = lead(load(disk), 4)
+    append(log, 2, epoch=4)
+    assert in_file(disk) == []
+    log.flush()
+    log.assign_epoch_start(5, log.log_end_offset)
+    assert in_file(disk) == ["4 0"] and log.recovery_point == 2
+    append(log, epoch=5)
+    assert in_file(disk) == ["4 0"]
+    log.flush()
+    assert in_file(disk) == ["4 0", "5 2"]
+
+
+def test_a_loss_of_power_leaves_each_record_with_its_epoch() -> None:
+    """Whatever of the unflushed records is left, recovery finds their epochs in the batches."""
+    for seed in range(20):
+        disk = CountingDisk()
+        logs = load(disk)
+        for epoch in range(1, 6):
+            log = lead(logs, epoch)
+            append(log, 2, epoch=epoch)
+            if epoch == 2:
+                log.flush()
+        disk.lose_power(random.Random(seed), in_any_order=seed % 2 == 1)
+        again = lead(load(disk), 9)
+        assert 4 <= again.log_end_offset <= 10
+        assert [again.epoch_at(offset) for offset in offsets(again)] == [
+            1 + offset // 2 for offset in range(again.log_end_offset)
+        ]

@@ -22,6 +22,7 @@ from linearizability.simulation.schedule import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, name_of
+from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsResponse
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
@@ -231,6 +232,11 @@ def require_same(what: str, answered: object, expected: object) -> None:
     """Errors: Differs."""
     if answered != expected:
         raise Differs(f"{what}: {answered} is answered, where {expected} is right")
+
+
+def may_end(topic: ListPartitionReassignmentsResponse.OngoingTopicReassignment) -> bool:
+    """Whether one of its reassignments can end: see findings/replaced_reassignment for those of Apache Kafka that cannot."""
+    return any(not {*each.adding_replicas} & {*each.removing_replicas} for each in topic.partitions)
 
 
 Refusal = tuple[Question, ErrorCode]

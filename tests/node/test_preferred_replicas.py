@@ -45,7 +45,7 @@ def progress(end: int, *, start: int = 0, caught_up: int = NOW) -> Progress:
 def test_the_follower_that_is_named(
     followers: dict[int, Progress], rack: str, offset: int, preferred: int | None
 ) -> None:
-    partition: Any = SimpleNamespace(is_leader=True, node=1, followers=followers)
+    partition: Any = SimpleNamespace(leading=SimpleNamespace(followers=followers), node=1)
     assert preferred_replica(partition, rack, offset, BROKERS, NOW) == preferred
-    partition.is_leader = False
+    partition.leading = None
     assert preferred_replica(partition, rack, offset, BROKERS, NOW) is None

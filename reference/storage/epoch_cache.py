@@ -108,6 +108,11 @@ class EpochCache:
         if len(held) > len(self._stored):
             self._write_file(held)
 
+    def unstored_from(self, log_end: Offset) -> Offset:
+        """Where the first epoch with records begins that is not in the file; the log's end where all are."""
+        held = [start for _, start in self.entries[len(self._stored) :] if start < log_end]
+        return held[0] if held else log_end
+
     def _replace(self, entries: list[Entry]) -> None:
         """What holds no longer leaves the file at once; what is new reaches it with `store`."""
         if entries[: len(self._stored)] == self._stored:

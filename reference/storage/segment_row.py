@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -187,27 +188,38 @@ class SegmentRow:
         try:
             for segment in segments[max(0, bisect_right(self._bases, self.recovery_point) - 1) :]:
                 segment.flush()
-            # Recovery reads the batches from the recovery point on, and finds their epochs in them. What it does not read must be
-            # in the file before the recovery point passes it.
-            self._epochs.store(end)
+            end = self._store_epochs(end)
             if self._folder_changed:
                 self._disk.sync_folder(self.folder)
                 self._folder_changed = False
         except OSError as error:
             raise storage_error(self.folder, error) from error
         # Last: what lies below the recovery point is not scanned after a crash.
-        self.recovery_point = end if self._gap_begins is None else min(end, self._gap_begins)
+        self.recovery_point = max(self.recovery_point, end if self._gap_begins is None else min(end, self._gap_begins))
 
     def _flush_closed(self) -> None:
         first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
-        flush = PendingFlush(self, self._segments[first:-1], self._active.base_offset)
         try:
-            self._epochs.store(self._active.base_offset)
+            end = self._store_epochs(self._active.base_offset)
+            flush = PendingFlush(self, self._segments[first:-1], end)
             self._pending_flush = flush
             self.run_flush(flush)
         except OSError as error:
             self._pending_flush = None
             raise storage_error(self.folder, error) from error
+
+    def _store_epochs(self, end: Offset) -> Offset:
+        """Write down the epochs of the records below `end`; how far the recovery point may go. Errors: OSError.
+
+        Recovery reads the batches from the recovery point on, and finds their epochs in them. What it does not read must be in
+        the file before the recovery point passes it. Where the disk has no room for the file, the recovery point waits.
+        """
+        try:
+            self._epochs.store(end)
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+        return min(end, self._epochs.unstored_from(end))
 
     def flushed(self, flush: PendingFlush, end: Offset, error: OSError | None) -> None:
         """The result of a pending flush: everything below `end` is durable, or the disk failed."""
@@ -267,6 +279,7 @@ class SegmentRow:
             self._producers.take_snapshot()
             self._active.close()
             self._active.flush()
+            self._epochs.store(self.log_end_offset)  # no batch is read after a clean end
             self._flush_segments(self._segments, self.log_end_offset)
             for _, segment in self._deleted:
                 segment.remove_deleted()

@@ -6,9 +6,12 @@ import random
 from pathlib import Path
 from uuid import UUID
 
+import pytest
+
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
+from reference.storage.errors import StorageError
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
 from tests.storage.logs import NOW, append, offsets
@@ -95,3 +98,18 @@ def test_a_loss_of_power_leaves_each_record_with_its_epoch() -> None:
         assert [again.epoch_at(offset) for offset in offsets(again)] == [
             1 + offset // 2 for offset in range(again.log_end_offset)
         ]
+
+
+def test_a_flush_that_finds_no_room_for_the_epochs_holds_the_recovery_point_back() -> None:
+    """The records are durable; without their epochs in the file they must be read again after a crash."""
+    disk = CountingDisk()
+    log = lead(load(disk), 4)
+    append(log, 2, epoch=4)
+    disk.capacity_bytes = disk.used_bytes
+    log.flush()
+    assert log.recovery_point == 0 and in_file(disk) == []
+    with pytest.raises(StorageError):
+        log.close()
+    disk.capacity_bytes = None
+    log.flush()
+    assert log.recovery_point == 2 and in_file(disk) == ["4 0"]

@@ -132,7 +132,8 @@ def _written_end(partition: Partition) -> int:
     """Where the last batch of a log ends, or its last segment begins.
 
     A log that is cut to an offset in a gap of compaction ends there until its next start, which knows the last batch alone; so
-    does Apache Kafka. A gap at the end is left only where a committed record was lost: what superseded the removed ones.
+    does Apache Kafka's, by its source (LogSegment.readNextOffset; not run). A gap at the end is left only where a committed
+    record was lost: what superseded the removed ones.
     """
     last = partition.log._segments[-1]
     batches = [header_of(batch) for batch in batches_in(last.file.read(0, last.file.size))]

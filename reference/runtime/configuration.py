@@ -26,6 +26,7 @@ from reference.runtime.security import (
     is_served_on_listener,
     refused_line,
     refused_listener,
+    refused_with_zookeeper,
 )
 from reference.security.java_properties import logical_lines
 
@@ -291,6 +292,9 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
         zookeeper = properties["zookeeper.connect"].strip()
         if not zookeeper:
             raise ConfigurationError(f"{source}: zookeeper.connect is empty")
+        refused = refused_with_zookeeper(properties)
+        if refused is not None:
+            raise ConfigurationError(f"{source}: {refused}")
     else:
         zookeeper = None
     for name in ("node.id", "process.roles"):

@@ -135,7 +135,8 @@ def open_folders(
     logger: logging.Logger,
     id_of_cluster: Callable[[str], str] = str,
 ) -> tuple[str, dict[Path, MetaProperties | Unreadable]]:
-    """The cluster's id and what each folder is. New folders of a one-voter cluster are formatted here.
+    """The cluster's id and what each folder is. New folders are formatted here where the cluster has one voter, or ZooKeeper
+    coordinates it.
 
     `id_of_cluster` is given the folder's cluster id, or one that could be a new cluster's, and returns the cluster's.
 
@@ -150,7 +151,8 @@ def open_folders(
             )
         cluster_id = id_of_cluster(new_cluster_id())
         format_folders(configuration, cluster_id, ignore_formatted=False)
-        logger.info("formatted %s for a new cluster %s of one voter", ", ".join(map(str, found)), cluster_id)
+        which = "a new cluster %s of one voter" if configuration.zookeeper is None else "the cluster %s in ZooKeeper"
+        logger.info(f"formatted %s for {which}", ", ".join(map(str, found)), cluster_id)
         found = {folder: _read(configuration, folder) for folder in found}
     known: dict[Path, MetaProperties | Unreadable] = {}
     for folder, meta in found.items():

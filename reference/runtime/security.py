@@ -51,6 +51,16 @@ ASKS_FOR = {
 }
 """Name, or its beginning -> what a line with it asks for. Most of these names change nothing where they have Kafka's default."""
 
+WITH_ZOOKEEPER_ASKS_FOR = {
+    "zookeeper.set.acl": "znodes that brokers alone may change",
+    "zookeeper.ssl.": "TLS to ZooKeeper",
+    "zookeeper.clientCnxnSocket": "a class that connects to ZooKeeper",
+    "zookeeper.metadata.migration.enable": "a migration to KRaft",
+    "authorizer.class.name": "an authorizer, whose ACLs are read from a metadata quorum only",
+}
+"""Name, or its beginning -> what a line with it asks for where ZooKeeper coordinates."""
+MECHANISM_SETTINGS = ("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol")
+
 AUTHORIZER_SETTINGS = ("super.users", "allow.everyone.if.no.acl.found")
 """Settings of the authorizer itself, which are no broker settings."""
 
@@ -81,6 +91,19 @@ def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | Non
     unnamed = next((user for user in super_users_of(properties) if ":" not in user), None)
     if unnamed is not None:
         return f"super.users: '{unnamed}' is no principal, as User:name"
+    return None
+
+
+def refused_with_zookeeper(properties: Mapping[str, str]) -> str | None:
+    """The sentence that refuses the first line that cannot be served where ZooKeeper coordinates; None where none does."""
+    for name, value in properties.items():
+        asked = next((what for start, what in WITH_ZOOKEEPER_ASKS_FOR.items() if _begins(name, start)), None)
+        if asked and value.strip().lower() not in ("", "false"):
+            return f"{name} asks for {asked}: it cannot be served with zookeeper.connect"
+        if OF_LISTENER.sub("", name) in MECHANISM_SETTINGS and "SCRAM" in value.upper():
+            return (
+                f"{name} asks for SCRAM, whose credentials are read from a metadata quorum only, and not from ZooKeeper"
+            )
     return None
 
 

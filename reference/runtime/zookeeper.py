@@ -1,7 +1,7 @@
 """The client of a real ZooKeeper: kazoo carries out a node's effects, and what comes back becomes the node's inputs.
 
 kazoo has threads of its own; whatever it calls is handed to the event loop, and only there to the node. A session that is over is
-followed by another one without being asked for.
+followed by another one without being asked for. Paths are below the chroot that zookeeper.connect may name.
 """
 
 from __future__ import annotations
@@ -76,22 +76,24 @@ def cluster_id_of(hosts: str, timeout_ms: int, new_id: str) -> str:
 
     Errors: ConfigurationError for a ZooKeeper that does not answer, or holds something else.
     """
-    retry = KazooRetry(max_tries=-1, max_delay=1)
-    client: Any = KazooClient(hosts=hosts, timeout=timeout_ms / 1000, connection_retry=retry)
+    servers, has_chroot, chroot = hosts.partition("/")
+    root, retry = has_chroot + chroot.rstrip("/"), KazooRetry(max_tries=-1, max_delay=1)
+    # Without the chroot, which may not be there yet: Kafka makes it, and kazoo cannot make its own.
+    client: Any = KazooClient(hosts=servers, timeout=timeout_ms / 1000, connection_retry=retry)
     try:
         client.start(timeout=CONNECT_WITHIN_S)
-        client.ensure_path("/cluster")
+        # By each broker, and before the id: one that dies in between leaves nothing that the next one does not make.
+        for path in ("/cluster", *znodes.PERSISTENT):
+            client.ensure_path(root + path)
         try:
-            client.create(znodes.CLUSTER_ID, znodes.encode_cluster_id(new_id))
+            client.create(root + znodes.CLUSTER_ID, znodes.encode_cluster_id(new_id))
         except NodeExistsError:
-            return znodes.decode_cluster_id(znodes.CLUSTER_ID, client.get(znodes.CLUSTER_ID)[0])
-        for path in znodes.PERSISTENT:
-            client.ensure_path(path)
+            return znodes.decode_cluster_id(znodes.CLUSTER_ID, client.get(root + znodes.CLUSTER_ID)[0])
         return new_id
     except KazooTimeoutError:
         raise ConfigurationError(f"zookeeper.connect={hosts}: no ZooKeeper answers there") from None
     except (KazooException, znodes.DamagedZnode) as error:
-        raise ConfigurationError(f"zookeeper.connect={hosts}: {error or type(error).__name__}") from error
+        raise ConfigurationError(f"zookeeper.connect={hosts}: {str(error).strip() or type(error).__name__}") from error
     finally:
         client.stop()
         client.close()

@@ -244,8 +244,8 @@ class Log(Shortening):
                 if too_far:
                     self.flush(now)  # recovery takes a gap between segments that were not flushed for a loss
                 active = self._roll(first if too_far else self.log_end_offset, now)
-            # The epoch's start before its first record: a crash between the two leaves an epoch without records, which the next
-            # start drops. The other order leaves records whose epoch is unknown, and truncation goes by it (KIP-101).
+            # The epoch's start before its first record: truncation goes by it (KIP-101). It is in memory first, and in the file
+            # when the record is flushed; after a crash recovery finds it in the batch.
             if epoch > self._epochs.latest or first < self._epochs.latest_start:
                 self._epochs.assign(epoch, first)
             if aborted is not None:

@@ -34,7 +34,7 @@ PERSISTENT = (
     "/consumers", BROKER_IDS, TOPICS, CONFIG_CHANGES, DELETE_TOPICS, "/brokers/seqid", ISR_CHANGES, PRODUCER_IDS,
     "/log_dir_event_notification", "/config/topics", "/config/clients", "/config/users", "/config/brokers", "/config/ips",
 )  # fmt: skip
-"""The znodes that the first broker of a cluster makes."""
+"""The znodes that each broker makes, if they are not there, before it registers."""
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 """By number (org.apache.kafka.common.security.auth.SecurityProtocol)."""

@@ -1,5 +1,6 @@
 """The configuration file: Kafka's names, every wrong line named in one sentence."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,32 @@ def test_without_process_roles_zookeeper_coordinates() -> None:
     assert peers_release_of(configuration.properties) == "3.9.2" and remarks(configuration) == []
     with pytest.raises(ConfigurationError, match=r"f: zookeeper\.connect is empty"):
         check_configuration({**given, "zookeeper.connect": " "}, "f")
+
+
+BY_ZOOKEEPER = {
+    "broker.id": "1",
+    "zookeeper.connect": "z:2181",
+    "listeners": "PLAINTEXT://127.0.0.1:0",
+    "log.dirs": "d",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("zookeeper.set.acl", "true", "asks for znodes that brokers alone may change"),
+        ("zookeeper.ssl.client.enable", "true", "asks for TLS to ZooKeeper"),
+        ("zookeeper.metadata.migration.enable", "true", "asks for a migration to KRaft"),
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "asks for an authorizer"),
+        ("sasl.enabled.mechanisms", "PLAIN,SCRAM-SHA-256", "asks for SCRAM"),
+        ("listener.name.plaintext.sasl.enabled.mechanisms", "SCRAM-SHA-512", "asks for SCRAM"),
+    ],
+)
+def test_what_is_not_served_with_zookeeper_is_refused(name: str, value: str, sentence: str) -> None:
+    assert check_configuration(BY_ZOOKEEPER, "f").zookeeper == "z:2181"
+    with pytest.raises(ConfigurationError, match=f"f: {re.escape(name)} {sentence}"):
+        check_configuration({**BY_ZOOKEEPER, name: value}, "f")
+    assert check_configuration({**BY_ZOOKEEPER, "zookeeper.set.acl": "false"}, "f").zookeeper == "z:2181"
 
 
 def test_a_name_without_effect_does_not_change_how_other_nodes_are_asked() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.targets import WrongTarget, open_target
-from linearizability.targets.reference import ZooKeeperReferenceCluster
+from linearizability.targets.artifacts import kafka_jars
+from linearizability.targets.hosts import Host
+from linearizability.targets.reference import TIDEGAUGE, ZOOKEEPER_OF, ZooKeeperReferenceCluster
+from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper
 
 WITHIN_S = 60
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
@@ -69,3 +74,79 @@ def test_each_broker_is_killed_in_turn_and_nothing_is_lost(tmp_path: Path) -> No
 def test_releases_without_zookeeper_are_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongTarget, match=r"ZooKeeper coordinates releases up to 3\.9"):
         open_target("kafka-zk:4.3.1:3", folder=tmp_path)
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
+    server = ZooKeeper("ZooKeeper", Host(), SESSION_TIMEOUT_MS)
+    server.lay_out(tmp_path_factory.mktemp("server"), kafka_jars(ZOOKEEPER_OF), ())
+    server.start()
+    yield server
+    server.kill()
+
+
+def serve(folder: Path, connect: str, broker: int = 1) -> subprocess.Popen[str]:
+    """Start a broker; its output is its log."""
+    folder.mkdir(exist_ok=True)
+    file = folder / f"{broker}.properties"
+    lines = {
+        "broker.id": broker,
+        "zookeeper.connect": connect,
+        "zookeeper.session.timeout.ms": SESSION_TIMEOUT_MS,
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.dirs": folder / f"data-{broker}",
+    }
+    file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    command = [*TIDEGAUGE, "serve", str(file)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def until_said(process: subprocess.Popen[str], *sentences: str) -> str:
+    """The output up to the line that has one of them, or to its end."""
+    said = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        said += line
+        if any(each in line for each in sentences):
+            break
+    return said
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    process.communicate(timeout=WITHIN_S)
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_a_chroot_is_made_and_another_cluster_s_folder_is_refused(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    first = serve(tmp_path, f"{zookeeper.address}/a/chroot")
+    assert "registered with broker epoch" in until_said(first, "registered with", "error")
+    end(first)
+    other = serve(tmp_path, f"{zookeeper.address}/another", broker=2)
+    assert "registered with broker epoch" in until_said(other, "registered with", "error")
+    end(other)
+    astray = serve(tmp_path, f"{zookeeper.address}/another", broker=1)
+    said = until_said(astray, "registered with", "belongs to cluster")
+    assert astray.wait(WITHIN_S) == 3 and "belongs to cluster" in said and "holds the data of cluster" in said
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_of_two_brokers_with_one_id_the_second_is_not_registered(zookeeper: ZooKeeper, tmp_path: Path) -> None:
+    first = serve(tmp_path / "first", f"{zookeeper.address}/twins")
+    assert "registered with broker epoch" in until_said(first, "registered with", "error")
+    second = serve(tmp_path / "second", f"{zookeeper.address}/twins")
+    said = until_said(second, "registered with", "another broker", "is registered", "error")
+    assert "registered with broker epoch" not in said, said
+    assert first.poll() is None
+    for process in (first, second):
+        end(process)
+
+
+@pytest.mark.timeout(120)
+def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    alone = serve(tmp_path, "127.0.0.1:1")
+    said = until_said(alone, "no ZooKeeper answers there")
+    assert alone.wait(WITHIN_S) == 3 and "zookeeper.connect=127.0.0.1:1: no ZooKeeper answers there" in said
+    assert "Traceback" not in said

@@ -19,6 +19,9 @@ from reference.node.apis import (
     CREATE_TOPICS,
     DECIDED_HANDLERS,
     DELETE_TOPICS,
+    DESCRIBE_ACLS,
+    DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
@@ -78,6 +81,9 @@ def shut_down_controlled(
     )
 
 
+NOT_READ = frozenset({DESCRIBE_ACLS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_USER_SCRAM_CREDENTIALS})
+"""Kafka keeps these in znodes that are not read here: an answer would say that there are none."""
+
 DECIDED: dict[int, Decide] = {
     **{
         key: DECIDED_HANDLERS[key]
@@ -101,7 +107,7 @@ def zookeeper_apis(parts: BrokerParts, channel: ZooKeeperChannel, orders: Handle
         handlers[key] = lambda request, body, now: illegal_state(request.key)
     for key, handler in sorted(handlers.items()):
         served = APIS[key].releases.get(RELEASE)
-        if served is None or LISTENER not in served[3]:
+        if served is None or LISTENER not in served[3] or key in NOT_READ:
             continue
         lowest, highest = versions_of(key, RELEASE)
         if NEWEST in APIS[key].releases:

@@ -128,7 +128,7 @@ class ZooKeeperMembership:
             self.state = State.GONE
 
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
-        """A broker that ZooKeeper coordinates has one log directory here: without one of several it ends."""
+        """The node ends: Kafka's broker goes on with its other directories, and has the controller elect other leaders."""
         self.failure = f"log directory {directory} has failed, which the controller cannot be informed of"
 
     def tick(self, now: TimestampMs) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shutil
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -101,19 +102,11 @@ class ZooKeeper:
 class ByZooKeeper(Cluster):
     """A cluster whose brokers a ZooKeeper coordinates; the server starts first, ends last, and has no faults."""
 
-    def __init__(
-        self,
-        spec: str,
-        *,
-        nodes: int,
-        folder: Path,
-        config: Mapping[str, str] | None = None,
-        hosts: Sequence[Host] | None = None,
-        **more: Any,
-    ) -> None:
-        super().__init__(spec, nodes=nodes, folder=folder, config=config, hosts=hosts, **more)
+    def __init__(self, spec: str, **given: Any) -> None:
+        """As for the kind of broker. Where there is a host more than nodes, ZooKeeper runs on it."""
+        super().__init__(spec, **given)
         timeout_ms = int(self.given.get(SESSION_TIMEOUT, SESSION_TIMEOUT_MS))
-        host = self.hosts[nodes] if len(self.hosts) > nodes else Host()
+        host = self.hosts[self.size] if len(self.hosts) > self.size else Host()
         self.zookeeper = ZooKeeper(f"ZooKeeper of {spec}", host, timeout_ms)
 
     def zookeeper_properties(self, member: Member) -> dict[str, str]:
@@ -128,9 +121,9 @@ class ByZooKeeper(Cluster):
             **small_internal_topics(self.size),
         }
 
+    @abstractmethod
     def zookeeper_command(self) -> tuple[Sequence[Path], Sequence[str]]:
         """The jars of a Kafka release that has ZooKeeper, and the options that make its output its log. Errors: TargetError."""
-        raise NotImplementedError
 
     def format(self, member: Member) -> None:
         """Such a broker makes its own folder."""

@@ -312,7 +312,7 @@ def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_leader_epoc
     produce(replica, 2)
     replica.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
     fetch(replica, 3, 1, last_epoch=5)
-    assert replica.high_watermark == 1 and replica.leading.pending is None, "the reign began at 3"
+    assert replica.high_watermark == 1 and replica.leading.pending is None, "the leader epoch began at 3"
     fetch(replica, 3, 3, last_epoch=5)
     assert replica.leading.pending == Proposal(6, 11, (1, 2, 3), (incarnation(1), -1, incarnation(3)))
 

@@ -20,6 +20,8 @@ from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper
 WITHIN_S = 60
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
 """The leaders themselves take no member out of an ISR while a test runs: the controller must."""
+PATIENT = {"request.timeout.ms": 4 * WITHIN_S * 1_000}
+"""No request is given up and sent again while a test waits for its answer: that would be news, and hide an answer that is due."""
 QUIET = {"log_level": 0}
 PARTITIONS, RECORDS = 3, 150
 
@@ -27,7 +29,7 @@ PARTITIONS, RECORDS = 3, 150
 def produce(target: ZooKeeperReferenceCluster, first: int) -> None:
     """Write numbers, which all in-sync replicas acknowledge in time."""
     refused: list[object] = []
-    producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, **QUIET})
+    producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, **PATIENT, **QUIET})
     for number in range(first, first + RECORDS):
         partition = number % PARTITIONS
         producer.produce(

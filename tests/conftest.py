@@ -13,8 +13,11 @@ that starts last would keep one worker busy alone.
 """
 
 import os
+import re
+import signal
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,13 +27,20 @@ from hypothesis import settings
 
 from tests.docker_daemon import docker_daemon as docker_daemon
 from tests.docker_daemon import in_docker as in_docker
+from tests.shares import day, how_to_run, without_other_days
 from tests.wheels import wheels as wheels
 
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell ignores SIGINT for its background jobs, and what tests start would inherit that: some are interrupted by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+day()  # before workers start
 settings.register_profile("anew", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "anew")
 
 
+ROOT = Path(__file__).parents[1]
 LONGEST = Path(__file__).with_name("longest.txt")
 """Lines `seconds file`, the longest file first."""
 CORE = ("protocol", "storage", "replication", "coordinator", "controller", "node")
@@ -39,8 +49,10 @@ STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exe
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests of the core that are not long; sort by file, the longest first, where workers run side by side."""
+    if others := without_other_days(items):
+        config.hook.pytest_deselected(items=others)
     rank = {line.split()[1]: number for number, line in enumerate(LONGEST.read_text().splitlines())}
     for item in items:
         file = item.nodeid.partition("::")[0]
@@ -49,6 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("core")
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: rank.get(item.nodeid.partition("::")[0], len(rank)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    if report.failed and item.get_closest_marker("sampled"):
+        report.sections.append(("a share of the day", how_to_run(item)))
+    return report
 
 
 _in_core = False
@@ -73,6 +93,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         _in_core = False
 
 
+@cache
+def group_of(file: str) -> str:
+    """The name that a file gives to `xdist_group`, else the file.
+
+    It is read from the text: pytest-xdist 3.8 hands it on by a change of the node ids, which pytest 9.2 does not see any more.
+    """
+    found = re.search(r'\.xdist_group\("(\w+)"\)', (ROOT / file).read_text())
+    return found[1] if found else file
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Keep the tests of a file on one worker, for they share fixtures; and the files of an `xdist_group`, for theirs."""
@@ -80,7 +110,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFileOrGroup(LoadGroupScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return super()._split_scope(nodeid).partition("::")[0]
+            return group_of(nodeid.partition("::")[0])
 
     return ByFileOrGroup(config, log)
 

@@ -149,7 +149,6 @@ def test_an_interrupted_hunt_leaves_a_judged_folder_and_no_process(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job has it ignored
     ) as child:
         assert child.stderr is not None
         for line in child.stderr:

@@ -2,6 +2,7 @@
 
 import ast
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,47 @@ def test_a_test_of_the_core_starts_no_process() -> None:
     for start in (lambda: subprocess.run(["true"], check=False), os.fork, lambda: os.system("true")):
         with pytest.raises(AssertionError, match="starts a process"):
             start()
+
+
+GROUPED = """
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.xdist_group("one")
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_alone(number):
+    assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    with Path(__file__).with_name("workers").open("a") as file:
+        file.write(os.environ["PYTEST_XDIST_WORKER"] + " ")
+"""
+
+
+def test_a_group_runs_on_one_worker_and_can_be_interrupted(tmp_path: Path) -> None:
+    """Two files of a group, beside as many of none; SIGINT is ignored as in a background job of a shell."""
+    tests = tmp_path / "tests"
+    tests.mkdir()
+    for name in ("conftest.py", "longest.txt"):
+        (tests / name).write_text((ROOT / "tests" / name).read_text())
+    for number in range(2):
+        (tests / f"test_group_{number}.py").write_text(GROUPED)
+        (tests / f"test_other_{number}.py").write_text("def test_it():\n    pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadgroup", "--rootdir", tmp_path, tests],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        check=False,
+    )
+    assert "8 passed" in done.stdout, done.stdout
+    workers = (tests / "workers").read_text().split()
+    assert len(workers) == 6 and len({*workers}) == 1
 
 
 BEFORE = """

@@ -105,7 +105,9 @@ class Host:
         )
         self.open_group = group
         self._introduce(subject)
-        return subject
+        if self.subject is None:
+            raise TargetBroke(f"the target ended while it was asked what it can do: {self.record.not_revived[-1]}")
+        return self.subject
 
     def is_started_with(self, configs: Mapping[str, str]) -> bool:
         """Whether the open group has these configurations."""
@@ -162,7 +164,7 @@ class Host:
     def answers(self) -> bool:
         """Whether the first broker answers; one that runs and takes connections is given more time, one whose process is
         known to have ended is given none."""
-        if self._ended():
+        if self.subject is None or self._ended():
             return False
         if self.answers_within(ANSWERS_WITHIN_S):
             return True
@@ -220,7 +222,8 @@ class Host:
 
     def revive(self) -> bool:
         """Bring the target back, and say whether it answers again: by its hooks, by its owner, or by a start from nothing."""
-        assert self.subject is not None
+        if self.subject is None:
+            return False  # a start from nothing has failed before
         target = self.subject.target
         try:
             target.revive()

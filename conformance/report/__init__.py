@@ -16,17 +16,27 @@ class UnknownFormat(ValueError):
 
 
 def write(run: Run, folder: Path) -> None:
-    """Write all files."""
+    """Write all files, each whole or not at all. Errors: OSError."""
     from conformance.report.badge import badge
     from conformance.report.html import run_page
     from conformance.report.junit import junit
 
-    (folder / JSON_NAME).write_text(run.model_dump_json(by_alias=True, indent=1) + "\n")
-    (folder / JUNIT_NAME).write_bytes(junit(run))
-    (folder / HTML_NAME).write_text(run_page(run))
+    _keep(folder / JSON_NAME, f"{run.model_dump_json(by_alias=True, indent=1)}\n".encode())
+    _keep(folder / JUNIT_NAME, junit(run))
+    _keep(folder / HTML_NAME, run_page(run).encode())
     (folder / BADGES_NAME).mkdir(exist_ok=True)
     for tally in profile_tallies(run.judgements, run.target.kafka_version):
-        (folder / BADGES_NAME / f"{tally.profile}.svg").write_text(badge(tally))
+        _keep(folder / BADGES_NAME / f"{tally.profile}.svg", badge(tally).encode())
+
+
+def _keep(path: Path, data: bytes) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
 
 
 def read(path: Path) -> Run:

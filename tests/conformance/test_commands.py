@@ -162,6 +162,18 @@ def test_a_verdict_that_cannot_be_stored_is_shown_and_exits_3(
     assert (code, summary["verdict"], summary["folder"]) == (3, "pass", "")
 
 
+def test_on_a_full_disk_no_half_report_is_left(bird: Parrot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        whole(path, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert run_json(tmp_path, "API-01")[0] == 3
+    assert not [*tmp_path.glob("*/report*")]
+
+
 def test_a_summary_that_cannot_be_written_is_said_after_the_verdict(bird: Parrot, tmp_path: Path) -> None:
     wanted = str(tmp_path / "none" / "summary.md")
     done = command("run", "API-01", "--target", "addr:127.0.0.1:1", "--results", str(tmp_path), "--summary", wanted)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from conformance import host
-from conformance.host import Host, addresses
+from conformance.host import Host, TargetBroke, addresses
+from conformance.plan import Group
 from conformance.results import TargetRecord
 from conformance.subject import Subject
 from tests.conformance.parrot import Parrot
@@ -47,3 +48,31 @@ def test_one_that_takes_no_connections_does_not_hang(
     monkeypatch.setattr(host, "HANGS_AFTER_S", FOR_EVER_S)
     bird.refuse()
     assert not opened(bird, tmp_path, runs=True).answers()
+
+
+def test_one_that_ends_at_the_first_questions_and_does_not_start_again(tmp_path: Path) -> None:
+    """As on a full disk: the run says so, and does not break off."""
+    bird = Parrot()
+    starts: list[str] = []
+
+    def end(*_: object) -> None:
+        bird.refuse()
+        raise ConnectionError
+
+    def revive() -> None:
+        raise OSError("no hook")
+
+    bird.answers["CreateTopics"] = end
+
+    @contextmanager
+    def start(spec: str, **_: object) -> Iterator[SimpleNamespace]:
+        starts.append(spec)
+        if len(starts) > 1:
+            raise OSError("No space left on device")
+        nodes = [SimpleNamespace(id=1)]
+        yield SimpleNamespace(bootstrap=bird.bootstrap, nodes=nodes, running=lambda node: False, revive=revive)
+
+    opening = Host("exec:bird", tmp_path, TargetRecord(spec="exec:bird"), "4.3.1", open_target=start)
+    with pytest.raises(TargetBroke, match="did not start: No space left on device"):
+        opening.prepare(Group({}))
+    assert len(starts) == 2 and opening.subject is None

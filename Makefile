@@ -19,6 +19,9 @@ DOCKER := dockerd:docker.io docker-compose:docker-compose
 TEST_PROGRAMS := kcat:kcat chromium:chromium $(if $(wildcard /run/systemd/system),,$(DOCKER))
 MACHINE_CAN_INSTALL := test "$$(id -u)" = 0 && command -v apt-get >/dev/null
 
+# Compiled modules are kept, whatever the user's shell says: tests start many processes, and each would compile everything again.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: run test test-artifacts test-fast test-slow setup check site table wheels image image-of-wheels lock clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report

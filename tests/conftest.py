@@ -34,6 +34,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell ignores SIGINT for its background jobs, and what tests start would inherit that: some are interrupted by it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests start many processes, each of which would compile all modules again (half of the CPU time of a broker's start).
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 day()  # before workers start
 settings.register_profile("anew", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

@@ -1,7 +1,7 @@
 """Shares of long families of like tests: in CI (`CI` is set) one part of each, by the date, and all of them in so many days.
 
-`@pytest.mark.sampled(days=4)` on a parametrized test: each of its cases runs on one day of four. `share(seeds, days=4)` does the
-same with what one test goes through. Plain pytest and `make test-slow` leave nothing out. What breaks a case is seen in CI up to
+`@pytest.mark.sampled(days=4)` on a parametrized test: each of its cases runs on one day of four; with `together=True` all cases of
+a file that are marked so run on the same day, for they share what is expensive. Plain pytest and `make test-slow` leave nothing out. What breaks a case is seen in CI up to
 so many days later, so a change of what such a test judges is tried with all of it.
 """
 
@@ -37,12 +37,19 @@ def share(items: Sequence[Item], days: int, name: str = "") -> Sequence[Item]:
 
 def without_other_days(items: list[pytest.Item]) -> list[pytest.Item]:
     """Take the cases of other days out of a collection, and return them."""
-    families = defaultdict[tuple[str, int], list[pytest.Item]](list)
+    families = defaultdict[tuple[str, int], list[list[pytest.Item]]](list)
     for item in items:
         if mark := item.get_closest_marker("sampled"):
-            families[item.nodeid.partition("[")[0], mark.kwargs["days"]].append(item)
-    todays = {id(item) for (name, days), cases in families.items() for item in share(cases, days, name)}
-    others = [item for cases in families.values() for item in cases if id(item) not in todays]
+            is_together = mark.kwargs.get("together", False)
+            family = families[item.nodeid.partition("::" if is_together else "[")[0], mark.kwargs["days"]]
+            if is_together and family:
+                family[0].append(item)
+            else:
+                family.append([item])
+    todays = {
+        id(item) for (name, days), cases in families.items() for case in share(cases, days, name) for item in case
+    }
+    others = [item for cases in families.values() for case in cases for item in case if id(item) not in todays]
     left_out = {id(item) for item in others}
     items[:] = [item for item in items if id(item) not in left_out]
     return others

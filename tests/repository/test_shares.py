@@ -15,9 +15,9 @@ from tests.shares import share, without_other_days
 class Case:
     """What is asked of a test."""
 
-    def __init__(self, nodeid: str, days: int = 0) -> None:
+    def __init__(self, nodeid: str, days: int = 0, **more: bool) -> None:
         self.nodeid = nodeid
-        self.mark = pytest.mark.sampled(days=days).mark if days else None
+        self.mark = pytest.mark.sampled(days=days, **more).mark if days else None
 
     def get_closest_marker(self, name: str) -> object:
         return self.mark
@@ -27,6 +27,7 @@ CASES = [
     *(Case(f"a.py::test_many[{number}]", 3) for number in range(7)),
     *(Case(f"a.py::test_few[{number}]", 5) for number in range(2)),
     Case("a.py::test_always"),
+    *(Case(f"b.py::{name}", 3, together=True) for name in ("test_one", "test_two[0]", "test_two[1]")),
 ]
 
 
@@ -46,6 +47,7 @@ def test_each_case_runs_once_in_so_many_days(monkeypatch: pytest.MonkeyPatch, fi
     for case in CASES:
         every = case.mark.kwargs["days"] if case.mark else 1
         assert sum(case.nodeid in names for names in days) == 15 // every
+    assert {sum(name.startswith("b.py") for name in names) for names in days} == {0, 3}
     monkeypatch.delenv("CI")
     assert without_other_days([*CASES]) == []  # type: ignore[arg-type]
 

@@ -105,8 +105,6 @@ class Host:
         )
         self.open_group = group
         self._introduce(subject)
-        if self.subject is None:
-            raise TargetBroke(f"the target ended while it was asked what it can do: {self.record.not_revived[-1]}")
         return self.subject
 
     def is_started_with(self, configs: Mapping[str, str]) -> bool:
@@ -139,6 +137,8 @@ class Host:
                 look_again(subject, self.profile)
         except Unreachable as error:
             raise TargetBroke(f"the target takes no connection: {error}") from error
+        if self.subject is None:
+            raise TargetBroke(f"the target ended while it was asked what it can do: {self.record.not_revived[-1]}")
         if not subject.kafka_version:
             subject.kafka_version, subject.resembles_only = guess_kafka_version(subject.api_versions)
         record = self.record

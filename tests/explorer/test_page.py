@@ -70,6 +70,8 @@ def test_it_begins_at_the_violation_and_steps(browser, failed):
     assert "acknowledged-before-commit" in browser.evaluate("document.getElementById('seen').textContent")
     last = browser.evaluate("document.querySelector('[aria-current]').textContent")
     assert "VIOLATION" in last
+    first, begin, end = browser.evaluate("[events[0][0], from, to]")
+    assert first < begin < end, "the start of the cluster, in which nothing is known of the partition, is not shown"
     browser.evaluate("document.getElementById('back').click()")
     assert browser.evaluate("document.querySelector('[aria-current]').textContent") != last
     rows = browser.evaluate(

@@ -13,6 +13,7 @@ from typing import Any
 
 from conformance.answers import error_name
 from conformance.broker import Broker
+from conformance.requirement import WITHOUT_ZOOKEEPER
 from conformance.wire import Failed
 from linearizability.client.errors import error_of
 from linearizability.client.requests import Topic
@@ -28,7 +29,7 @@ AUTHORIZED = {
 }
 """What a broker must be configured with: without ACLs it allows everything."""
 
-SINCE: dict[str, Any] = {"since": "3.3", "configs": AUTHORIZED, "alone": True}
+SINCE: dict[str, Any] = {"since": WITHOUT_ZOOKEEPER, "kraft": True, "configs": AUTHORIZED, "alone": True}
 """What the requirements of ACLs have in common."""
 
 ALLOW, DENY = Permission.ALLOW, Permission.DENY

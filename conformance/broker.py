@@ -269,7 +269,7 @@ class Broker(Conversation):
     def restart_leader(self, topic: Topic, partition: int = 0) -> int:
         """Restart the node that leads a partition (needs the hook `restart`), and wait until the partition is led in a
         later epoch; gives that epoch."""
-        if not self.is_kafka("3.3"):
+        if not self.by_kraft():
             self.skip("with ZooKeeper the restart of a broker that is alone begins no later leader epoch")
         before = AnswerParts({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[partition]
         self.restart_node(before.leader_id)
@@ -482,19 +482,18 @@ class Broker(Conversation):
         return self.eventually(given, "InitProducerId gives a producer id")
 
     @built_on("BAS-12")
-    def broker_configs(self, names: Collection[str] | None, node_id: int | None = None) -> dict[str, str | None]:
-        """Configurations in force on a broker (the first one unless said), by DescribeConfigs; all of them for None."""
-        if node_id is None:
-            brokers = self.metadata([]).brokers
-            if not brokers:
-                raise Failed("Metadata lists no broker")
-            node_id = brokers[0].node_id
-        resource = DescribeConfigsRequest.DescribeConfigsResource(
-            resource_type=BROKER_RESOURCE,
-            resource_name=str(node_id),
-            configuration_keys=None if names is None else list(names),
-        )
-        result = only(self.call(DescribeConfigsRequest(resources=[resource])).results, f"result for broker {node_id}")
+    def broker_configs(self, names: Collection[str] | None) -> dict[str, str | None]:
+        """Configurations in force on one broker, by DescribeConfigs; all of them for None. A broker describes itself alone."""
+        brokers = self.metadata([]).brokers
+        if not brokers:
+            raise Failed("Metadata lists no broker")
+        asked = next((one for one in brokers if (one.host, one.port) not in self.hurt), brokers[0])
+        table = DescribeConfigsRequest.DescribeConfigsResource
+        keys = None if names is None else list(names)
+        resource = table(resource_type=BROKER_RESOURCE, resource_name=str(asked.node_id), configuration_keys=keys)
+        to = (asked.host, asked.port) if self.subject.nodes > 1 else None
+        answer = self.call(DescribeConfigsRequest(resources=[resource]), to=to)
+        result = only(answer.results, f"result for broker {asked.node_id}")
         if result.error_code != ErrorCode.NONE:
-            raise Failed(f"DescribeConfigs of broker {node_id} was answered with {error_name(result.error_code)}")
+            raise Failed(f"DescribeConfigs of broker {asked.node_id} was answered with {error_name(result.error_code)}")
         return AnswerParts({config.name: config.value for config in result.configs})

@@ -8,8 +8,6 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
 
 PRODUCE_WITH_ZSTD = 7
-WITHOUT_ZOOKEEPER = "3.3"
-"""From this release on Kafka is started in KRaft mode: the controller, not each broker, decides on changes."""
 FETCH_WITH_EPOCHS = 9
 
 

@@ -222,10 +222,18 @@ class Cluster:
         self.down.discard(node)
         self.await_known(node)
 
-    def cut(self, *groups: Collection[int]) -> None:
-        """Cut the network between groups of nodes. The suite still reaches every one."""
+    def cut_off(self, node: int) -> None:
+        """Cut a node off from the others, and from the ZooKeeper, where one coordinates them. The suite still reaches every one.
+
+        Skips where the ZooKeeper is not on the network that the target cuts: the node would be led by it as before.
+        """
+        others = [other for other in self.addresses if other != node]
+        if self.broker.subject.by_zookeeper:
+            if self.broker.target.coordinator is None:
+                self.broker.skip("needs cuts between a broker and the ZooKeeper, which the target does not offer")
+            others.append(self.broker.target.coordinator)
         self.is_cut = True
-        self.broker.target.partition(groups)
+        self.broker.target.partition([[node], others])
 
     def join(self) -> None:
         """Join the network again."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from conformance.broker import Broker
 from conformance.levels import MAY
-from conformance.plan import Group
+from conformance.plan import Group, fits
 from conformance.probing import look_again, probe
 from conformance.requirement import Requirement, version_key
 from conformance.results import TargetRecord
@@ -75,7 +75,7 @@ class Host:
         kind, _, rest = self.spec.partition(":")
         if kind == "mixed":
             return self.asked_version or min(re.findall(r"kafka:([\d.]+)", rest), key=version_key, default="")
-        return self.asked_version or (rest.partition(":")[0] if kind == "kafka" else "")
+        return self.asked_version or (rest.partition(":")[0] if kind in ("kafka", "kafka-zk") else "")
 
     def another(self) -> Host:
         """For a further start of the same target at the same time; what it can do is known."""
@@ -107,9 +107,9 @@ class Host:
         self._introduce(subject)
         return self.subject
 
-    def is_started_with(self, configs: Mapping[str, str]) -> bool:
-        """Whether the open group has these configurations."""
-        return configs.items() <= (self.open_group.configs if self.open_group else {}).items()
+    def is_started_for(self, configs: Mapping[str, str]) -> bool:
+        """Whether a requirement that needs these configurations can be judged on the open start."""
+        return self.open_group is not None and fits(configs, self.open_group.configs)
 
     def _given(self, group: Group) -> dict[str, str]:
         """The group's configurations with which the suite starts the target.

@@ -37,10 +37,9 @@ KEPT_BYTES_OF_A_PASS = 512
 
 def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
     """Why the requirement cannot be judged on this target, and what it lacks; an empty text where it can."""
-    if not owed_by(record, subject.kafka_version):
-        bounds = [f"since {record.since}" if record.since else "", f"until {record.until}" if record.until else ""]
-        owed = f"owed {' '.join(filter(None, bounds))}; the target is judged as Kafka {subject.kafka_version}"
-        return owed, Lack.RELEASE
+    if not owed_by(record, subject.kafka_version, by_zookeeper=subject.by_zookeeper):
+        judged_as = f"Kafka {subject.kafka_version}{' with ZooKeeper' if subject.by_zookeeper and record.kraft else ''}"
+        return f"owed {record.owed}; the target is judged as {judged_as}", Lack.RELEASE
     needs = record.needs
     for name, version in needs.apis.items():
         key = next(key for key, api in APIS.items() if api.name == name)

@@ -100,8 +100,8 @@ rarely seen, and for the beginning of KAFKA-13091, which is the release that bro
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:
-    """Requirement -> the bug that a target `kafka:VERSION[:NODES]` has; none for other targets."""
+    """Requirement -> the bug that a target `kafka:VERSION[:NODES]` or `kafka-zk:...` has; none for other targets."""
     kind, _, rest = spec.partition(":")
     version = rest.partition(":")[0]
-    found = [bug for bug in KNOWN_BUGS if kind == "kafka" and bug.affects(version)]
+    found = [bug for bug in KNOWN_BUGS if kind in ("kafka", "kafka-zk") and bug.affects(version)]
     return {id: bug for bug in found for id in bug.ids}

@@ -138,6 +138,11 @@ def _delete_records(_: Broker, __: int, topic: Topic) -> Message:
     return delete_records_request({(topic.name, 0): 0}, 5_000)
 
 
+def _envelope(broker: Broker, _: int, __: Topic) -> Message:
+    """Brokers with ZooKeeper advertise it to everyone, and serve it to brokers that forward clients' requests alone."""
+    broker.skip("a broker's own: a client's connection is closed (KafkaApis.handleEnvelope)")
+
+
 SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
     "Produce": _produce,
     "Fetch": lambda _, __, topic: fetch_request({(topic, 0): 0}),
@@ -167,5 +172,6 @@ SPECIAL: dict[str, Callable[[Broker, int, Topic], Message]] = {
     "DescribeTopicPartitions": lambda _, __, topic: DescribeTopicPartitionsRequest(
         topics=[DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)]
     ),
+    "Envelope": _envelope,
     "UnregisterBroker": lambda _, __, ___: UnregisterBrokerRequest(broker_id=NO_ID),
 }  # fmt: skip

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, TypeVar
 
 from conformance.answers import error_name, shown
-from conformance.requirement import Requirement, version_key
+from conformance.requirement import WITHOUT_ZOOKEEPER, Requirement, version_key
 from conformance.results import Case, Lack, Verdict
 from conformance.steps import refused
 from conformance.subject import Subject
@@ -77,6 +77,10 @@ class Observations:
         self.changes.add(since)
         key = version_key(self.release)
         return key >= version_key(since) and (not until or key[: len(version_key(until))] <= version_key(until))
+
+    def by_kraft(self) -> bool:
+        """Whether the behaviour asked for is that of a cluster which KRaft coordinates."""
+        return self.is_kafka(WITHOUT_ZOOKEEPER) and not self.subject.by_zookeeper
 
     def expect(self, holds: bool, sentence: str) -> None:
         """Write down what was seen; where it does not hold, the requirement has failed."""

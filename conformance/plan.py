@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from conformance.judging import HASTENING, OF_SILENT_NODES
 from conformance.requirement import Entry
 
 BASE_CONFIGS = {
@@ -17,6 +18,23 @@ BASE_CONFIGS = {
 }
 """What every target that the suite starts is given: shorter waits, nothing that changes an answer."""
 
+TIMES = HASTENING | OF_SILENT_NODES
+"""They decide when a broker does what it does in any case."""
+KAFKAS_DEFAULTS = {
+    "group.consumer.heartbeat.interval.ms": "5000",
+    "group.consumer.migration.policy": "bidirectional",
+    "group.max.session.timeout.ms": "1800000",
+    "group.min.session.timeout.ms": "6000",
+    "offset.metadata.max.bytes": "4096",
+    "producer.id.expiration.ms": "86400000",
+    "transaction.max.timeout.ms": "900000",
+}
+"""What a broker does anyway, written down because a requirement depends on it."""
+STILL_LEADERS = {"auto.leader.rebalance.enable": "false"}
+"""No leader changes unless something happens to it: what every requirement expects that does not ask for the opposite."""
+HARMLESS = KAFKAS_DEFAULTS | STILL_LEADERS
+"""Settings with the value that changes no answer. Any other setting has a start of its own with those that ask for it."""
+
 
 @dataclass
 class Group:
@@ -26,8 +44,24 @@ class Group:
     entries: list[Entry] = field(default_factory=list[Entry])
 
 
+def changes_answers(name: str, value: str) -> bool:
+    """Whether a setting may change what a requirement sees that does not ask for it."""
+    return name not in TIMES and HARMLESS.get(name) != value
+
+
+def fits(wanted: Mapping[str, str], configs: Mapping[str, str]) -> bool:
+    """Whether a requirement can be judged on a start with these configurations: it has its own, and no others change answers.
+
+    `wanted` are its own alone; what every start is given is added here.
+    """
+    own = BASE_CONFIGS | dict(wanted)
+    return own.items() <= configs.items() and not any(
+        changes_answers(name, value) for name, value in configs.items() if name not in own
+    )
+
+
 def plan(entries: Iterable[Entry]) -> list[Group]:
-    """Groups of requirements whose configurations agree; those that need nothing special come first.
+    """Groups of requirements that can share a start (`fits`); those that need nothing special come first.
 
     A requirement that must be alone shares its start only with those that need exactly the same. Those with hooks get a start
     that is not full of others' topics: a broker that is restarted opens each of them.
@@ -40,19 +74,19 @@ def plan(entries: Iterable[Entry]) -> list[Group]:
         wanted = BASE_CONFIGS | needs.configs
         if wanted == plain.configs or entry.test is None:
             (hurt if needs.hooks else plain).entries.append(entry)
-        elif needs.alone:
-            _group_for(alone, wanted, exactly=True).entries.append(entry)
         else:
-            group = _group_for(special, wanted, exactly=False)
+            group = _group_for(alone if needs.alone else special, wanted, exactly=needs.alone)
             group.configs.update(needs.configs)
             group.entries.append(entry)
     return [group for group in (plain, hurt, *special, *alone) if group.entries]
 
 
 def _group_for(groups: list[Group], wanted: dict[str, str], *, exactly: bool) -> Group:
+    """A group whose configurations are the wanted ones, or together with them still fit all; a new one where there is none."""
     for group in groups:
-        agrees = all(group.configs.get(key, value) == value for key, value in wanted.items())
-        if group.configs == wanted or (agrees and not exactly):
+        both = group.configs | wanted
+        shared = all(fits(each.requirement.needs.configs, both) for each in group.entries) and fits(wanted, both)
+        if group.configs == wanted or (shared and not exactly):
             return group
     groups.append(Group(dict(wanted)))
     return groups[-1]

@@ -126,7 +126,7 @@ def cell_of(entry: Entry, judgement: Judgement) -> Cell:
     """A judgement as it is stored: a short reason without the release's number and without names that differ each time."""
     reason = "" if judgement.verdict is Verdict.PASS else judgement.reason
     own_bug = reason.startswith(OWN_BUG)
-    reason = re.sub(r"; the target is judged as Kafka [\d.]+$", "", reason)
+    reason = re.sub(r"; the target is judged as Kafka [\d.]+( with ZooKeeper)?$", "", reason)
     reason = re.sub(r"\btg-[\w-]+", "…", " ".join(reason.split()))
     return Cell(fingerprint(entry), OWN_BUG if own_bug else str(judgement.verdict), reason[:LONGEST_REASON])
 

@@ -63,6 +63,8 @@ AREAS = {
 """Area code -> what it is about, in the order of reports."""
 
 
+WITHOUT_ZOOKEEPER = "3.3"
+"""The first release that KRaft coordinates, unless it is started with a ZooKeeper (`Requirement.kraft`)."""
 COPY_ON_ANOTHER_NODE = "BAS-14"
 """The requirement that a copy on another node is seen."""
 REPLICATED_AREAS = ("ACK", "EPO", "ELE", "REP", "RET")
@@ -104,6 +106,7 @@ class Requirement(BaseModel):
     tolerated: str = Field(default="", description="what passes with a note")
     since: str = Field(default="", description="first Kafka version that owes it; empty: all")
     until: str = Field(default="", description="last Kafka version that owes it; empty: all")
+    kraft: bool = Field(default=False, description="owed only where KRaft coordinates the brokers, and no ZooKeeper")
     needs: Needs = Needs()
     requires: tuple[str, ...] = Field(
         default=(), description="requirements that must hold before this one can be judged"
@@ -137,6 +140,12 @@ class Requirement(BaseModel):
         """What must hold before it can be judged: what it declares, and what its area implies."""
         copied = self.needs.nodes > 1 and self.area in REPLICATED_AREAS
         return (COPY_ON_ANOTHER_NODE, *self.requires) if copied else self.requires
+
+    @property
+    def owed(self) -> str:
+        """Which releases owe it, in words; empty: all."""
+        words = [f"since {self.since}" if self.since else "", f"until {self.until}" if self.until else ""]
+        return " ".join([*filter(None, words), *["with KRaft"] * self.kraft])
 
     @property
     def builds_on(self) -> tuple[str, ...]:
@@ -184,6 +193,7 @@ def requirement(
     tolerated: str = "",
     since: str = "",
     until: str = "",
+    kraft: bool = False,
     nodes: int = 1,
     configs: dict[str, str] | None = None,
     alone: bool = False,
@@ -206,6 +216,7 @@ def requirement(
         tolerated=tolerated,
         since=since,
         until=until,
+        kraft=kraft,
         needs=needs,
         requires=tuple(requires),
         exclusive=exclusive,
@@ -322,8 +333,10 @@ def _matches(id: str, pattern: str) -> bool:
     return pattern in (id, id[:3])
 
 
-def owed_by(record: Requirement, version: str) -> bool:
-    """Whether a broker of this Kafka version owes the requirement."""
+def owed_by(record: Requirement, version: str, *, by_zookeeper: bool = False) -> bool:
+    """Whether a broker of this Kafka version owes the requirement; a ZooKeeper can coordinate releases up to 3.9."""
+    if record.kraft and by_zookeeper:
+        return False
     key = version_key(version)
     return (not record.since or key >= version_key(record.since)) and (
         not record.until or key[: len(version_key(record.until))] <= version_key(record.until)

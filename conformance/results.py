@@ -337,6 +337,7 @@ def profile_tallies(judgements: Iterable[Judgement], kafka_version: str = "") ->
         for judgement in judgements
         if judgement.requirement.level is Level.MUST
         and judgement.verdict is not Verdict.UNTESTABLE
+        and judgement.lacks is not Lack.RELEASE
         and (not kafka_version or owed_by(judgement.requirement, kafka_version))
     ]
     tallies: list[ProfileTally] = []

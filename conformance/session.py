@@ -357,7 +357,7 @@ class Session:
             if id in self.verdicts:
                 return self.verdicts[id]
             entry = catalogue()[id]
-            if not owed_by(entry.requirement, self._subject.kafka_version):
+            if not owed_by(entry.requirement, self._subject.kafka_version, by_zookeeper=self._subject.by_zookeeper):
                 return None
             needs = entry.requirement.needs.model_copy(update={"configs": {}})
             lacking, lack = missing(entry.requirement.model_copy(update={"needs": needs}), self._subject)
@@ -365,7 +365,7 @@ class Session:
                 judgement = Judgement(
                     requirement=entry.requirement, verdict=Verdict.NOT_JUDGED, reason=lacking, lacks=lack
                 )
-            elif entry.test is None or needs.hooks or not self.host.is_started_with(entry.requirement.needs.configs):
+            elif entry.test is None or needs.hooks or not self.host.is_started_for(entry.requirement.needs.configs):
                 return None
             else:
                 judgement = self._judge(entry, before=before)

@@ -12,6 +12,9 @@ from uuid import UUID
 
 from conformance.target_profile import TargetProfile
 
+LEADER_AND_ISR = 4
+"""The API by which a controller names leaders to brokers: with KRaft they read them in the metadata log, and do not serve it."""
+
 
 class View(Protocol):
     """A requirement under way."""
@@ -54,6 +57,11 @@ class Subject:
     """So many partitions, or more, were never led by one broker, however many topics were made."""
     hunt: Any = None
     """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
+
+    @property
+    def by_zookeeper(self) -> bool:
+        """Whether a ZooKeeper coordinates the brokers: they serve what its controller, one of them, asks the others."""
+        return LEADER_AND_ISR in self.api_versions
 
     def abandon(self) -> None:
         """Break off all requirements under way."""

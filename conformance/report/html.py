@@ -108,9 +108,7 @@ def _rows(judgement: Judgement) -> list[tuple[str, str]]:
         "requires": ", ".join(record.prerequisites),
         "builds on": ", ".join(record.builds_on),
         "source": record.source,
-        "owed": " ".join(
-            f"{word} {version}" for word, version in (("since", record.since), ("until", record.until)) if version
-        ),
+        "owed": record.owed,
         "confirmed": f"Kafka {', '.join(record.confirmed)}" if record.confirmed else "not yet",
         "the draft": record.draft,
         "took": f"{judgement.seconds * 1000:.0f} ms" if judgement.seconds else "",

@@ -7,7 +7,7 @@ from conformance.access_rules import AUTHORIZED, Things, but, expect_refused, ru
 from conformance.answers import error_name
 from conformance.batches import Record, batch
 from conformance.broker import Broker
-from conformance.requirement import requirement
+from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from linearizability.client.errors import error_of
 from linearizability.client.requests import (
     commit_request,
@@ -331,7 +331,8 @@ def case(number: int, key: int, resource: ResourceType, ask: Ask) -> None:
         source=f"KafkaApis.{NEEDS[key].source}; documentation, Authorization and ACLs",
         sentence=f"{APIS[key].name} needs {operation} of the {thing}: where an ACL denies it, the error is {need.error.name}.",
         accepted=f"{need.error.name} while it is denied, and no such error before and after",
-        since=FIRST_RELEASES.get(number, "3.3"),
+        since=FIRST_RELEASES.get(number, WITHOUT_ZOOKEEPER),
+        kraft=True,
         configs=AUTHORIZED,
         alone=True,
         apis={APIS[key].name: 0, "CreateAcls": 0, "DeleteAcls": 0, "DescribeAcls": 0},

@@ -6,8 +6,7 @@ from typing import Any
 from conformance.answers import AnswerParts, only
 from conformance.batches import LOG_APPEND_TIME, Record, batch, batches
 from conformance.broker import BROKER_RESOURCE, TOPIC_RESOURCE, Broker
-from conformance.changes import WITHOUT_ZOOKEEPER
-from conformance.requirement import requirement
+from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.steps import built_on
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
@@ -201,7 +200,7 @@ def refusals_of_configs(broker: Broker, error: ErrorCode) -> tuple[ErrorCode, ..
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: (ErrorCode.UNKNOWN_SERVER_ERROR,),  # before 2.7, KAFKA-10033
         ErrorCode.INVALID_TOPIC_EXCEPTION: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),  # from 2.7 on
     }
-    return (error,) if broker.is_kafka(WITHOUT_ZOOKEEPER) else (error, *zookeepers.get(error, ()))
+    return (error,) if broker.by_kraft() else (error, *zookeepers.get(error, ()))
 
 
 @requirement(
@@ -279,7 +278,7 @@ def describe_unknown(broker: Broker) -> None:
             beside = [] if kind == NO_SUCH_TYPE else [(TOPIC_RESOURCE, topic.name)]
             results = describe(broker, (kind, name), *beside)
             found = AnswerParts({(one.resource_type, one.resource_name): one for one in results})
-            if kind == NO_SUCH_TYPE and not broker.is_kafka(WITHOUT_ZOOKEEPER) and (0, name) in found:
+            if kind == NO_SUCH_TYPE and not broker.by_kraft() and (0, name) in found:
                 found[kind, name] = found.pop((0, name))  # answered as of the type that it stands for: unknown
             broker.expect_equal("the resources", set(found), {(kind, name), *beside})
             broker.expect_error(found[kind, name].error_code, error)
@@ -320,6 +319,7 @@ def set_and_delete(broker: Broker) -> None:
 @requirement(
     "CFG-04",
     since=WITHOUT_ZOOKEEPER,
+    kraft=True,
     notices="tool: Java's AlterConfigOp.APPEND and SUBTRACT replace a list, or lose what was in it",
     source="KIP-339; ConfigurationControlManager.incrementalAlterConfigResource",
     sentence="APPEND adds to a list what it does not hold yet, SUBTRACT takes away what it holds; on any other configuration "
@@ -466,6 +466,7 @@ def replace_configs(broker: Broker) -> None:
 @requirement(
     "CFG-08",
     since=WITHOUT_ZOOKEEPER,
+    kraft=True,
     notices="none seen: Java's Admin and librdkafka send each resource once",
     source="ConfigAdminManager.preprocess",
     sentence="A resource that comes twice in one IncrementalAlterConfigs is refused with INVALID_REQUEST; others are changed.",

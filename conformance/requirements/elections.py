@@ -302,8 +302,8 @@ def errors_of_a_fail_over(broker: Broker) -> None:
 def a_leader_cut_off(broker: Broker) -> None:
     with cluster(broker) as nodes:
 
-        def cut_off(leader: int, one: int, other: int) -> None:
-            nodes.cut([leader], [one, other])
+        def cut_off(leader: int, one: int, _: int) -> None:
+            nodes.cut_off(leader)
             broker.entrance = nodes.address(one)
 
         late = late_writes(nodes, cut_off)

@@ -3,7 +3,7 @@
 from conformance.answers import AnswerParts, error_name, errors_in
 from conformance.broker import Broker
 from conformance.minimal import CORE, minimal_request
-from conformance.requirement import requirement, version_key
+from conformance.requirement import WITHOUT_ZOOKEEPER, requirement, version_key
 from conformance.wire import Misbehaved, request_header
 from conformance.wire import frame as framed
 from reference.protocol.apis import APIS
@@ -212,7 +212,8 @@ def asked_again(broker: Broker) -> None:
     sentence="ApiVersions v3+ lists the finalized features with their levels and epoch, each within what is supported.",
     accepted="metadata.version among them, levels within the supported range, an epoch of 0 or more",
     tolerated="no features at all, in an epoch that is unknown (-1): producers take the oldest protocol then",
-    since="3.3",
+    since=WITHOUT_ZOOKEEPER,
+    kraft=True,
     apis={"ApiVersions": 3},
 )
 def finalized_features(broker: Broker) -> None:

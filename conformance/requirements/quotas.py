@@ -28,7 +28,7 @@ from conformance.quotas import (
     quota,
     set_quota,
 )
-from conformance.requirement import requirement
+from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 
@@ -219,7 +219,8 @@ def each_by_itself(broker: Broker) -> None:
     source=SOURCE,
     sentence="A request that names an entity twice, or one quota of an entity twice, is refused for this entity.",
     accepted=INVALID,
-    since="3.3",  # the brokers of ZooKeeper take more
+    since=WITHOUT_ZOOKEEPER,
+    kraft=True,  # the brokers of ZooKeeper take more
     apis=APIS,
 )
 def twice(broker: Broker) -> None:
@@ -294,7 +295,8 @@ def filter_of_defaults(broker: Broker) -> None:
     sentence="A filter is refused that names an unknown type, no type, no name where one is to match, a name where none is, "
     "or an unknown kind of match.",
     accepted="UNSUPPORTED_VERSION(35) for the unknown type, INVALID_REQUEST(42) for the others",
-    since="3.3",  # the brokers of ZooKeeper take more
+    since=WITHOUT_ZOOKEEPER,
+    kraft=True,  # the brokers of ZooKeeper take more
     apis=APIS,
 )
 def wrong_filters(broker: Broker) -> None:

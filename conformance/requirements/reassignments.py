@@ -4,9 +4,8 @@ from typing import Any
 
 from conformance.answers import error_name
 from conformance.broker import Broker
-from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster
-from conformance.requirement import requirement
+from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
@@ -145,6 +144,7 @@ def another_order(broker: Broker) -> None:
     sentence="A reassignment to a dead broker goes on until it is cancelled; then the replicas are what they were before.",
     accepted="the partition serves meanwhile; after the cancellation the old replicas, in sync, and nothing going on",
     since=WITHOUT_ZOOKEEPER,
+    kraft=True,
     draft="with ZooKeeper, Kafka refuses the reassignment (2.8.2: INVALID_REPLICA_ASSIGNMENT)",
     nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
 )  # fmt: skip

@@ -8,7 +8,6 @@ from uuid import UUID
 from conformance.answers import AnswerParts, number, only
 from conformance.batches import Record, batch, values
 from conformance.broker import Broker
-from conformance.changes import WITHOUT_ZOOKEEPER
 from conformance.requirement import requirement
 from conformance.steps import built_on, directly
 from conformance.wire import Connection, Failed
@@ -285,8 +284,8 @@ def assignment_and_counts(broker: Broker) -> None:
     source="ReplicationControlManager.validateManualPartitionAssignment",
     sentence="Replicas by hand are refused with INVALID_REPLICA_ASSIGNMENT where a broker comes twice or is unknown, where "
     "partitions have none or unequally many, are not numbered from 0 on, or come twice; right ones are kept.",
-    accepted="INVALID_REPLICA_ASSIGNMENT(39) and no topic (unknown or no brokers, and doubles, since "
-    "3.3); for the right ones the replicas that were asked for",
+    accepted="INVALID_REPLICA_ASSIGNMENT(39) and no topic (unknown or no brokers, and doubles, with "
+    "KRaft); for the right ones the replicas that were asked for",
 )
 def assignment_by_hand(broker: Broker) -> None:
     nodes = node_ids(broker)
@@ -301,7 +300,7 @@ def assignment_by_hand(broker: Broker) -> None:
         "partition 1 alone": [(1, [node])],
         "partition 0 twice": [(0, [node]), (0, [node])],
     }
-    if not broker.is_kafka("3.3"):  # with ZooKeeper these were taken, and waited for
+    if not broker.by_kraft():  # with ZooKeeper these were taken, and waited for
         for what in ("an unknown broker", "a negative broker", "no broker", "partition 0 twice"):
             del wrong[what]
     if not broker.is_kafka("2.3"):  # KAFKA-7864
@@ -398,7 +397,7 @@ def twice_in_one_request(broker: Broker) -> None:
     results = create(broker, new_topic(twice), new_topic(other), new_topic(twice, 2))
     reported = [(result.name, result.error_code) for result in results]
     found = sorted(
-        reported if broker.is_kafka("3.3") else set(reported)
+        reported if broker.by_kraft() else set(reported)
     )  # with ZooKeeper, from 2.3 on, one result for each time
     wanted = sorted([(twice, ErrorCode.INVALID_REQUEST), (other, ErrorCode.NONE)])
     broker.expect_equal("the results", found, wanted)
@@ -484,7 +483,7 @@ def usable_soon(broker: Broker) -> None:
     sentence="A topic to be deleted that does not exist is UNKNOWN_TOPIC_OR_PARTITION, by id UNKNOWN_TOPIC_ID; one named by "
     "both or by neither, or that comes twice, is refused with INVALID_REQUEST and stays.",
     accepted="3 for an unknown name, 100 for an unknown id, 42 for both, neither and twice (by name, by id, by name and id), "
-    "in one result; with ZooKeeper, before 3.3, one that comes twice was deleted",
+    "in one result; with ZooKeeper one that comes twice is deleted",
     apis={"DeleteTopics": BY_ID},
 )
 def what_cannot_be_deleted(broker: Broker) -> None:
@@ -503,7 +502,7 @@ def what_cannot_be_deleted(broker: Broker) -> None:
         ("an id twice", [(None, id), (None, id)], ErrorCode.INVALID_REQUEST),
         ("a topic by name and by id", [(name, NO_UUID), (None, id)], ErrorCode.INVALID_REQUEST),
     )
-    for what, asked, error in unknown_ones + (ambiguous if broker.is_kafka(WITHOUT_ZOOKEEPER) else ()):
+    for what, asked, error in unknown_ones + (ambiguous if broker.by_kraft() else ()):
         with broker.case(what):
             broker.expect_error(only(delete(broker, *asked), "result").error_code, error)
             broker.expect(name in existing(broker), "the topic is still there")

@@ -62,8 +62,10 @@ def open_on_backend(
     sketch = planned_target(plan, folder)
     if not isinstance(sketch, Cluster):
         raise TargetError(f"{plan.target} brings its own processes: they cannot be put on a network of ours")
-    places = sketch.size + int(isinstance(sketch, ZooKeeperKafkaCluster))
-    made = DockerNetwork(places, open_image(plan.image)) if plan.backend == "docker" else Network(places)
+    if plan.backend == "docker":
+        made = DockerNetwork(sketch.places, open_image(plan.image))
+    else:
+        made = Network(sketch.places)
     network = stack.enter_context(made)
     target = planned_target(plan, folder, network.hosts)
     interpose(target, plan, schedules, say)

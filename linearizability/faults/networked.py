@@ -11,7 +11,6 @@ from pathlib import Path
 from linearizability.faults.network import Network
 from linearizability.targets import Target, TargetError, open_target
 from linearizability.targets.cluster import Cluster
-from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
 
 
 @contextmanager
@@ -20,8 +19,7 @@ def open_networked(spec: str, *, folder: Path, config: Mapping[str, str] | None 
     sketch = open_target(spec, folder=folder)
     if not isinstance(sketch, Cluster):
         raise TargetError(f"{spec} brings its own processes: they cannot be put on a network of ours")
-    places = sketch.size + int(isinstance(sketch, ZooKeeperKafkaCluster))
-    with Network(places) as network:
+    with Network(sketch.places) as network:
         target = open_target(spec, folder=folder, config=config, hosts=network.hosts)
         assert isinstance(target, Cluster)
         target.connect(network)

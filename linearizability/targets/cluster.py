@@ -108,6 +108,11 @@ class Cluster(Target):
         self.hooks = (*self.hooks, *INTERPOSED)
 
     @property
+    def places(self) -> int:
+        """How many hosts it takes to have each of its servers on one of its own: the nodes come first."""
+        return self.size
+
+    @property
     def nodes(self) -> Sequence[Node]:
         return [member.node for member in self.members]
 

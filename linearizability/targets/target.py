@@ -73,6 +73,8 @@ class Target(ABC):
     """Where advertised addresses are reached from here; `nodes` are reachable ones already."""
     security: ClientSecurity | None = None
     """How connections to its listeners are secured; None: they are not."""
+    coordinator: int | None = None
+    """The number by which `partition` knows the server that coordinates the nodes and is none of them (ZooKeeper)."""
     tunnels: Tunnels | None = None
     """While it is open and secured: what leads to its listeners. `nodes` and `addresses` are those of the tunnels then."""
     unreachable: Mapping[int, str] = {}

@@ -106,8 +106,14 @@ class ByZooKeeper(Cluster):
         """As for the kind of broker. Where there is a host more than nodes, ZooKeeper runs on it."""
         super().__init__(spec, **given)
         timeout_ms = int(self.given.get(SESSION_TIMEOUT, SESSION_TIMEOUT_MS))
-        host = self.hosts[self.size] if len(self.hosts) > self.size else Host()
+        host = Host()
+        if len(self.hosts) > self.size:
+            host, self.coordinator = self.hosts[self.size], self.places
         self.zookeeper = ZooKeeper(f"ZooKeeper of {spec}", host, timeout_ms)
+
+    @property
+    def places(self) -> int:
+        return self.size + 1
 
     def zookeeper_properties(self, member: Member) -> dict[str, str]:
         """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""

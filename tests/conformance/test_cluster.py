@@ -14,7 +14,7 @@ from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.observations import Skipped
 from conformance.requirement import Requirement
-from conformance.subject import Subject
+from conformance.subject import LEADER_AND_ISR, Subject
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
 from linearizability.targets import AddressMap
@@ -28,9 +28,17 @@ class Hooks:
 
     hooks = ("kill", "stop", "restart", "pause", "resume")
     addresses = AddressMap()
+    coordinator: int | None = None
 
     def __init__(self) -> None:
         self.done: list[tuple[str, int]] = []
+        self.cuts: list[Any] = []
+
+    def partition(self, groups: Any) -> None:
+        self.cuts.append(groups)
+
+    def heal(self) -> None:
+        """Nothing was really cut."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda node, **_: self.done.append((name, node))
@@ -73,6 +81,23 @@ def test_a_node_that_was_killed_while_frozen_is_restarted_only(broker: Broker) -
     with cluster(broker) as nodes, nodes.paused(1):
         nodes.kill(1)
     assert broker.target.done == [("pause", 1), ("kill", 1), ("restart", 1)]
+
+
+def test_a_node_is_cut_off_from_the_zookeeper_too(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        broker.target.coordinator = 4
+        nodes.cut_off(2)
+        assert broker.target.cuts == [[[2], [1, 3]]]
+        broker.subject.api_versions[LEADER_AND_ISR] = (0, 7)
+        nodes.cut_off(2)
+        assert broker.target.cuts[1:] == [[[2], [1, 3, 4]]]
+
+
+def test_what_needs_a_cut_from_a_zookeeper_that_the_target_does_not_offer_is_not_judged(broker: Broker) -> None:
+    broker.subject.api_versions[LEADER_AND_ISR] = (0, 7)
+    with pytest.raises(Skipped, match="ZooKeeper"), cluster(broker) as nodes:
+        nodes.cut_off(1)
+    assert not broker.target.cuts
 
 
 def test_a_cluster_that_is_not_whole_is_a_failure(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,12 +17,12 @@ from conformance.expectations import Expectation
 from conformance.host import guess_kafka_version
 from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
-from conformance.plan import BASE_CONFIGS, plan
-from conformance.requirement import Entry, Needs, Requirement, select
+from conformance.requirement import WITHOUT_ZOOKEEPER, Entry, Needs, Requirement, select
 from conformance.results import Judgement, Lack, Run, RunVerdict, TargetRecord, Verdict, root_causes
 from conformance.runner import Plan, run
 from conformance.subject import Subject
 from conformance.wire import Failed
+from reference.protocol.apis import APIS
 from tests.conformance.parrot import _produced, parrot, target_of
 
 
@@ -164,34 +164,37 @@ def test_what_comes_too_late_is_judged_only_where_it_is_known_how_soon_it_has_to
     assert judged(removed, needs=needs).verdict is Verdict.FAIL
 
 
-def test_the_version_is_found_out_from_what_is_advertised() -> None:
-    from reference.protocol.apis import APIS
+def test_what_came_with_kraft_is_not_asked_of_a_cluster_with_zookeeper() -> None:
+    """Kafka 3.3 to 3.9 can be coordinated by either, and says by what it serves which it is."""
 
+    def behaves(broker: Broker) -> None:
+        broker.expect_equal("whether KRaft coordinates", broker.by_kraft(), True)
+
+    def of(release: str, listener: str) -> Subject:
+        served = {key: api.releases[release] for key, api in APIS.items() if release in api.releases}
+        ranges = {key: row[:2] for key, row in served.items() if listener in row[3]}
+        return Subject([("127.0.0.1", 1)], release, ranges)
+
+    owed = record(since=WITHOUT_ZOOKEEPER, kraft=True)
+    for release, listener, by_kraft in (
+        ("3.9.2", "zkBroker", False),
+        ("3.9.2", "broker", True),
+        ("4.3.1", "broker", True),
+    ):
+        subject = of(release, listener)
+        assert (judged(behaves, subject).verdict is Verdict.PASS) is by_kraft
+        assert (missing(owed, subject)[0] == "") is by_kraft
+    assert judged(behaves, Subject([("127.0.0.1", 1)], "2.8.2")).verdict is Verdict.FAIL
+    reason, lack = missing(owed, of("3.9.2", "zkBroker"))
+    assert lack is Lack.RELEASE
+    assert reason == "owed since 3.3 with KRaft; the target is judged as Kafka 3.9.2 with ZooKeeper"
+
+
+def test_the_version_is_found_out_from_what_is_advertised() -> None:
     for release in ("3.9.2", "4.3.1", "4.4.0"):
         ranges = {key: api.releases[release][:2] for key, api in APIS.items() if release in api.releases}
         assert guess_kafka_version(ranges) == (release, False)
         assert guess_kafka_version(dict.fromkeys(ranges, (0, 0)))[1]
-
-
-def entry(id: str, configs: dict[str, str], **needs: Any) -> Entry:
-    return Entry(requirement=record(id, needs=Needs(configs=configs, **needs)), test=lambda broker: None)
-
-
-def test_requirements_share_a_start_where_their_configurations_agree() -> None:
-    entries = [
-        entry("FRM-01", {}),
-        entry("FRM-02", {"a": "1"}),
-        entry("FRM-03", {"a": "2"}),
-        entry("FRM-04", {"b": "1"}),
-        entry("FRM-05", {"c": "1"}, alone=True),
-        entry("FRM-06", {next(iter(BASE_CONFIGS)): next(iter(BASE_CONFIGS.values()))}),
-        entry("FRM-07", {}, hooks=("restart",)),
-    ]
-    groups = plan(entries)
-    ids = [[one.requirement.id for one in group.entries] for group in groups]
-    assert ids == [["FRM-01", "FRM-06"], ["FRM-07"], ["FRM-02", "FRM-04"], ["FRM-03"], ["FRM-05"]]
-    assert groups[2].configs == BASE_CONFIGS | {"a": "1", "b": "1"}
-    assert groups[4].configs == BASE_CONFIGS | {"c": "1"}
 
 
 def test_what_no_report_could_hold_is_escaped() -> None:
@@ -266,12 +269,16 @@ def test_what_fails_in_a_basic_step_is_blocked_by_it(tmp_path: Path) -> None:
     assert "PRD-05" in causes, "what it refuses wrongly is its own failure"
 
 
-@pytest.mark.parametrize(("heeded", "starts"), [({"a"}, 2), (set[str](), 1)])
+@pytest.mark.parametrize(("heeded", "starts"), [({"a"}, 3), (set[str](), 1)])
 def test_a_target_that_heeds_some_configurations_is_started_again_with_others(
     heeded: set[str], starts: int, tmp_path: Path
 ) -> None:
     given: list[dict[str, str]] = []
-    entries = [entry("FRM-01", {"a": "1"}), entry("FRM-02", {"a": "2"}), entry("FRM-03", {"b": "1"})]
+    needed = {"FRM-01": {"a": "1"}, "FRM-02": {"a": "2"}, "FRM-03": {"b": "1"}}
+    entries = [
+        Entry(requirement=record(id, needs=Needs(configs=configs)), test=lambda broker: None)
+        for id, configs in needed.items()
+    ]
     with parrot({}) as bird:
 
         @contextmanager
@@ -283,7 +290,7 @@ def test_a_target_that_heeds_some_configurations_is_started_again_with_others(
     verdicts = {one.requirement.id: str(one.verdict) for one in report.judgements}
     judged_one = "pass" if heeded else "not judged"
     assert verdicts == {"FRM-01": judged_one, "FRM-02": judged_one, "FRM-03": "not judged"}
-    assert [one.get("a") for one in given] == ["1", "2"][:starts]
+    assert [one.get("a") for one in given] == ["1", "2", None][:starts]
 
 
 def test_a_target_that_does_not_start_says_why_once(tmp_path: Path) -> None:

@@ -97,7 +97,8 @@ class Brokers:
         """The target that a lie makes of a broker."""
         behind = self.before(config)
         behind.lies += 1
-        with Proxy(self.loop, behind.target.nodes, Liar(LIES[name])) as proxy:
+        target, liar = behind.target, Liar(LIES[name])
+        with Proxy(self.loop, target.nodes, liar, controllers=target.controllers) as proxy:
             yield Lying(behind, proxy)
 
 
@@ -108,7 +109,7 @@ def judged(name: str, ids: list[str], brokers: Brokers) -> list[dict[str, Any]]:
         return brokers.lying(name, config)
 
     with tempfile.TemporaryDirectory() as folder:
-        report = run(Plan(f"exec:{name}", select(ids), Path(folder), starts=1, open_target=open_lying))
+        report = run(Plan(brokers.spec, select(ids), Path(folder), starts=1, open_target=open_lying))
     lines = [{"id": j.requirement.id, "verdict": j.verdict, "reason": j.reason} for j in report.judgements]
     cut_off = report.was_interrupted
     if report.broken or cut_off:

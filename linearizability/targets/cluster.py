@@ -116,6 +116,10 @@ class Cluster(Target):
     def nodes(self) -> Sequence[Node]:
         return [member.node for member in self.members]
 
+    @property
+    def controllers(self) -> Sequence[Node]:
+        return [Node(each.node.id, each.host.address, each.controller_port) for each in self.members]
+
     # ---- what a subclass says
 
     def prepare(self) -> None:

@@ -103,6 +103,11 @@ class Target(ABC):
         """All its nodes, also those that are down."""
 
     @property
+    def controllers(self) -> Sequence[Node]:
+        """The listeners of its controllers, where they are known and are not those for clients."""
+        return ()
+
+    @property
     def bootstrap(self) -> str:
         """The addresses for a client: `host:port,host:port`."""
         return ",".join(node.address for node in self.nodes)

@@ -23,7 +23,7 @@ from linearizability.targets.cluster import (
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka_start import class_path
 from linearizability.targets.process import Process
-from linearizability.targets.target import TargetError
+from linearizability.targets.target import Node, TargetError
 
 TICK_MS = 500
 """ZooKeeper's unit: sessions last at least 2 of it."""
@@ -114,6 +114,10 @@ class ByZooKeeper(Cluster):
     @property
     def places(self) -> int:
         return self.size + 1
+
+    @property
+    def controllers(self) -> Sequence[Node]:
+        return ()
 
     def zookeeper_properties(self, member: Member) -> dict[str, str]:
         """Unclean elections were allowed until 0.11 (KIP-106), and topics could not be deleted before 1.0 (KAFKA-5384)."""

@@ -6,5 +6,5 @@
     python -m linearizability.mutants.wire restricted        # sound brokers that serve less: `restricted.py`
 
 `proxy.py` moves bytes and knows no lie. `rewriting.py` has what lies are made of. `records.py`, `groups.py`,
-`transactions.py`, `administration.py` and `framing.py` are the tables, `chance.py` the random rewritings.
+`transactions.py`, `administration.py`, `security.py` and `framing.py` are the tables, `chance.py` the random rewritings.
 """

@@ -61,7 +61,9 @@ class _Adapter:
         self.target = self.stack.enter_context(open_target(self.behind, folder=folder, config=config))
         make_topics(self.restriction, self.target)
         loop = self.stack.enter_context(Loop())
-        proxy = self.stack.enter_context(Proxy(loop, self.target.nodes, self.tamper))
+        proxy = self.stack.enter_context(
+            Proxy(loop, self.target.nodes, self.tamper, controllers=self.target.controllers)
+        )
         return {"nodes": [{"id": each.id, "host": each.host, "port": each.port} for each in proxy.nodes]}
 
     def _running(self) -> Any:

@@ -248,15 +248,23 @@ def names_nodes(message: type[Message]) -> bool:
     )
 
 
-NAMING_NODES = ("Metadata", "FindCoordinator", "DescribeCluster", "Produce", "Fetch")
+NAMING_NODES = ("Metadata", "FindCoordinator", "DescribeCluster", "DescribeQuorum", "Produce", "Fetch")
 """APIs whose answers to clients have addresses (a test holds this against the schemas)."""
 
 
 class Proxy:
-    """Listeners before the nodes of a target. A context manager; `nodes` are where clients go."""
+    """Listeners before the nodes of a target. A context manager; `nodes` are where clients go.
+
+    `controllers` are further listeners behind it, of which answers speak: those get listeners of the proxy, too.
+    """
 
     def __init__(
-        self, loop: Loop, behind: Sequence[Node], tamper: Tamper | None = None, addresses: AddressMap | None = None
+        self,
+        loop: Loop,
+        behind: Sequence[Node],
+        tamper: Tamper | None = None,
+        addresses: AddressMap | None = None,
+        controllers: Sequence[Node] = (),
     ) -> None:
         self.tamper: Tamper = tamper or Honest()
         self.mapped = addresses or AddressMap()
@@ -264,7 +272,7 @@ class Proxy:
         self.memory: dict[str, Any] = {}
         """Whatever the tamper remembers."""
         self.nodes: list[Node] = []
-        self._loop, self._behind = loop, behind
+        self._loop, self._behind, self._controllers = loop, behind, controllers
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._addresses: dict[tuple[str, int], Node] = {}
@@ -277,12 +285,12 @@ class Proxy:
         self._loop.run(self._close())
 
     async def _listen(self) -> None:
-        for behind in self._behind:
+        for behind in [*self._behind, *self._controllers]:
             server = await asyncio.start_server(self._handler(behind), LISTENING, 0)
             self._servers.append(server)
             own = Node(behind.id, LISTENING, server.sockets[0].getsockname()[1])
-            self.nodes.append(own)
             self._addresses[behind.host, behind.port] = own
+        self.nodes = [self._addresses[behind.host, behind.port] for behind in self._behind]
 
     def _handler(self, behind: Node) -> Any:
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -66,9 +66,10 @@ ASKED: tuple[tuple[Message, int], ...] = (
 
 
 def unauthenticated(broker: Broker) -> Connection:
-    """A new connection to the listener with SASL."""
+    """A new connection to the listener with SASL, of the controller that leads."""
     answer = broker.call(WHO_LEADS, 2)
-    node = only(answer.nodes, "node of the quorum")
+    quorum = only(only(answer.topics, "topic of the quorum").partitions, "partition of the quorum")
+    node = only([one for one in answer.nodes if one.node_id == quorum.leader_id], "node that leads the quorum")
     listener = only(node.listeners, "listener of the controller")
     return broker.connect((listener.host, listener.port))
 

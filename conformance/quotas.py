@@ -109,8 +109,9 @@ def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]
 
 
 def client(broker: Broker, client_id: str, topic: Topic | None = None) -> Connection:
-    """A new connection of a client of this id, to the topic's leader where one is given."""
-    return broker.connect(None if topic is None else broker.leader(topic), client_id=client_id)
+    """A new connection of a client of this id, to the topic's leader, or to the controller where none is given."""
+    controller = broker.controller() if broker.subject.nodes > 1 else None
+    return broker.connect(controller if topic is None else broker.leader(topic), client_id=client_id)
 
 
 def produce(

@@ -15,9 +15,9 @@ from linearizability.faults.sandbox import obstacle
 REPOSITORY = Path(__file__).parents[2]
 
 
-def judged(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
-    """ELE-10 on three nodes: the exit code, and the requirement's own line."""
-    command = [sys.executable, "-m", "tidegauge", "run", "--target", "reference:3", "ELE-10", *arguments]
+def judged(folder: Path, id: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """A requirement on three nodes: the exit code, and the requirement's own line."""
+    command = [sys.executable, "-m", "tidegauge", "run", "--target", "reference:3", id, *arguments]
     done = subprocess.run(
         [*command, "--json", "--results", str(folder)], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
@@ -28,12 +28,20 @@ def judged(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
 def test_a_leader_is_cut_off(tmp_path: Path) -> None:
     if reason := obstacle():
         pytest.skip(reason)
-    code, line = judged(tmp_path)
+    code, line = judged(tmp_path, "ELE-10")
+    assert (code, line["verdict"]) == (0, "pass"), line
+
+
+@pytest.mark.timeout(300)
+def test_quotas_are_for_the_address_that_clients_have_there(tmp_path: Path) -> None:
+    if reason := obstacle():
+        pytest.skip(reason)
+    code, line = judged(tmp_path, "QTA-50", "--backend", "netns")
     assert (code, line["verdict"]) == (0, "pass"), line
 
 
 @pytest.mark.timeout(300)
 def test_without_a_network_it_is_skipped(tmp_path: Path) -> None:
-    code, line = judged(tmp_path, "--backend", "plain")
+    code, line = judged(tmp_path, "ELE-10", "--backend", "plain")
     assert (code, line["verdict"]) == (2, "not judged"), line
     assert "partition and heal" in line["reason"]

@@ -320,6 +320,7 @@ def wrong_filters(broker: Broker) -> None:
     sentence="A quota must be greater than 0.",
     accepted=INVALID + " for 0 and for what is below",
     since="3.6",
+    kraft=True,
     apis=APIS,
 )
 def not_positive(broker: Broker) -> None:

@@ -138,12 +138,13 @@ class Broker(Conversation):
         return len({partition.leader_id for partition in self.describe_topic(name).partitions}) == 1
 
     def _made(self, name: str, partitions: int, *, replication_factor: int, **options: Any) -> Any:
-        """The result of CreateTopics; a broker that a busy machine has fenced for a moment is waited for."""
+        """The result of CreateTopics, once no busy machine has fenced a broker, and no ZooKeeper still has a deleted name."""
 
         def made() -> Any:
             found = self.create_topic(name, partitions, replication_factor=replication_factor, **options)
             fenced = replication_factor == 1 and found.error_code == ErrorCode.INVALID_REPLICATION_FACTOR
-            return None if fenced else found
+            taken = found.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and not self.by_kraft()
+            return None if fenced or taken else found
 
         return self.eventually(made, f"CreateTopics finds one broker for {name}")
 

@@ -146,11 +146,11 @@ def expect_refused(broker: Broker, topic: Any, *accepted: ErrorCode, what: str =
 
 
 def made_again(broker: Broker, name: str) -> Topic:
-    """A topic of the name of one that was deleted; with ZooKeeper (before 4.0) its name may be taken for a while longer."""
+    """A topic of the name of one that was deleted; with ZooKeeper its name may be taken for a while longer."""
 
     def made() -> bool:
         answer = broker.create_topic(name, configs={"retention.ms": "-1"})
-        if answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS or broker.is_kafka("4.0"):
+        if answer.error_code != ErrorCode.TOPIC_ALREADY_EXISTS or broker.by_kraft():
             broker.expect_error(answer.error_code, ErrorCode.NONE, what="making it again")
         return answer.error_code == ErrorCode.NONE
 

@@ -14,13 +14,13 @@ import pytest
 from conformance import requirement
 from conformance.broker import Broker
 from conformance.expectations import Expectation
-from conformance.host import guess_kafka_version
+from conformance.host import addresses, guess_kafka_version
 from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
 from conformance.requirement import WITHOUT_ZOOKEEPER, Entry, Needs, Requirement, select
 from conformance.results import Judgement, Lack, Run, RunVerdict, TargetRecord, Verdict, root_causes
 from conformance.runner import Plan, run
-from conformance.subject import Subject
+from conformance.subject import LEADER_AND_ISR, Subject
 from conformance.wire import Failed
 from reference.protocol.apis import APIS
 from tests.conformance.parrot import _produced, parrot, target_of
@@ -188,6 +188,25 @@ def test_what_came_with_kraft_is_not_asked_of_a_cluster_with_zookeeper() -> None
     reason, lack = missing(owed, of("3.9.2", "zkBroker"))
     assert lack is Lack.RELEASE
     assert reason == "owed since 3.3 with KRaft; the target is judged as Kafka 3.9.2 with ZooKeeper"
+
+
+@pytest.mark.parametrize(("by_zookeeper", "verdict"), [(True, Verdict.PASS), (False, Verdict.FAIL)])
+def test_the_name_of_a_deleted_topic_is_free_after_a_while_with_zookeeper(by_zookeeper: bool, verdict: Verdict) -> None:
+    asked: list[Any] = []
+
+    def marked_for_deletion(request: Any, response: Any, version: int) -> None:
+        asked.append(request)
+        response.topics = [
+            type(response).CreatableTopicResult(name=one.name, error_code=36 * (len(asked) < 3))
+            for one in request.topics
+        ]
+
+    with parrot({"CreateTopics": marked_for_deletion}) as bird:
+        ranges = bird.ranges() | ({LEADER_AND_ISR: (0, 7)} if by_zookeeper else {})
+        subject = Subject(addresses(bird.bootstrap), "3.9.2", ranges)
+        made = judged(lambda broker: broker.topic(name="again"), subject)
+    assert made.verdict is verdict, made.reason
+    assert len(asked) == (3 if by_zookeeper else 1)
 
 
 def test_the_version_is_found_out_from_what_is_advertised() -> None:

@@ -29,6 +29,8 @@ class Seen(NamedTuple):
     leader_epoch: int
     partition_epoch: int
     leader: int
+    newest_epoch: int
+    """The newest leader epoch that the log knows."""
 
 
 MONOTONE = {
@@ -73,7 +75,7 @@ class Watch:
             log, state = partition.log, partition.state
             now = (
                 log.log_start_offset, partition.high_watermark, log.log_end_offset, state.leader_epoch,
-                state.partition_epoch, state.leader,
+                state.partition_epoch, state.leader, log.leader_epoch,
             )  # fmt: skip
             known = seen.get(key)
             if known is None or known[1] != now or known[0] is not partition:
@@ -88,6 +90,9 @@ class Watch:
         if known is not None and known[0] is partition:
             self._compare(key, known[1], now)
         self._within(key, now)
+        if partition.leading is not None and now.newest_epoch != now.leader_epoch:
+            text = f"leads in leader epoch {now.leader_epoch}, and its log knows of {now.newest_epoch} as the newest"
+            self._broken("own-epoch-forgotten", key, text)
         if partition.log.recovery_point > now.log_end:
             text = f"recovery point {partition.log.recovery_point}, and the log ends at {now.log_end}"
             self._broken("recovery-point-beyond-end", key, text)

@@ -84,11 +84,14 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
     serving = Serving(fetching, request, body, context, follower, epoch)
     results = serving.read(now, is_first=True)
     # respond
+    response = None
     if serving.is_ready or body.max_wait_ms <= 0:
-        return serving.finish(results, now)
-    release(results)
-    serving.park(now)
-    return None
+        response = serving.finish(results, now)
+    else:
+        release(results)
+        serving.park(now)
+    serving.complete_produces(now)
+    return response
 
 
 def _follower(request: Request, body: FetchRequest) -> tuple[NodeId, BrokerEpoch]:
@@ -132,6 +135,7 @@ class Serving:
         "_follower",
         "_looks",
         "_max_bytes",
+        "_moved",
         "_names_leaders",
         "_rack",
         "_request",
@@ -161,6 +165,8 @@ class Serving:
         """Empty where no replica is preferred; versions below 11 have no rack."""
         most = fetching.quotas.most_fetched(request) if follower < 0 else None
         self._max_bytes = min(body.max_bytes, fetching.max_bytes, *(() if most is None else (most,)))
+        self._moved: list[Partition] = []
+        """The partitions in which a follower's fetch has committed something."""
         self._names_leaders = False
         """Whether a partition was refused because another broker leads it."""
         self._looks: dict[Wanted, _Look] = {}
@@ -335,7 +341,8 @@ class Serving:
         read = leading.answer_fetch(asked, now)
         if read.moved:
             self._fetching.may_propose(partition)
-            self._fetching.context.purgatories.wake(partition, now)
+            self._fetching.context.purgatories.wake_fetches(partition.key, now)
+            self._moved.append(partition)
         return read
 
     def _refuse(
@@ -349,6 +356,12 @@ class Serving:
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(error, RecordsError):
             self._fetching.context.log("error", f"{name}-{result.partition_index}: {error}")
         return result
+
+    def complete_produces(self, now: TimestampMs) -> None:
+        """Complete what waited for what this fetch has committed. A coordinator then appends its next record, which must wake
+        this fetch where it is parked, and unsettle the partition in its session: so this comes last."""
+        for partition in self._moved:
+            self._fetching.context.purgatories.produces.wake(partition.key, now)
 
     # ---- while parked
 

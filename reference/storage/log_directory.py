@@ -130,7 +130,8 @@ class LogDirectory:
         self._log_starts: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
         self._checksums: dict[TopicPartition, LogChecksums] = {}
-        self._checksums_are_written = False
+        self._written: dict[TopicPartition, LogChecksums] | None = None
+        """The checksums in the file, as this run has written them; None before."""
         self._has_stale_lines = False
         """Whether a checkpoint still names a deleted log: no log of that name may be opened before it is rewritten."""
         self.offline: dict[TopicPartition, str] = {}
@@ -473,10 +474,10 @@ class LogDirectory:
             self.cleaner.lower(key, log.recovery_point)
             segments = {} if self.cleaner.works_on(key) else log.checksums(is_closed)
             checksums[key] = LogChecksums(log.topic_id, segments)
-        if checksums != self._checksums or not self._checksums_are_written:
-            self._checksums = checksums
+        self._checksums = checksums
+        if checksums != self._written:
             write_checksums(self.disk, self.folder, checksums)
-            self._checksums_are_written = True
+            self._written = dict(checksums)
         write_offsets(self.disk, self.folder / RECOVERY_POINTS, self._recovery_points)
         write_offsets(self.disk, self.folder / LOG_START_OFFSETS, self._log_starts)
         self._has_stale_lines = False

@@ -241,15 +241,18 @@ class LogManager:
 
         The log goes first: a crash between leaves a copy that the metadata assign to its directory, and no log in two. Its
         high watermark is stored beside it before: Apache Kafka stores those of copies with all others, every five seconds.
+        The epoch of a leader that has appended nothing yet is in no file, so it is taken over at the end.
         Errors: StorageError.
         """
         holder, future = self.holder(key), self.future_holder(key)
         assert holder is not None and future is not None
-        future.logs[key].take_epochs(holder.logs[key])
+        former = holder.logs[key]
         future.logs[key].flush(now)
         future.checkpoint_high_watermarks({key: high_watermark})
         holder.delete(key, now)
-        return future.promote_future(key, now)
+        log = future.promote_future(key, now)
+        log.take_epochs(former)
+        return log
 
     # ---- upkeep
 

@@ -15,7 +15,7 @@ from reference.node.quotas import Quotas
 from reference.node.requests import Client, Purgatories, Request, Responder
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.replication.partition import Partition
 from reference.replication.reading import Read
 
@@ -113,3 +113,20 @@ def test_bytes_of_several_partitions_add_up_to_a_response(broker: Broker) -> Non
 
 def test_a_partition_that_cannot_be_read_is_answered_at_once(broker: Broker) -> None:
     assert broker.fetch(extra=1) is not None
+
+
+def test_what_a_fetch_commits_and_a_coordinator_appends_then_is_in_its_response(broker: Broker) -> None:
+    class Coordinator:
+        """Waits for a commit of partition 7, and appends to partition 9."""
+
+        connection = broker.purgatories.produces.internal()
+
+        def try_complete(self, now: int, key: object) -> bool:
+            broker.replicas[9].records = bytes(MIN_BYTES)
+            broker.wake(9)
+            return True
+
+    broker.purgatories.produces.park(cast(Any, Coordinator()), [("t", 7)], TimestampMs(1000))
+    broker.replicas[7].moved = True
+    assert broker.fetch() is None
+    assert len(broker.responses) == 1

@@ -112,3 +112,17 @@ def replace_without_high_watermark(logs: LogManager, key: tuple[str, int], _: in
     assert holder is not None and future is not None
     holder.delete(key, now)
     return future.promote_future(key, now)
+
+
+def test_a_leader_that_was_moved_before_it_appended_anything_knows_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = Schedule(
+        seed=3,
+        nodes=3,
+        log_directories=2,
+        duration_ms=2_500,
+        topics=(Topic(name="orders", replicas=(1, 2, 3)),),
+        faults=(Fault(at_ms=1_500, kind="move", node=1, amount=1, topic="orders"),),
+    )
+    assert run_schedule(idle)[0].rule == ""
+    monkeypatch.setattr(LogManager, "replace_with_future", replace_without_high_watermark)
+    assert run_schedule(idle)[0].rule == "own-epoch-forgotten"

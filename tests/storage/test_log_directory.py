@@ -135,6 +135,25 @@ def test_deletion_waits_and_survives_a_restart(topic: str, tmp_path: Path) -> No
     assert not [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_what_is_written_of_a_deleted_log_goes_with_it(is_clean: bool) -> None:
+    """Also where nothing else of what is written down has changed."""
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    for _ in range(20):
+        append(log)
+    log.flush(NOW)
+    first.tick(NOW + 60_000)
+    first.delete(("a", 0), NOW + 60_000)
+    if is_clean:
+        first.shut_down({}, NOW + 60_000)
+    else:
+        first.tick(NOW + 130_000)
+    second = manager(disk)
+    assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 0
+
+
 def test_checkpoints_are_written_from_time_to_time() -> None:
     disk = SimulatedDisk()
     first = manager(disk)

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from reference.protocol.primitives import LeaderEpoch, Offset
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
@@ -167,6 +168,15 @@ def test_a_copy_takes_the_place_of_its_log() -> None:
     again = world.start()
     assert place(again, assigned=IDS[1]) == 1
     assert offsets(again.directories[1].logs[KEY]) == [*range(11)] and again.high_watermark(KEY) == 11
+
+
+def test_a_copy_knows_the_epoch_of_a_leader_that_has_appended_nothing() -> None:
+    world = World(2)
+    logs = moving(world)
+    logs.directories[0].logs[KEY].assign_epoch_start(LeaderEpoch(7), Offset(10))
+    log = logs.replace_with_future(KEY, 10, NOW)
+    assert log.end_offset_for_epoch(LeaderEpoch(7)) == (7, 10)
+    assert log.end_offset_for_epoch(LeaderEpoch(6)) == (0, 10)
 
 
 @pytest.mark.parametrize("is_clean", [True, False])

@@ -29,6 +29,7 @@ from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch,
 from reference.protocol.records.batch import build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
+from reference.storage.producer_state import CACHED_BATCHES
 
 ACKS = {"0": 0, "1": 1, "all": -1}
 CODECS = {"none": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
@@ -89,8 +90,8 @@ class Batch:
     """A broker refused it, to take it later."""
     in_doubt: bool = False
     """It was sent and may have been appended without our knowing."""
-    was_overtaken: bool = False
-    """A batch behind it was acknowledged first."""
+    overtaken_by: int = 0
+    """How many batches behind it were acknowledged first."""
     first_history: tuple[int, int] = (0, 0)
     """Process starts and power losses of the cluster when it was first sent."""
     led_in: int | None = None
@@ -330,7 +331,7 @@ class SimulatedProducer(SimulatedClient):
     def _acknowledged(self, batch: Batch, base_offset: int) -> None:
         batches = self._pending[batch.key]
         for earlier in batches[: batches.index(batch)]:
-            earlier.was_overtaken = True
+            earlier.overtaken_by += 1
         batches.remove(batch)
         self.acknowledged += len(batch.values)
         known = base_offset >= 0
@@ -356,7 +357,11 @@ class SimulatedProducer(SimulatedClient):
         line = refused.line
         led_now = self.cluster.leads(line.node, refused.key) if line is not None else refused.led_in
         deposed = refused.led_in is None or refused.led_in != led_now
-        if refused.sequence == 0 and (refused.was_refused or refused.was_overtaken):
+        behind = refused.overtaken_by + sum(each.attempts > 0 for each in self._pending[refused.key][1:])
+        if behind >= CACHED_BATCHES:
+            # It waited on a connection to a former leader, while this one took so many that ours is not known any more.
+            self.world.counts["batches overtaken by all that are known"] += 1
+        elif refused.sequence == 0 and (refused.was_refused or refused.overtaken_by):
             # A leader that knows nothing of a producer takes its first batch whatever the number is (as Kafka does): here it
             # took the one behind ours, which another node refused or never answered, before it was given ours.
             self.world.counts["first batches overtaken"] += 1

@@ -17,6 +17,8 @@ MOST_MOVES = 4
 MOST_CRASHES = 3
 CHANGES_BEFORE_DEATH = (2, 1, 3, 4, 5, 7, 10, 14)
 """Most steps change the disk one to three times, and truncations, new segments and checkpoints more often."""
+MOST_CHANGES_AT_START = 9
+"""So many make the metadata log with its first segment; one node alone goes on and registers, in 22 changes."""
 
 
 def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
@@ -32,6 +34,16 @@ def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
     if choices.integer(0, 1):
         schedule = _with_crashes_in_steps(choices, schedule)
     return schedule
+
+
+def with_death_at_start(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
+    """The same schedule; in one of three of those that have something rare the last node dies as it starts for the first time.
+
+    It is drawn last of all, so that the rest of a seed's schedule is what it was before 2026-11-27.
+    """
+    if seed % EVERY < FROM or choices.integer(0, 2) != 2:
+        return schedule
+    return schedule.model_copy(update={"first_start_dies_at": choices.integer(1, MOST_CHANGES_AT_START)})
 
 
 def _with_seekers(choices: Choices, schedule: Schedule) -> Schedule:

@@ -15,7 +15,16 @@ from linearizability.client.group_member import (
 )
 from linearizability.client.requests import commit_request, fetch_offsets_request
 from linearizability.simulation.client import Key
-from linearizability.simulation.inspecting import Chapter, Differs, Inspector, Part, Question, refusals, require_same
+from linearizability.simulation.inspecting import (
+    Chapter,
+    Differs,
+    Inspector,
+    Part,
+    Question,
+    refusals,
+    require,
+    require_same,
+)
 from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -29,6 +38,8 @@ from reference.protocol.messages.sync_group import SyncGroupRequest
 JOINING, LEAVING, LEAVING_STATIC = 0, -1, -2
 MOST_BEATS = 30
 """After so many heartbeats of each member all of them have what they are to have."""
+PATIENT_MS = 10_000
+"""A rebalance timeout that is longer than any delay of a healed network."""
 CLASSIC, NEW = 0, 1
 """Types of members, as ConsumerGroupDescribe has them."""
 
@@ -56,8 +67,11 @@ class _Member:
             subscribed_topic_names=topics if joins or is_full else None,
             topic_partitions=[] if joins else owned,
         )
+        counts = self._client.world.counts
+        traced = counts["action Heartbeat"]
         answer = yield Question(body, 1, self._number)
         require_same(f"a heartbeat of {self.id} in epoch {at}", answer.error_code, E.NONE)
+        require_same("a heartbeat traced", at < JOINING or counts["action Heartbeat"] > traced, True)
         self.epoch = answer.member_epoch
         if answer.assignment is not None:
             names = {self._client.topic_id(topic): topic for topic in topics}
@@ -167,7 +181,7 @@ class _Classic:
         self.id, self.generation, self.protocol = "", -1, ""
         self.owned: frozenset[Key] = frozenset()
 
-    def join(self) -> Part:
+    def join(self, rebalance_timeout_ms: int = 500) -> Part:
         """Join, again where an id is given first, and take what is assigned; a leader takes everything."""
         topics = sorted({topic for topic, _ in self._client.cluster.inputs()})
         offer = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=encode_subscription(topics))
@@ -176,7 +190,7 @@ class _Classic:
             body = JoinGroupRequest(
                 group_id=self.group,
                 session_timeout_ms=5_000,
-                rebalance_timeout_ms=500,
+                rebalance_timeout_ms=rebalance_timeout_ms,
                 member_id=self.id,
                 group_instance_id=self.instance,
                 protocol_type="consumer",
@@ -224,6 +238,18 @@ class _Classic:
         yield from refusals([(Question(body, 5, self._number), E.NONE)])
 
 
+def a_new_group(client: Inspector) -> Chapter:
+    """A new group waits for more members as long as some join, and no longer than group.initial.rebalance.delay.ms without."""
+    number, _ = client.group_shard()
+    only = _Classic(client, number, client.scratch)
+    began_ms = client.world.now_ms
+    yield from only.join(PATIENT_MS)
+    took_ms = client.world.now_ms - began_ms
+    require(took_ms < PATIENT_MS // 2, f"{took_ms} ms until the first generation of a group of one member")
+    yield from only.leave()
+    yield from _deleted(number, only.group)
+
+
 def a_replaced_classic_member(client: Inspector) -> Chapter:
     """Who joins under an instance id takes the member's place and share in the same generation; the other is fenced."""
     number, _ = client.group_shard()
@@ -251,12 +277,14 @@ def a_group_that_changes_its_protocol(client: Inspector) -> Chapter:
     require_same("what the classic member has", classic.owned, frozenset(everything))
     yield from _require_type(number, group, "classic")
     yield from new.beat()
+    require_same("what the new member has at once", sorted(new.owned), list[Key]())
     yield from _require_type(number, group, "consumer")
     for _ in range(MOST_BEATS):
         is_called = yield from classic.beat()
         if is_called:
             yield from classic.join()
         yield from new.beat()
+        require_same("what both have at the same time", sorted(classic.owned & new.owned), list[Key]())
         owned = sorted([*classic.owned, *new.owned])
         if owned == sorted(everything) and classic.generation == new.epoch:
             break
@@ -289,4 +317,4 @@ def _require_type(number: int, group: str, type: str) -> Part:
     require_same(f"whether {group} is a {type} group", group in {each.group_id for each in answer.groups}, True)
 
 
-CHAPTERS = (two_members, a_static_member, a_replaced_classic_member, a_group_that_changes_its_protocol)
+CHAPTERS = (two_members, a_static_member, a_new_group, a_replaced_classic_member, a_group_that_changes_its_protocol)

@@ -16,7 +16,8 @@ from linearizability.simulation.coordinator_agreement import COORDINATED, COORDI
 from linearizability.simulation.invariants import Watch
 from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
 from linearizability.simulation.network import Addresses, Connection, Network
-from linearizability.simulation.process import Process, where
+from linearizability.simulation.process import STOP_WITHIN_MS, Process, where
+from linearizability.simulation.replica_agreement import require_followed
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from linearizability.simulation.survival import Survival
@@ -139,6 +140,8 @@ class Machine:
         self._to_compare: dict[str, bool] = {}
         """Replicas whose logs are to be compared with what they keep beside their batches, and whether they were cut."""
         self._changes = self._coordinated = 0
+        self._image_end = -1
+        """Of the image with which the replicas were compared last."""
         self._judged: Node | None = None
         """The node whose checkpoints are judged: the last that has started."""
         for disk in self.disks:
@@ -199,6 +202,7 @@ class Machine:
         self._starts_again = False
         self.incarnations += 1
         self._clock = self._new_clock()
+        self._image_end = -1
         self._judged = None
         node = self._new_node()
         if node is None:
@@ -347,8 +351,14 @@ class Machine:
             node.moves.begin(partition, node.logs.directories[slot % len(self.disks)], self.look_at_clock())
         self.process.look_at_timer()
 
-    def stop(self) -> None:
-        """A clean stop, as by SIGTERM: of several nodes, one asks leave first."""
+    def start_first(self, dies_at_change: int) -> None:
+        """Start the first process, which is killed before so many changes of its disks."""
+        self.dies_at_change = dies_at_change
+        self.start()
+        self.dies_at_change = 0
+
+    def stop(self, within_ms: int = STOP_WITHIN_MS) -> None:
+        """A clean stop, as by SIGTERM: of several nodes, one asks leave first, and stops without it after so long."""
         process = self.process
         if process is None or process.stands_still or process.is_leaving:
             return
@@ -356,7 +366,7 @@ class Machine:
             self.shut_down(process)
         else:
             self._log_event("asks leave to stop")
-            process.leave()
+            process.leave(within_ms)
 
     def shut_down(self, process: Process) -> None:
         """The end of a clean stop, if the process still runs. Errors: Violation."""
@@ -433,6 +443,9 @@ class Machine:
                 for partition in changed:
                     self._checker.on_change(self.number, partition)
                 self._checker.on_step(self.number, node)
+            if node.image.end_offset != self._image_end and self._zookeeper is None:
+                self._image_end = node.image.end_offset
+                require_followed(self.name, node)
             if self._survival:
                 self._survival.compare(node)
             self._changes += len(changed)

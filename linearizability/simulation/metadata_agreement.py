@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from linearizability.simulation.world import Violation
 from reference.controller.image import NO_LEADER, MetadataImage, PartitionImage
+from reference.controller.quorum import Quorum
 from reference.node.node import Node
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.fence_broker_record import FenceBrokerRecord
@@ -46,14 +47,24 @@ class MetadataAgreement:
             self._replayed[number] = image.end_offset
         end = min(image.end_offset, quorum.high_watermark)
         if quorum.records_log.log_start_offset <= self._image.end_offset < end:
-            for offset, record in quorum.committed(self._image.end_offset):
-                self._take(offset, record)
-            self._image.end_offset = end
+            self._take_up_to(end, quorum)
             self._require_serving()
         self._replayed[number] = max(image.end_offset, self._replayed.get(number, 0))
         self._steps += 1
         if image.end_offset == self._image.end_offset and (is_first or self._steps % COMPARED == 0):
             self._compare(number, image)
+
+    def _take_up_to(self, end: Offset, quorum: Quorum) -> None:
+        """Errors: Violation, also where a record is read twice, or one that is not committed."""
+        least = self._image.end_offset
+        for offset, record in quorum.committed(least):
+            if not least <= offset < quorum.high_watermark:
+                text = f"offset {offset} is read where {least} to {quorum.high_watermark} are asked for"
+                self._broken("metadata-out-of-order", text)
+            least = Offset(offset + 1)
+            if offset < end:
+                self._take(offset, record)
+        self._image.end_offset = end
 
     def _take(self, offset: Offset, record: Message) -> None:
         image = self._image

@@ -107,11 +107,11 @@ class Process:
         self._set_timer()
         return True
 
-    def leave(self) -> None:
-        """Ask the controller's leave to stop; `Machine.shut_down` follows."""
+    def leave(self, within_ms: int) -> None:
+        """Ask the controller's leave to stop; `Machine.shut_down` follows, after this time without leave."""
         if not self._stands_still:
             self.is_leaving = True
-            self.call(self.node.leave, self._machine.look_at_clock(), STOP_WITHIN_MS)
+            self.call(self.node.leave, self._machine.look_at_clock(), within_ms)
             self.after_step()
 
     @property

@@ -62,6 +62,8 @@ TRANSACTIONAL_REST_BOUND_MS = 45_000
 """A broker waits for the response of a coordinator that has lost power as long as a request may take: 30 s."""
 DRAIN_BOUND_MS = 60_000
 EVIDENCE_BATCHES = 3
+LEAVE_BOUND_MS = 8_000
+"""Once all is healed, a node that asks leave to stop gets it within this time."""
 STOP_BOUND_MS = 10_000
 GROUPS_BOUND_MS = 20_000
 """Once the other clients rest, every group is stable and has read everything within this time."""
@@ -131,8 +133,13 @@ class SimulatedRun:
 
     def run(self) -> None:
         """Take the schedule to its end. Errors: Violation."""
-        for machine in self.cluster.machines:
+        *others, last = self.cluster.machines
+        for machine in others:
             machine.start()
+        if self._schedule.first_start_dies_at:
+            self._world.after(0, last.start_first, self._schedule.first_start_dies_at)
+        else:
+            last.start()
         self._create_topics()
         if not self.cluster.is_alone:
             self._operator = Operator(self.cluster, len(self.cluster.recorders), self.cluster.new_recorder(None))
@@ -198,13 +205,26 @@ class SimulatedRun:
         return driver
 
     def _start_again(self, machine: Machine) -> None:
-        machine.stop()
+        """Stop a node cleanly, and start it again. Errors: Violation, also where it stops without leave."""
+        is_owed, began_us = self._is_owed_leave(machine), self._world.now_us
+        machine.stop(LEAVE_BOUND_MS)
         bound_us = self._world.now_us + STOP_BOUND_MS * MICROSECONDS_A_MS
         if machine.is_up:
             self._world.run(bound_us, lambda: not machine.is_up)
         if machine.is_up:
             raise Violation("no-progress", f"{machine.name} did not stop within {STOP_BOUND_MS} ms")
+        if is_owed and self._world.now_us - began_us >= LEAVE_BOUND_MS * MICROSECONDS_A_MS:
+            raise Violation("no-leave-to-stop", f"{machine.name} got no leave to stop within {LEAVE_BOUND_MS} ms")
         machine.start()
+
+    def _is_owed_leave(self, machine: Machine) -> bool:
+        """Whether the active controller knows this incarnation, and so gives it leave to stop."""
+        active = self.cluster.active_controller()
+        controller = self.cluster.machine(active).node if active is not None else None
+        if machine.node is None or controller is None or self._schedule.coordination == "zookeeper":
+            return False
+        registered = controller.image.brokers.get(machine.node.id)
+        return registered is not None and registered.epoch == machine.node.broker_epoch
 
     def _create_topics(self) -> None:
         recorder = self.cluster.new_recorder(None)

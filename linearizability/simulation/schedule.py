@@ -288,6 +288,8 @@ class Schedule(Value):
     """One node has the id 0; several have 1, 2, and so on, and are brokers and voters all."""
     log_directories: int = Field(default=1, ge=1, le=4)
     """Of each node, each on a disk of its own. Faults of disks concern the first, which has the metadata log."""
+    first_start_dies_at: int = Field(default=0, ge=0)
+    """The last node's first process is killed before so many changes of its disks, as it starts; 0 for never."""
     duration_ms: int = Field(default=2_000, ge=1, le=3_600_000)
     """How long clients work under faults; then everything is healed and read."""
     properties: dict[str, str] = {}
@@ -349,7 +351,8 @@ class Schedule(Value):
     def is_traceable(self) -> bool:
         """Whether the specification knows all that happens: a process that is killed within a step leaves a part of it done,
         of which no event was traced. Neither does it know logs with gaps."""
-        return not self.compacted and all(fault.kind != "crash-in-step" for fault in self.faults)
+        dies_in_step = self.first_start_dies_at or any(fault.kind == "crash-in-step" for fault in self.faults)
+        return not self.compacted and not dies_in_step
 
     @property
     def holds_messages(self) -> bool:

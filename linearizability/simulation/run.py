@@ -205,26 +205,33 @@ class SimulatedRun:
         return driver
 
     def _start_again(self, machine: Machine) -> None:
-        """Stop a node cleanly, and start it again. Errors: Violation, also where it stops without leave."""
-        is_owed, began_us = self._is_owed_leave(machine), self._world.now_us
+        """Stop a node cleanly, once the controller takes all nodes to be alive, and start it again.
+
+        Errors: Violation, also where it stops without leave.
+        """
+        if not self.cluster.is_alone and self._schedule.coordination == "kraft":
+            bound_us = self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
+            self._world.run(bound_us, lambda: self._is_owed_leave(machine), LOOK_EVERY_US)
+            if not self._is_owed_leave(machine):
+                raise Violation("no-progress", f"after {REST_BOUND_MS} ms the controller does not take all to be alive")
+        began_us = self._world.now_us
         machine.stop(LEAVE_BOUND_MS)
         bound_us = self._world.now_us + STOP_BOUND_MS * MICROSECONDS_A_MS
         if machine.is_up:
             self._world.run(bound_us, lambda: not machine.is_up)
         if machine.is_up:
             raise Violation("no-progress", f"{machine.name} did not stop within {STOP_BOUND_MS} ms")
-        if is_owed and self._world.now_us - began_us >= LEAVE_BOUND_MS * MICROSECONDS_A_MS:
+        if not self.cluster.is_alone and self._world.now_us - began_us >= LEAVE_BOUND_MS * MICROSECONDS_A_MS:
             raise Violation("no-leave-to-stop", f"{machine.name} got no leave to stop within {LEAVE_BOUND_MS} ms")
         machine.start()
 
     def _is_owed_leave(self, machine: Machine) -> bool:
-        """Whether the active controller knows this incarnation, and so gives it leave to stop."""
+        """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop."""
         active = self.cluster.active_controller()
         controller = self.cluster.machine(active).node if active is not None else None
-        if machine.node is None or controller is None or self._schedule.coordination == "zookeeper":
+        if machine.node is None or controller is None or not self.cluster.are_unfenced(self._schedule.node_ids):
             return False
-        registered = controller.image.brokers.get(machine.node.id)
-        return registered is not None and registered.epoch == machine.node.broker_epoch
+        return controller.image.brokers[machine.node.id].epoch == machine.node.broker_epoch
 
     def _create_topics(self) -> None:
         recorder = self.cluster.new_recorder(None)

@@ -13,9 +13,10 @@ from linearizability.simulation.world import Violation
 
 
 def node(start: int = 0, high_watermark: int = 5, end: int = 5, epoch: int = 1, recovery_point: int = 0) -> Any:
-    log = SimpleNamespace(log_start_offset=start, log_end_offset=end, recovery_point=recovery_point)
+    log = SimpleNamespace(log_start_offset=start, log_end_offset=end, recovery_point=recovery_point, leader_epoch=epoch)
     partition = SimpleNamespace(
         log=log,
+        leading=None,
         high_watermark=high_watermark,
         state=SimpleNamespace(leader_epoch=epoch, partition_epoch=epoch, leader=0),
     )
@@ -92,7 +93,7 @@ def test_a_restart_may_keep_a_prefix(kept: int):
     ("module", "written", "rule"),
     [
         ("log_directory:LogDirectory", "checkpoint_high_watermarks", "checkpoint-beyond-high-watermark"),
-        ("epoch_cache:EpochCache", "_replace", "epochs-disagree"),
+        ("epoch_cache:EpochCache", "_replace", "own-epoch-forgotten"),
         ("transaction_index:TransactionIndex", "append", "transactions-disagree"),
     ],
 )

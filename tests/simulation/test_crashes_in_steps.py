@@ -39,3 +39,10 @@ def test_what_was_appended_before_is_missed(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(Log, "__init__", open_shorter)
     assert run_schedule(schedule(1))[0].rule == "log-lost-bytes"
+
+
+@pytest.mark.parametrize("changes", [1, 5, 8])
+def test_a_node_that_is_killed_at_its_first_start_starts_again(changes: int) -> None:
+    plan = schedule(3).model_copy(update={"first_start_dies_at": changes, "faults": (), "duration_ms": 300})
+    outcome, _ = run_schedule(plan)
+    assert outcome.rule == "" and outcome.counts["process killed in a step"] == 1

@@ -28,6 +28,7 @@ class Log:
         self.records: list[Message] = []
         self.agreement = MetadataAgreement()
         self.images: dict[int, MetadataImage] = {}
+        self.reads_from: int | None = None
 
     def add(self, *records: Message) -> None:
         self.records += records
@@ -43,7 +44,7 @@ class Log:
             records_log=SimpleNamespace(log_start_offset=0),
             is_leader=False,
             high_watermark=len(self.records),
-            committed=lambda start: [*enumerate(self.records)][start:],
+            committed=lambda start: [*enumerate(self.records)][start if self.reads_from is None else self.reads_from :],
         )
         node: Any = SimpleNamespace(quorum=quorum, image=image)
         self.agreement.follow(number, node, is_first)
@@ -128,3 +129,13 @@ def test_nodes_make_the_same_of_it(part: str):
     )
     with pytest.raises(Violation, match="images-differ"):
         log.agreement.follow(4, node, is_first=True)
+
+
+def test_a_record_that_is_read_twice_is_found() -> None:
+    log = Log()
+    log.add(TopicRecord(name="orders", topic_id=TOPIC))
+    log.replay(1)
+    log.add(PartitionRecord(topic_id=TOPIC, partition_id=0, replicas=[1], isr=[1], leader=1))
+    log.reads_from = 0
+    with pytest.raises(Violation, match="metadata-out-of-order"):
+        log.replay(1)

@@ -11,6 +11,7 @@ Such a trace is a file of JSON lines. The first begins it, with all brokers and 
     {"action": "TakeLeaderAndIsr", "node": 2, "args": {"broker": 2, "controllerEpoch": 1, "brokerEpoch": 31}}
     {"action": "BecomeFollower", "node": 2, "partition": "t-0", "args": {"leaderEpoch": 0, "partitionEpoch": 0}}
 
+A row WriteState names a decision that was asked for, and has its arguments: the decision's own row follows when it is answered.
 `controller` and `broker` may be left out where they are the node. `state` is what a decision wrote, `version` and
 `partitionEpoch` the version of its znode. Rows of one transaction of ZooKeeper may carry its `zxid`: they are put in that order,
 for a result may reach its node after another's later transaction. A broker knows its broker epoch from the row RegisterBroker
@@ -35,6 +36,7 @@ DECISIONS = (
     "CreateTopic",
     "ElectLeader",
     "ElectPreferredLeader",
+    "ElectUncleanLeader",
     "RemoveReplicaFromIsr",
     "AlterPartition",
     "AddReplica",
@@ -58,6 +60,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "ControlledShutdown": ("broker",),
     "UpdateLeaderAndIsrCache": (),
     **dict.fromkeys(DECISIONS, ("controllerEpoch", "state")),
+    "WriteState": ("decision", "controllerEpoch", "state"),
     **dict.fromkeys(("DeleteTopic", "CompleteTopicDeletion"), ()),
     **dict.fromkeys(TAKES, ("controllerEpoch", "brokerEpoch")),
     "RefuseRequest": ("controllerEpoch", "brokerEpoch", "request", "error"),
@@ -139,8 +142,35 @@ def zookeeper_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
         shares = [row for row in own if row.get("partition", name) == name]
         first = {"action": "Begin", "zookeeper": brokers, "partition": name}
         for number, share in enumerate(_topics(shares)):
-            found[f"{name} and ZooKeeper" if not number else f"{name}~{number} and ZooKeeper"] = [first, *share]
+            found[f"{name} and ZooKeeper" if not number else f"{name}~{number} and ZooKeeper"] = [
+                first,
+                *_settled(share),
+            ]
     return found
+
+
+def _settled(rows: Sequence[Event]) -> list[Event]:
+    """One partition's rows, with the decisions that were written though no answer said so, where they were asked for.
+
+    A row WriteState says that a decision was asked for. If it was answered, its own row follows. If not, it was written where
+    later rows know of its version, and no other decision wrote that.
+    """
+    written = {row["args"]["state"]["version"] for row in rows if row["action"] in DECISIONS}
+    found: list[Event] = []
+    newest = -1
+    for row in reversed(rows):
+        if row["action"] == "WriteState":
+            version = row["args"]["state"]["version"]
+            if version in written or newest < version:
+                continue
+            written.add(version)
+            row = {**row, "action": row["args"]["decision"]}
+        elif row["action"] in DECISIONS:
+            newest = max(newest, row["args"]["state"]["version"])
+        elif row["action"] in ROLES:
+            newest = max(newest, row["args"]["partitionEpoch"])
+        found.append(row)
+    return found[::-1]
 
 
 def _topics(rows: Sequence[Event]) -> Iterator[list[Event]]:

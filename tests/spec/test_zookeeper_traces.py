@@ -1,13 +1,17 @@
 """Traces of clusters that ZooKeeper coordinates: what is allowed is accepted, and what is not is rejected at its very row."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.judging import run_schedule
+from spec.checker import Verdict
 from spec.trace import TraceError, check_traces, cluster_traces, read_traces, trace_of
-from spec.zookeeper_trace import in_order_of_zookeeper
+from spec.zookeeper_trace import ZooKeeperTrace, in_order_of_zookeeper, zookeeper_traces
 
 Row = dict[str, Any]
 
@@ -134,3 +138,53 @@ def test_rows_are_put_into_the_order_of_their_transactions() -> None:
 def test_a_row_that_says_too_little_is_named(row: Row, message: str) -> None:
     with pytest.raises(TraceError, match=f"x:2: .*{message}"):
         trace_of([ROWS[0], row], "x")
+
+
+# ---- drawn runs
+
+SEEDS = [seed for seed in range(120) if draw(seed, None, 3, "records", "zookeeper").is_traceable]
+SAMPLE = SEEDS[:8]
+"""What CI checks of them."""
+
+
+def drawn_traces(seeds: Iterable[int]) -> list[ZooKeeperTrace]:
+    """The traces of all partitions of three simulated brokers under drawn faults."""
+    found: list[ZooKeeperTrace] = []
+    for seed in seeds:
+        rows: list[Row] = []
+        run_schedule(draw(seed, None, 3, "records", "zookeeper"), by_history=True, rows=rows)
+        as_read = [json.loads(json.dumps(row)) for row in rows]
+        traces = {name: trace_of(events, f"{seed}/{name}") for name, events in zookeeper_traces(as_read).items()}
+        found += [trace for trace in traces.values() if isinstance(trace, ZooKeeperTrace)]
+    return found
+
+
+def accepts(traces: list[ZooKeeperTrace]) -> None:
+    done = check_traces(traces)
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
+    steps = {event["action"] for trace in traces for event in trace.events}
+    assert {"RemoveReplicaFromIsr", "ElectLeader", "AlterPartition", "ExpandIsr", "SessionExpired"} <= steps
+
+
+@pytest.mark.java
+def test_traces_of_drawn_runs_are_accepted() -> None:
+    accepts(drawn_traces(SAMPLE))
+
+
+@pytest.mark.java
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_traces_of_a_hundred_drawn_runs_are_accepted() -> None:
+    accepts(drawn_traces(SEEDS))
+
+
+def test_a_write_whose_answer_was_never_received_is_a_decision_where_later_rows_know_of_it() -> None:
+    created, changed = row_of("CreateTopic", 1, controllerEpoch=1, state=state(1, 0, [1, 2], 0)), state(1, 1, [1], 1)
+    asked = row_of("WriteState", 1, decision="RemoveReplicaFromIsr", broker=2, controllerEpoch=1, state=changed)
+    known = row_of("BecomeLeader", 1, leaderEpoch=1, partitionEpoch=1)
+    another = row_of("ElectLeader", 2, controllerEpoch=2, state=state(2, 1, [2], 1))
+    for rows, written in (([asked, known], True), ([asked], False), ([asked, another, known], False)):
+        events = zookeeper_traces([*ROWS[1 : at("CreateTopic", 1)], created, *rows])["t-0 and ZooKeeper"]
+        actions = [row["action"] for row in events]
+        assert ("RemoveReplicaFromIsr" in actions, "WriteState" in actions) == (written, False)

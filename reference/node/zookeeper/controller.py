@@ -13,17 +13,19 @@ from typing import Any
 
 from reference.controller.configs import Configuration
 from reference.controller.elections import balance_leaders, move_leaders, places
-from reference.controller.image import NO_LEADER, TopicImage
+from reference.controller.image import NO_LEADER, NO_LEADER_CHANGE, TopicImage
+from reference.controller.isr_proposals import alter_partition
 from reference.controller.topics import partition_record
 from reference.node.active_controller import Abandon, ActiveController, Answer, Decide
 from reference.node.identity import Identity
 from reference.node.quotas import Mutations
 from reference.node.requests import Key
 from reference.node.zookeeper.controller_requests import ControllerRequests
-from reference.node.zookeeper.controller_tracing import trace_commit
+from reference.node.zookeeper.controller_tracing import trace_writes
 from reference.node.zookeeper.loading import Found, LiveBroker, Reader, add_topic, fill, registered
 from reference.node.zookeeper.writer import Befores, Writer
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
@@ -36,7 +38,7 @@ from reference.replication.partition import Trace
 from reference.storage.log_directory import Logger
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Code, Create, GetChildren, Result, ZnodeVersion
-from reference.zookeeper.session import Session
+from reference.zookeeper.session import OnWatch, Session
 
 Step = tuple[Sequence[Message], str]
 """Records that the controller decides by itself, and what brought them about."""
@@ -72,6 +74,8 @@ class ZooKeeperController(ActiveController):
         self._log = log
         self._trace = trace
         self._loading: tuple[LeaderEpoch, ZnodeVersion] | None = None
+        self._changed_while_loading: dict[OnWatch, None] = {}
+        """Watches that were triggered since everything began to be read: what they are of is read again in the end."""
         self._read_in: tuple[LeaderEpoch, int] | None = None
         """The controller epoch, and the connection, in which everything was read last."""
         self._live: list[LiveBroker] = []
@@ -88,6 +92,10 @@ class ZooKeeperController(ActiveController):
         """Answers that wait until their topics are gone."""
         self._is_stepping = False
         writer.committed = self._committed
+        if trace is not None:
+            writer.asked = lambda records, befores, now: trace_writes(
+                trace, writer, self.image, records, befores, is_answered=False
+            )
         writer.failed = self._failed
         requests.stopped = self._stopped
         requests.deposed = self.resign
@@ -107,6 +115,7 @@ class ZooKeeperController(ActiveController):
             self._log("info", f"is the controller in controller epoch {epoch}")
             self._step("ElectController", controllerEpoch=epoch)
         self._loading = epoch, version
+        self._changed_while_loading = {}
         loading = self._loading
 
         def loaded(found: Found, then: TimestampMs) -> None:
@@ -156,6 +165,8 @@ class ZooKeeperController(ActiveController):
         self._step("OnControllerFailover", controllerEpoch=epoch)
         self._watch_deletions(now)
         self.advance(now)
+        for look in self._changed_while_loading:
+            look(now)
 
     def _take_over(self, now: TimestampMs) -> None:
         self._epoch = self._quorum.epoch
@@ -165,6 +176,10 @@ class ZooKeeperController(ActiveController):
     # ---- what watches show
 
     def _brokers_changed(self, now: TimestampMs) -> None:
+        if self._loading is not None:
+            self._changed_while_loading[self._brokers_changed] = None
+            return
+
         def read(brokers: list[LiveBroker], then: TimestampMs) -> None:
             if self._writer.is_ready:
                 self._live = brokers
@@ -174,6 +189,9 @@ class ZooKeeperController(ActiveController):
 
     def _topics_changed(self, now: TimestampMs) -> None:
         """Topics that others made, as kafka-topics does it with --zookeeper."""
+        if self._loading is not None:
+            self._changed_while_loading[self._topics_changed] = None
+            return
 
         def listed(result: Result, then: TimestampMs) -> None:
             new = sorted(name for name in result.children if name not in self.image.topics)
@@ -208,6 +226,23 @@ class ZooKeeperController(ActiveController):
         self._session.ask(GetChildren(path, watch=True), listed, now, self._watch_deletions)
 
     # ---- deciding
+
+    def alter_partition(self, version: int, body: AlterPartitionRequest, now: TimestampMs) -> Message:
+        """A leader's proposal begins no leader epoch: the leader learns by the response what was written."""
+        decision = alter_partition(self.image, self.configuration, body)
+        super()._append_batches(decision.records, now)
+        return decision.response
+
+    def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
+        """Each change of the controller's own begins a leader epoch: brokers ignore LeaderAndIsr of the epoch that they act in.
+
+        Source: LeaderAndIsr.newLeaderAndIsr and newEpoch; ReplicaManager.becomeLeaderOrFollower of Apache Kafka 3.9.2.
+        """
+        for record in records:
+            if isinstance(record, PartitionChangeRecord) and record.leader == NO_LEADER_CHANGE:
+                topic = self.image.topics_by_id[record.topic_id]
+                record.leader = topic.partitions[record.partition_id].leader
+        super()._append_batches(records, now)
 
     def append(self, records: Sequence[Message], now: TimestampMs) -> None:
         """As of a quorum's controller; a topic is not removed at once, but an order to delete it is written (TOP-14)."""
@@ -275,7 +310,7 @@ class ZooKeeperController(ActiveController):
                 case _:
                     pass
         if self._trace is not None:
-            trace_commit(self._trace, self._writer, self.image, records, befores)
+            trace_writes(self._trace, self._writer, self.image, records, befores, is_answered=True)
         self.advance(now)
 
     # ---- by itself

@@ -56,6 +56,8 @@ class _Target:
     stops: dict[Key, Stop] = field(default_factory=dict[Key, Stop])
     brokers: bool = True
     """Whether it is owed the list of live brokers."""
+    newcomer: bool = True
+    """Whether some broker on that list is new to it, which no role may name before."""
     new: set[Key] = field(default_factory=set[Key])
     is_asked: bool = False
     again_at: TimestampMs = AT_ONCE
@@ -116,6 +118,8 @@ class ControllerRequests:
                 if broker in partition.replicas:
                     target.leader_and_isr[topic.name, index] = None
         self._owe_brokers()
+        for each in self._targets.values():
+            each.newcomer = True
 
     def remove_broker(self, broker: NodeId) -> None:
         self._targets.pop(broker, None)
@@ -170,7 +174,7 @@ class ControllerRequests:
         return min(waiting, default=None)
 
     def _send_next(self, broker: NodeId, target: _Target, now: TimestampMs) -> None:
-        if target.leader_and_isr:
+        if target.leader_and_isr and not target.newcomer:
             keys, target.leader_and_isr = target.leader_and_isr, {}
             new, target.new = target.new, set()
             body = self._leader_and_isr(target, keys, new)
@@ -183,11 +187,11 @@ class ControllerRequests:
         elif target.owes_metadata:
             keys, target.metadata = target.metadata, {}
             gone, target.gone_topics = target.gone_topics, {}
-            target.brokers = False
+            target.brokers = target.newcomer = False
             metadata = self._update_metadata(target, keys, gone)
 
             def unsent_metadata() -> None:
-                target.metadata, target.brokers = {**keys, **target.metadata}, True
+                target.metadata, target.brokers, target.newcomer = {**keys, **target.metadata}, True, True
                 target.gone_topics = {**gone, **target.gone_topics}
 
             self._put(broker, target, metadata, unsent_metadata, now)

@@ -175,7 +175,7 @@ class ZooKeeperNode(Node):
                 self.peers.hang_up(partition.leader, FETCH_PURPOSE, now)
         self._guard_reconcile(keys, now)
 
-    def _guard_reconcile(self, keys: list[Key] | None, now: TimestampMs) -> None:
+    def _guard_reconcile(self, keys: list[Key], now: TimestampMs) -> None:
         self.replicas.reconcile(now, keys)
         self._upkeep_deadline = None
 
@@ -195,7 +195,9 @@ class ZooKeeperNode(Node):
         self.configs.ensure(sorted(changes.names & self.image.topics.keys()), lambda then: None, now)
 
     def _configs_changed(self, now: TimestampMs) -> None:
-        self._guard_reconcile(None, now)
+        """Settings concern the replicas that this broker was given roles in; of others it is not known yet whether they stay."""
+        topics = self._assigned.topics.values()
+        self._guard_reconcile([(topic.name, index) for topic in topics for index in topic.partitions], now)
 
     def _accepted(self, partition: Partition, result: AlterPartitionResponse.PartitionData, now: TimestampMs) -> None:
         self.orders.accepted(partition.key, result.leader_epoch, result.partition_epoch, [*result.isr], now)

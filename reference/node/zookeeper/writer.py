@@ -54,6 +54,8 @@ class Writer:
         self.known: set[str] = set()
         """Topics, settings and orders to delete that have znodes."""
         self.committed: Committed = lambda records, befores, now: None
+        self.asked: Committed = lambda records, befores, now: None
+        """Called with records before they are written, and what partitions are before them."""
         self.failed: Callable[[bool, TimestampMs], None] = lambda is_deposed, now: None
         """Called when the term is over: this controller is deposed, or has to read everything again."""
         self._image = image
@@ -92,6 +94,7 @@ class Writer:
         self.log_end_offset = Offset(first + max(1, len(records)))
         append = _Append([*records], self.epoch, len(pieces), pieces)
         self._open.append(append)
+        self.asked(records, self._befores(records), now)
         for piece in pieces:
             self._session.ask(piece, lambda result, then: self._answered(append, result, then), now)
         return first
@@ -117,11 +120,13 @@ class Writer:
                 elif isinstance(each, Delete):
                     self.known.discard(each.path)
         self.high_watermark = Offset(self.high_watermark + max(1, len(append.records)))
-        befores: dict[tuple[TopicId, int], PartitionImage] = {}
+        befores = self._befores(append.records)
         for record in append.records:
-            if isinstance(record, PartitionChangeRecord):
-                place = record.topic_id, record.partition_id
-                befores.setdefault(place, self._image.topics_by_id[place[0]].partitions[place[1]])
             self._image.apply(record)
         self._image.end_offset = self.high_watermark
         self.committed(append.records, befores, now)
+
+    def _befores(self, records: Sequence[Message]) -> Befores:
+        """The partitions that records change, as the image has them."""
+        changed = [(each.topic_id, each.partition_id) for each in records if isinstance(each, PartitionChangeRecord)]
+        return {place: self._image.topics_by_id[place[0]].partitions[place[1]] for place in changed}

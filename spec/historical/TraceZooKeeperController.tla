@@ -1,0 +1,175 @@
+----------------------- MODULE TraceZooKeeperController -----------------------
+(***************************************************************************)
+(* What controllers do in a trace: sessions, elections and decisions, the  *)
+(* latter with the state that they wrote.                                  *)
+(***************************************************************************)
+EXTENDS ZooKeeperProperties, TraceData
+
+CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not exist
+
+VARIABLES
+    written,    \* the states that there ever were
+    trace,      \* which of the traces
+    at          \* the next event's place
+
+traceVars == <<vars, written, trace, at>>
+
+Event == Traces[trace][at]
+
+NoBrokers == [b \in Brokers |-> 0]
+TraceInit ==
+    /\ trace \in DOMAIN Traces /\ at = 1 /\ written = {}
+    /\ sessions = {} /\ orphans = {} /\ running = {}
+    /\ registered = NoBrokers /\ czxid = NoBrokers /\ brokerEpoch = NoBrokers
+    /\ controllerNode = None /\ controllerEpoch = 0
+    /\ topic = [id |-> 0, status |-> "gone"] /\ state = None
+    /\ control = [b \in Brokers |-> NoControl]
+    /\ channel = <<>> /\ late = [b \in Brokers |-> {}]
+    /\ newestEpoch = NoBrokers
+    /\ role = [b \in Brokers |-> NoRole] /\ pending = [b \in Brokers |-> None]
+    /\ metadata = pending /\ log = pending
+    /\ produced = 0 /\ committed = {}
+    /\ faults = [expiry |-> Expiries, crash |-> Crashes, stop |-> Stops, shrink |-> Shrinks]
+    /\ step = [action |-> "Init"]
+
+-----------------------------------------------------------------------------
+UnchangedButControl ==
+    UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, channel, late, processVars, replicaVars, dataVars, faults>>
+
+\* The node is there; the broker learns its broker epoch with the result.
+Registered(e) ==
+    LET b == e.broker
+    IN  /\ HasSession(b) /\ registered[b] = 0
+        /\ czxid' = [czxid EXCEPT ![b] = e.brokerEpoch] /\ czxid'[b] = czxid[b] + 1
+        /\ registered' = [registered EXCEPT ![b] = e.brokerEpoch]
+        /\ UNCHANGED <<sessions, orphans, controllerNode, controllerEpoch, topic, state, controllerVars, processVars,
+                       replicaVars, dataVars, faults>>
+Learned(e) ==
+    /\ e.broker \in running /\ e.brokerEpoch = czxid[e.broker]
+    /\ brokerEpoch' = [brokerEpoch EXCEPT ![e.broker] = e.brokerEpoch]
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, running, replicaVars, dataVars, faults>>
+
+\* A process that ends: its session ends by a step of its own, soon or late.
+Ended(b) ==
+    /\ b \in running
+    /\ Halt(b)
+    /\ orphans' = IF b \in sessions THEN orphans \cup {b} ELSE orphans
+    /\ UNCHANGED <<registered, controllerNode, faults>>
+
+\* It may resign while the node is still its own, and be the controller again in the same epoch.
+Resigned(b) ==
+    /\ b \in running
+    /\ control' = [control EXCEPT ![b] = NoControl]
+    /\ UnchangedButControl
+
+\* It may read everything again in the same controller epoch, when it does not know whether a write was taken.
+Failover(e) ==
+    LET c == e.controller
+    IN  /\ c \in running
+        /\ \/ control[c].epoch = e.controllerEpoch
+           \/ controllerNode = c /\ controllerEpoch = e.controllerEpoch
+        /\ control' = [control EXCEPT ![c] = [@ EXCEPT !.epoch = e.controllerEpoch, !.isLoaded = TRUE, !.state = state, !.live = registered]]
+        /\ UnchangedButControl
+
+\* The brokers that it takes for live are what it has read at some time, and is not judged.
+Seen(e) ==
+    LET c == e.controller
+    IN  /\ IsActive(c)
+        /\ e.action = "BrokerStartup" => 0 < e.brokerEpoch /\ e.brokerEpoch <= czxid[e.broker]
+        /\ control' = [control EXCEPT ![c].live[e.broker] = IF e.action = "BrokerStartup" THEN e.brokerEpoch ELSE 0]
+        /\ UnchangedButControl
+Leave(e) ==
+    LET c == e.controller
+    IN  /\ IsActive(c)
+        /\ e.broker \in running
+        /\ control' = [control EXCEPT ![c].stopping = @ \cup {e.broker}]
+        /\ UnchangedButControl
+ReadAgain(e) ==
+    LET c == e.controller
+    IN  /\ IsActive(c)
+        /\ control' = [control EXCEPT ![c].state = state]
+        /\ UnchangedButControl
+
+-----------------------------------------------------------------------------
+\* All decisions but a leader's proposal.
+BeginsLeaderEpoch(e) == e.action # "AlterPartition"
+
+\* What a decision wrote: the event's state, in the writer's controller epoch.  Where it names no replicas, they are all
+\* brokers at first.
+StateOf(e) ==
+    [topic |-> topic.id, leader |-> IF e.leader = "none" THEN None ELSE e.leader, leaderEpoch |-> e.leaderEpoch, isr |-> e.isr,
+     controllerEpoch |-> control[e.controller].epoch, version |-> e.version,
+     replicas |-> IF e.replicas # {} THEN e.replicas
+                  ELSE IF state = None THEN Brokers
+                  ELSE IF e.action = "RemoveReplica" THEN state.replicas \ {e.broker}
+                  ELSE IF e.action = "AddReplica" THEN state.replicas \cup {e.broker}
+                  ELSE state.replicas]
+
+\* What is so of every decision; a new leader was in sync.
+IsDecisionFor(e, candidates) ==
+    LET known == control[e.controller].state
+        new == StateOf(e)
+    IN  /\ MayDecide(e.controller)
+        /\ control[e.controller].epoch = e.controllerEpoch
+        /\ new.version = known.version + 1
+        /\ new.leaderEpoch = known.leaderEpoch + (IF BeginsLeaderEpoch(e) THEN 1 ELSE 0)
+        /\ new.leader # known.leader => BeginsLeaderEpoch(e)
+        /\ new.leader \notin {known.leader, None} => new.leader \in candidates
+        /\ WriteState(e.controller, new)
+        /\ UNCHANGED <<channel, late, newestEpoch, role, metadata, log, dataVars, faults>>
+IsDecision(e) == IsDecisionFor(e, control[e.controller].state.isr)
+
+\* No member of the ISR is alive, as far as the controller knows: the topic may allow a replica that lacks records to lead.
+ElectUnclean(e) ==
+    /\ IsDecisionFor(e, state.replicas \ state.isr)
+    /\ state.isr \cap LiveIn(control[e.controller]) = {}
+    /\ state'.isr = {state'.leader} /\ state'.replicas = state.replicas
+    /\ UNCHANGED pending
+
+Elect(e) ==
+    /\ IsDecision(e)
+    /\ state'.leader # state.leader
+    /\ state'.isr \subseteq state.isr /\ state'.replicas = state.replicas
+    /\ UNCHANGED pending
+
+RemoveFromIsr(e) ==
+    /\ IsDecision(e)
+    /\ state'.isr \subseteq state.isr \ {e.broker} \/ state'.isr = {e.broker}
+    /\ state'.replicas = state.replicas
+    /\ UNCHANGED pending
+
+\* The leader's proposal.  A reassignment that the new ISR completes is written with it, and moves the leadership if need be.
+Alter(e) ==
+    LET l == e.proposer
+    IN  /\ pending[l] # None /\ pending[l].answered = 0
+        /\ IsDecisionFor(e, pending[l].isr)
+        /\ pending[l].leaderEpoch = state.leaderEpoch /\ pending[l].version = state.version
+        /\ state'.isr = pending[l].isr \cap state'.replicas
+        /\ state'.replicas \subseteq state.replicas
+        /\ pending' = [pending EXCEPT ![l].answered = state'.version]
+
+\* A reassignment: it adds replicas, and those that it removes leave the ISR.  It may only be noted in the state at first.
+Reassigned(e) ==
+    /\ IsDecision(e)
+    /\ state'.isr = state.isr \cap state'.replicas
+    /\ UNCHANGED pending
+\* A reassignment that is over by what its leader had proposed.
+Removed(e) == Reassigned(e) \/ Alter(e)
+
+Create(e) ==
+    LET c == e.controller
+        new == [StateOf(e) EXCEPT !.topic = topic.id + 1]
+    IN  /\ MayWrite(c) /\ control[c].epoch = e.controllerEpoch
+        /\ topic.status = "gone"
+        /\ new.version = 1 /\ new.leaderEpoch = 1
+        /\ new.leader \in new.isr /\ new.isr \subseteq new.replicas
+        /\ topic' = [id |-> topic.id + 1, status |-> "there"]
+        /\ state' = new
+        /\ control' = [control EXCEPT ![c].state = new]
+        /\ UNCHANGED <<zooKeeperVars, controllerEpoch, channel, late, processVars, replicaVars, dataVars, faults>>
+
+ToBeDeleted(e) ==
+    /\ topic.status = "there"
+    /\ topic' = [topic EXCEPT !.status = "to be deleted"]
+    /\ UNCHANGED <<zooKeeperVars, controllerEpoch, state, controllerVars, processVars, replicaVars, dataVars, faults>>
+===============================================================================

@@ -1,0 +1,138 @@
+"""The controller: what it learns while it reads, the leader epochs that it begins, and the order of what it sends."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+from uuid import UUID
+
+from reference.controller.configs import Configuration
+from reference.controller.image import Endpoint, MetadataImage
+from reference.node.identity import Identity
+from reference.node.zookeeper.apis import DECIDED
+from reference.node.zookeeper.controller import ZooKeeperController
+from reference.node.zookeeper.controller_requests import ControllerRequests
+from reference.node.zookeeper.writer import Writer
+from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from reference.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from reference.zookeeper import znodes
+from reference.zookeeper.operations import Delete, GetChildren, GetData, ZnodeVersion
+from tests.zookeeper.local import OTHER, LocalZooKeeper
+
+TOPIC_ID = UUID(int=7, version=4)
+ANSWERS = {LeaderAndIsrRequest: LeaderAndIsrResponse, UpdateMetadataRequest: UpdateMetadataResponse}
+
+
+class Alone:
+    """Broker 1's controller, beside a ZooKeeper; brokers answer each request at once."""
+
+    def __init__(self) -> None:
+        self.zookeeper = LocalZooKeeper()
+        self.sent: list[tuple[int, Any]] = []
+        image = MetadataImage()
+        self.controller = ZooKeeperController(
+            Writer(1, image, self.zookeeper.session),
+            Configuration(1, {}, image),
+            Identity(1, "cluster", UUID(int=1), ()),
+            random.Random(0).randbytes,
+            DECIDED,
+            self.zookeeper.session,
+            ControllerRequests(1, image, self._ask, lambda level, text: None),
+            lambda topics, now: None,
+            lambda level, text: None,
+            None,
+        )
+        for path in znodes.PERSISTENT:
+            self.zookeeper.create(path)
+        self.zookeeper.create(znodes.CONTROLLER_EPOCH, b"1")
+        self.register(1)
+
+    def register(self, broker: int) -> None:
+        endpoints = (Endpoint("PLAINTEXT", "localhost", 9000 + broker, 0),)
+        data = znodes.encode_registration(znodes.Registration(endpoints, None), 0)
+        self.zookeeper.create(znodes.broker_path(broker), data, session=OTHER + broker)
+
+    def end(self, broker: int) -> None:
+        self.zookeeper.tree.carry_out(Delete(znodes.broker_path(broker)), OTHER)
+        self.zookeeper._fire()
+
+    def win(self) -> None:
+        """The election is over; nothing is read yet."""
+        self.controller.won(1, ZnodeVersion(0), True, 0)
+
+    def settle(self) -> None:
+        self.zookeeper.settle()
+        self.controller.requests.send(0)
+
+    def make_topic(self, isr: list[int], leader: int = 1) -> None:
+        assignment = znodes.Assignment({0: [1, 2, 3]}, TOPIC_ID, {}, {})
+        self.zookeeper.create(znodes.topic_path("t"), znodes.encode_assignment(assignment))
+        state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":5,"isr":%s}'
+        self.zookeeper.create(znodes.state_path("t", 0), state % (leader, str(isr).encode()))
+
+    def state(self) -> znodes.State:
+        found = self.zookeeper.tree.find(znodes.state_path("t", 0))
+        assert found is not None
+        return znodes.decode_state("", found.data)
+
+    def _ask(self, broker: int, purpose: str, body: Any, answered: Any, now: int) -> None:
+        self.sent.append((broker, body))
+        answered(ANSWERS[type(body)](), now)
+
+
+def test_a_broker_that_registers_while_a_new_controller_reads_is_seen() -> None:
+    alone = Alone()
+    alone.make_topic([1])
+    alone.win()
+    while alone.zookeeper.step() != GetData(znodes.broker_path(1)):
+        pass
+    alone.register(2)
+    alone.settle()
+    assert sorted(alone.controller.image.brokers) == [1, 2]
+
+
+def test_a_topic_that_others_make_while_a_new_controller_reads_is_seen() -> None:
+    alone = Alone()
+    alone.make_topic([1])
+    alone.win()
+    while alone.zookeeper.step() != GetChildren(znodes.TOPICS, watch=True):
+        pass
+    assignment = znodes.Assignment({0: [1]}, UUID(int=9, version=4), {}, {})
+    alone.zookeeper.create(znodes.topic_path("later"), znodes.encode_assignment(assignment))
+    alone.settle()
+    assert sorted(alone.controller.image.topics) == ["later", "t"]
+
+
+def test_a_dead_follower_leaves_the_isr_in_a_new_leader_epoch() -> None:
+    """The leader ignores LeaderAndIsr of the epoch that it acts in, and would wait for the dead broker."""
+    alone = Alone()
+    alone.register(2)
+    alone.register(3)
+    alone.make_topic([1, 2, 3])
+    alone.win()
+    alone.settle()
+    alone.end(3)
+    alone.settle()
+    assert (alone.state().leader, alone.state().isr, alone.state().leader_epoch) == (1, (1, 2), 6)
+
+
+def test_no_role_names_a_broker_before_its_receiver_knows_it() -> None:
+    alone = Alone()
+    alone.register(2)
+    alone.make_topic([1, 2, 3])
+    alone.win()
+    alone.settle()
+    alone.sent.clear()
+    alone.register(3)
+    alone.end(1)
+    alone.settle()
+    assert alone.state().leader == 2
+    for broker in (2, 3):
+        known: set[int] = set()
+        bodies = [body for to, body in alone.sent if to == broker]
+        for body in bodies:
+            if isinstance(body, UpdateMetadataRequest):
+                known = {each.id for each in body.live_brokers}
+            else:
+                assert {state.leader for topic in body.topic_states for state in topic.partition_states} <= known
+        assert any(isinstance(body, LeaderAndIsrRequest) for body in bodies)

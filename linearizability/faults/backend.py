@@ -26,7 +26,7 @@ Listener = Callable[[str], None]
 def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None) -> Target:
     """The target, not yet started, in the configuration that hunts use. Errors: WrongTarget."""
     config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference", "mixed")) else plan.config
-    if plan.target.startswith("mixed"):
+    if plan.target.startswith("mixed") and "-zk" not in plan.target:
         config = SNAPSHOT_OFTEN | config
     addresses = AddressMap.parse(plan.mapped)
     security = ClientSecurity.read(Path(plan.client_config)) if plan.client_config else None

@@ -10,7 +10,7 @@
 | `reference[:NODES]` | this project's broker |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
-| `mixed:KIND,KIND,...` | one cluster of these: `mixed:kafka:4.3.1,reference,broker=kafka:4.4.0` |
+| `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference,broker=kafka:4.4.0`, `mixed:kafka-zk:3.9.2,reference-zk` |
 | `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
@@ -124,7 +124,8 @@ def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
 def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
     from linearizability.targets.cluster import Cluster
     from linearizability.targets.mixed import BROKER_ONLY, MixedCluster
-    from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster
+    from linearizability.targets.mixed_zookeeper import MixedZooKeeperCluster
+    from linearizability.targets.zookeeper import ByZooKeeper
 
     kinds: list[Cluster] = []
     texts = rest.split(",")
@@ -134,11 +135,18 @@ def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
         kind = _named(
             text.removeprefix(BROKER_ONLY), folder, config=None, hosts=more["hosts"], nodes=None, restart_command=""
         )
-        if not isinstance(kind, Cluster) or isinstance(kind, ZooKeeperKafkaCluster) or kind.size != 1:
+        if not isinstance(kind, Cluster) or kind.size != 1:
             raise WrongTarget(
-                f"{spec!r}: {text!r} is no node of such a cluster: reference, or kafka:VERSION with KRaft"
+                f"{spec!r}: {text!r} is no node of such a cluster: reference, kafka:VERSION, reference-zk or kafka-zk:VERSION"
             )
         kinds.append(kind)
+    by_zookeeper = [kind for kind in kinds if isinstance(kind, ByZooKeeper)]
+    if by_zookeeper:
+        if len(by_zookeeper) < len(kinds) or any(text.startswith(BROKER_ONLY) for text in texts):
+            raise WrongTarget(
+                f"{spec!r}: ZooKeeper coordinates all nodes of a cluster or none: reference-zk, kafka-zk:VERSION"
+            )
+        return MixedZooKeeperCluster(spec, by_zookeeper, folder=folder, **more)
     return MixedCluster(spec, kinds, [not text.startswith(BROKER_ONLY) for text in texts], folder=folder, **more)
 
 

@@ -110,6 +110,7 @@ class ByZooKeeper(Cluster):
         if len(self.hosts) > self.size:
             host, self.coordinator = self.hosts[self.size], self.places
         self.zookeeper = ZooKeeper(f"ZooKeeper of {spec}", host, timeout_ms)
+        self.killed_at: dict[int, float] = {}
 
     @property
     def places(self) -> int:
@@ -134,6 +135,21 @@ class ByZooKeeper(Cluster):
     @abstractmethod
     def zookeeper_command(self) -> tuple[Sequence[Path], Sequence[str]]:
         """The jars of a Kafka release that has ZooKeeper, and the options that make its output its log. Errors: TargetError."""
+
+    def gives_up(self, node: int) -> bool:
+        """Whether a broker that finds itself still registered ends, as Kafka does."""
+        return False
+
+    def kill(self, node: int) -> None:
+        super().kill(node)
+        self.killed_at[node] = time.monotonic()
+
+    def restart(self, node: int, *, wait: bool = True) -> None:
+        """Start it again; a broker that would give up, not before its old session is over."""
+        if self.gives_up(node):
+            since_kill_s = time.monotonic() - self.killed_at.get(node, 0)
+            time.sleep(max(0.0, (self.zookeeper.session_timeout_ms + 2 * TICK_MS) / 1000 - since_kill_s))
+        super().restart(node, wait=wait)
 
     def format(self, member: Member) -> None:
         """Such a broker makes its own folder."""

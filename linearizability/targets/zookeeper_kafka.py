@@ -1,13 +1,12 @@
 """Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper without faults."""
 
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from linearizability.targets.cluster import Member
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka import SMALL_BROKER, SMALL_JVM, KafkaCluster
-from linearizability.targets.zookeeper import TICK_MS, ByZooKeeper
+from linearizability.targets.zookeeper import ByZooKeeper
 
 FIRST_WITHOUT = (3, 3)
 """From this release on a node is started in KRaft mode: the first that Kafka calls fit for use (KIP-833)."""
@@ -42,7 +41,6 @@ class ZooKeeperKafkaCluster(ByZooKeeper, KafkaCluster):
         jvm: Sequence[str] = SMALL_JVM,
     ) -> None:
         super().__init__(spec, version=version, nodes=nodes, folder=folder, config=config, hosts=hosts, jvm=jvm)
-        self.killed_at: dict[int, float] = {}
 
     def properties(self, member: Member) -> dict[str, str]:
         host, port = member.host.address, member.node.port
@@ -60,12 +58,5 @@ class ZooKeeperKafkaCluster(ByZooKeeper, KafkaCluster):
         if version_of(self.version) >= FIRST_WITH_LISTENERS:
             super()._await_acquaintance()
 
-    def kill(self, node: int) -> None:
-        super().kill(node)
-        self.killed_at[node] = time.monotonic()
-
-    def restart(self, node: int, *, wait: bool = True) -> None:
-        """Start it again, not before its old session is over: a broker that finds itself still registered gives up."""
-        since_kill_s = time.monotonic() - self.killed_at.get(node, 0)
-        time.sleep(max(0.0, (self.zookeeper.session_timeout_ms + 2 * TICK_MS) / 1000 - since_kill_s))
-        super().restart(node, wait=wait)
+    def gives_up(self, node: int) -> bool:
+        return True

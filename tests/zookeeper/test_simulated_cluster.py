@@ -37,7 +37,7 @@ def test_a_controller_that_stands_still_is_followed_by_another():
     outcome = completed(Fault(at_ms=500, kind="pause", role="controller", node=1, for_ms=1_500))
     assert outcome.counts["zookeeper session expired"] >= 1
     assert outcome.counts["action ResignController"] >= 1
-    assert outcome.counts["action BrokerFailure"] >= 1
+    assert outcome.counts["action RemoveReplicaFromIsr"] >= 1
 
 
 def test_a_broker_that_dies_is_replaced_as_a_leader():

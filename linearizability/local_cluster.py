@@ -1,4 +1,4 @@
-"""`tidegauge cluster`: nodes of the reference, and of Apache Kafka beside them, as one cluster to look at."""
+"""`tidegauge cluster`: nodes of the reference, and of Apache Kafka or a ZooKeeper beside them, as one cluster to look at."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +24,11 @@ ENGINE_ERROR = 3
 LOOK_EVERY_S = 1.0
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+
+
+class Coordination(Enum):
+    KRAFT = "kraft"
+    ZOOKEEPER = "zookeeper"
 
 
 class KafkaGuest:
@@ -66,6 +73,31 @@ def _guests(nodes: int, kinds: Sequence[str], folder: Path) -> dict[int, KafkaGu
     return {first + number: KafkaGuest(kind) for number, kind in enumerate(found, start=1)}
 
 
+@contextmanager
+def _zookeeper(folder: Path, hosts: str) -> Iterator[str]:
+    """A ZooKeeper's HOST:PORT: those given, or of a server that runs as long as this, with its data in `folder`.
+
+    Errors: TargetError.
+    """
+    from linearizability.targets.hosts import Host
+    from linearizability.targets.target import TargetError
+    from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
+
+    if hosts:
+        yield hosts
+        return
+    server = ZooKeeper("ZooKeeper", Host(), SESSION_TIMEOUT_MS)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        server.lay_out(folder, *zookeeper_program())
+        server.start()
+        yield server.address
+    except OSError as error:
+        raise TargetError(f"{folder}: {error}") from error
+    finally:
+        server.kill()
+
+
 def _fail(message: str) -> typer.Exit:
     typer.echo(message, err=True)
     return typer.Exit(ENGINE_ERROR)
@@ -73,6 +105,7 @@ def _fail(message: str) -> typer.Exit:
 
 @app.command(
     epilog="Examples:  tidegauge cluster --nodes 3  |  tidegauge cluster --with kafka:4.3.1 --folder mixed  |  "
+    "tidegauge cluster --coordination zookeeper --folder historical  |  "
     "tidegauge cluster --nodes 5 --folder five --set log.retention.ms=60000",
 )
 def cluster(
@@ -83,6 +116,13 @@ def cluster(
             "--with", metavar="kafka:VERSION", help="The last node is of this release of Apache Kafka; may repeat."
         ),
     ] = None,
+    coordination: Annotated[
+        Coordination, typer.Option(help="What coordinates the nodes: their own quorum, or a ZooKeeper.")
+    ] = Coordination.KRAFT,
+    zookeeper: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT[,...][/CHROOT]", help="This ZooKeeper; without it, one of the cluster's own."),
+    ] = "",
     folder: Annotated[
         Path, typer.Option(help="The cluster's folder; an existing cluster continues where it ended.")
     ] = Path("cluster"),
@@ -108,11 +148,21 @@ def cluster(
         if not equals:
             raise _fail(f"--set {pair}: NAME=VALUE is needed")
         settings[name.strip()] = value.strip()
+    by_zookeeper = coordination is Coordination.ZOOKEEPER
+    if with_ and by_zookeeper:
+        raise _fail(
+            "--with: beside a ZooKeeper all nodes are the reference's (a target mixed:kafka-zk:3.9.2,reference-zk has both)"
+        )
+    if zookeeper and not by_zookeeper:
+        raise _fail("--zookeeper needs --coordination zookeeper")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
+    home = folder.resolve()
     try:
-        guests = _guests(nodes, with_ or [], folder.resolve())
-        with Cluster(lay_out(folder.resolve(), nodes, port, settings, guests)) as running:
+        guests = _guests(nodes, with_ or [], home)
+        with ExitStack() as stack:
+            connect = stack.enter_context(_zookeeper(home, zookeeper)) if by_zookeeper else ""
+            running = stack.enter_context(Cluster(lay_out(home, nodes, port, settings, guests, connect)))
             try:
                 running.await_ready(lambda text: typer.echo(text, err=True))
                 _watch(running, seconds, as_json)

@@ -6,14 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from linearizability.targets.artifacts import ArtifactError, JavaMissing, ensure_java, kafka_jars
 from linearizability.targets.cluster import Cluster, Member
 from linearizability.targets.target import TargetError
-from linearizability.targets.zookeeper import ByZooKeeper
+from linearizability.targets.zookeeper import ByZooKeeper, zookeeper_program
 
 FORMAT_TIMEOUT_S = 60
-ZOOKEEPER_OF = "3.9.2"
-"""The Kafka release whose ZooKeeper is started: the last that has one."""
 
 
 class ReferenceCluster(Cluster):
@@ -51,18 +48,14 @@ class ZooKeeperReferenceCluster(ByZooKeeper, ReferenceCluster):
     """`reference-zk[:NODES]`: the same brokers, coordinated by a ZooKeeper as Kafka's were until 3.9."""
 
     def prepare(self) -> None:
-        try:
-            ensure_java()
-            kafka_jars(ZOOKEEPER_OF)
-        except (ArtifactError, JavaMissing) as error:
-            raise TargetError(str(error)) from error
+        zookeeper_program()
 
     def properties(self, member: Member) -> dict[str, str]:
         address = f"PLAINTEXT://{member.host.address}:{member.node.port}"
         return {"listeners": address, "advertised.listeners": address, **self.zookeeper_properties(member)}
 
     def zookeeper_command(self) -> tuple[Sequence[Path], Sequence[str]]:
-        return kafka_jars(ZOOKEEPER_OF), [f"-Dlog4j.configuration=file:{Path(__file__).with_name('log4j.properties')}"]
+        return zookeeper_program()
 
 
 ENVIRONMENT = {"PYDANTIC_DISABLE_PLUGINS": "__all__"}

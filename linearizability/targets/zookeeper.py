@@ -11,7 +11,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from linearizability.targets.artifacts import java
+from linearizability.targets.artifacts import ArtifactError, JavaMissing, ensure_java, java, kafka_jars
 from linearizability.targets.cluster import (
     POLL_S,
     START_WITHIN_S,
@@ -25,6 +25,8 @@ from linearizability.targets.kafka_start import class_path
 from linearizability.targets.process import Process
 from linearizability.targets.target import Node, TargetError
 
+ZOOKEEPER_OF = "3.9.2"
+"""The Kafka release whose ZooKeeper is started: the last that has one."""
 TICK_MS = 500
 """ZooKeeper's unit: sessions last at least 2 of it."""
 SESSION_TIMEOUT_MS = 3_000
@@ -54,7 +56,7 @@ class ZooKeeper:
         """Write the configuration into `home`/zookeeper."""
         (self.port,) = self.host.free_ports(1)
         folder = home / "zookeeper"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self._data = folder / "data"
         settings = folder / "zoo.cfg"
         write_properties(
@@ -97,6 +99,18 @@ class ZooKeeper:
         with closing(socket.socket()) as probe:
             probe.settimeout(1)
             return probe.connect_ex((self.host.address, self.port)) == 0
+
+
+def zookeeper_program() -> tuple[Sequence[Path], Sequence[str]]:
+    """The jars of the last Kafka release that brings a ZooKeeper, and the options that make its output its log.
+
+    Errors: TargetError.
+    """
+    try:
+        ensure_java()
+        return kafka_jars(ZOOKEEPER_OF), [f"-Dlog4j.configuration=file:{Path(__file__).with_name('log4j.properties')}"]
+    except (ArtifactError, JavaMissing) as error:
+        raise TargetError(str(error)) from error
 
 
 class ByZooKeeper(Cluster):

@@ -74,10 +74,16 @@ class Member:
 
 
 def lay_out(
-    folder: Path, nodes: int, base_port: int, settings: Mapping[str, str], guests: Mapping[int, Guest] | None = None
+    folder: Path,
+    nodes: int,
+    base_port: int,
+    settings: Mapping[str, str],
+    guests: Mapping[int, Guest] | None = None,
+    zookeeper: str = "",
 ) -> list[Member]:
     """Write each node's configuration and format its data folder with one cluster id; `guests` by the ids of their nodes.
 
+    Brokers that a ZooKeeper coordinates (`zookeeper`: HOST:PORT,.../CHROOT) format their own folders.
     Errors: ConfigurationError for a folder that is another cluster's, or settings that cannot be.
     """
     if not 1 <= nodes <= MAX_NODES:
@@ -95,13 +101,16 @@ def lay_out(
     voters = ",".join(f"{member.id}@{HOST}:{member.controller_port}" for member in members)
     cluster_id = _known_cluster_id(members) or new_cluster_id()
     for member in members:
-        properties = _properties(member, voters, nodes) | dict(settings)
+        _check_coordination(member, zookeeper)
+        coordinated = _by_zookeeper(member, zookeeper) if zookeeper else _by_quorum(member, voters)
+        properties = coordinated | _properties(member, nodes) | dict(settings)
         configuration = check_configuration(properties, str(member.properties_file))
         if member.guest is not None:
             properties = {**member.guest.settings, **properties}
         member.folder.mkdir(parents=True, exist_ok=True)
         member.properties_file.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
-        format_folders(configuration, cluster_id, ignore_formatted=True)
+        if not zookeeper:
+            format_folders(configuration, cluster_id, ignore_formatted=True)
         if member.guest is not None:
             member.guest.format(member.data)
     return members
@@ -116,15 +125,40 @@ def _known_cluster_id(members: Sequence[Member]) -> str | None:
     return None
 
 
-def _properties(member: Member, voters: str, nodes: int) -> dict[str, str]:
-    factor = str(min(nodes, 3))
+def _check_coordination(member: Member, zookeeper: str) -> None:
+    """Errors: ConfigurationError where the node's folder is of a cluster that is coordinated in the other way."""
+    with contextlib.suppress(FileNotFoundError):
+        had_zookeeper = "\nzookeeper.connect=" in "\n" + member.properties_file.read_text()
+        if had_zookeeper != bool(zookeeper):
+            former = "a ZooKeeper" if had_zookeeper else "its own quorum"
+            raise ConfigurationError(f"{member.folder} is of a cluster that {former} coordinates")
+
+
+def _by_quorum(member: Member, voters: str) -> dict[str, str]:
     return {
         "process.roles": "broker,controller",
         "node.id": str(member.id),
         "controller.quorum.voters": voters,
         "listeners": f"PLAINTEXT://{HOST}:{member.port},CONTROLLER://{HOST}:{member.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{member.port}",
         "controller.listener.names": "CONTROLLER",
+        "broker.session.timeout.ms": "3000",
+        "broker.heartbeat.interval.ms": "500",
+    }
+
+
+def _by_zookeeper(member: Member, zookeeper: str) -> dict[str, str]:
+    return {
+        "broker.id": str(member.id),
+        "zookeeper.connect": zookeeper,
+        "zookeeper.session.timeout.ms": "3000",
+        "listeners": f"PLAINTEXT://{HOST}:{member.port}",
+    }
+
+
+def _properties(member: Member, nodes: int) -> dict[str, str]:
+    factor = str(min(nodes, 3))
+    return {
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{member.port}",
         "log.dirs": str(member.data),
         "default.replication.factor": factor,
         "min.insync.replicas": str(max(1, int(factor) - 1)),
@@ -133,8 +167,6 @@ def _properties(member: Member, voters: str, nodes: int) -> dict[str, str]:
         "transaction.state.log.replication.factor": factor,
         "transaction.state.log.min.isr": str(max(1, int(factor) - 1)),
         "transaction.state.log.num.partitions": "3",
-        "broker.session.timeout.ms": "3000",
-        "broker.heartbeat.interval.ms": "500",
         "replica.lag.time.max.ms": "5000",
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -10,12 +11,14 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from typer.testing import CliRunner
 
+from linearizability.commands import app
 from linearizability.targets import WrongTarget, open_target
-from linearizability.targets.artifacts import kafka_jars
 from linearizability.targets.hosts import Host
-from linearizability.targets.reference import TIDEGAUGE, ZOOKEEPER_OF, ZooKeeperReferenceCluster
-from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper
+from linearizability.targets.ports import free_ports
+from linearizability.targets.reference import TIDEGAUGE, ZooKeeperReferenceCluster
+from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
 
 WITHIN_S = 60
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
@@ -81,7 +84,7 @@ def test_releases_without_zookeeper_are_refused(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     server = ZooKeeper("ZooKeeper", Host(), SESSION_TIMEOUT_MS)
-    server.lay_out(tmp_path_factory.mktemp("server"), kafka_jars(ZOOKEEPER_OF), ())
+    server.lay_out(tmp_path_factory.mktemp("server"), *zookeeper_program())
     server.start()
     yield server
     server.kill()
@@ -152,3 +155,31 @@ def test_a_zookeeper_that_is_not_there_is_one_line(tmp_path: Path) -> None:
     said = until_said(alone, "no ZooKeeper answers there")
     assert alone.wait(WITHIN_S) == 3 and "zookeeper.connect=127.0.0.1:1: no ZooKeeper answers there" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.java
+@pytest.mark.timeout(300)
+def test_the_command_starts_a_cluster_with_a_zookeeper_and_goes_on_with_it(tmp_path: Path) -> None:
+    port = next(port for port in free_ports(9, "127.0.0.1") if port < 60_000)
+    options = ["--coordination", "zookeeper", "--nodes", "2", "--port", str(port), "--folder", str(tmp_path), "--json"]
+    for _ in range(2):
+        with subprocess.Popen([*TIDEGAUGE, "cluster", *options], stdout=subprocess.PIPE, text=True) as shown:
+            assert shown.stdout is not None
+            assert json.loads(shown.stdout.readline())["alive"] == [1, 2]
+            shown.terminate()
+            assert json.loads(shown.stdout.read().splitlines()[-1])["stopped"] is True
+    done = CliRunner().invoke(app, ["cluster", "--nodes", "2", "--folder", str(tmp_path)])
+    assert done.exit_code == 3 and "is of a cluster that a ZooKeeper coordinates" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--coordination", "zookeeper", "--with", "kafka:3.9.2"], "beside a ZooKeeper all nodes are the reference's"),
+        (["--zookeeper", "127.0.0.1:1"], "--zookeeper needs --coordination zookeeper"),
+        (["--coordination", "zookeeper", "--zookeeper", "127.0.0.1:1"], "ended with exit code 3"),
+    ],
+)
+def test_what_cannot_be_coordinated_is_named(options: list[str], said: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["cluster", "--nodes", "1", "--folder", str(tmp_path / "c"), *options])
+    assert done.exit_code == 3 and said in done.stderr

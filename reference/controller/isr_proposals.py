@@ -71,11 +71,11 @@ def _alter(
         return Answer(partition_index=index, error_code=error.code)
     record = _change(image, configuration, topic, partition, proposal)
     if record is None:
-        return _accepted(index, partition)
+        return accepted(index, partition)
     decision.records.append(record)
     if record.leader not in (leader, NO_LEADER_CHANGE):
         return Answer(partition_index=index, error_code=ErrorCode.NEW_LEADER_ELECTED)
-    return _accepted(index, partition.after(record))
+    return accepted(index, partition.after(record))
 
 
 def members(proposal: Proposal) -> list[Member]:
@@ -145,7 +145,7 @@ def _change(
     return change_partition(topic.id, proposal.partition_index, partition, target, terms)
 
 
-def _accepted(index: int, partition: PartitionImage) -> Answer:
+def accepted(index: int, partition: PartitionImage) -> Answer:
     return Answer(
         partition_index=index,
         leader_id=partition.leader,

@@ -6,6 +6,8 @@ import random
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
 from reference.node.identity import Identity
@@ -13,10 +15,12 @@ from reference.node.zookeeper.apis import DECIDED
 from reference.node.zookeeper.controller import ZooKeeperController
 from reference.node.zookeeper.controller_requests import ControllerRequests
 from reference.node.zookeeper.writer import Writer
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from reference.zookeeper import znodes
-from reference.zookeeper.operations import Delete, GetChildren, GetData, ZnodeVersion
+from reference.zookeeper.operations import Delete, GetChildren, GetData, SetData, ZnodeVersion
 from tests.zookeeper.local import OTHER, LocalZooKeeper
 
 TOPIC_ID = UUID(int=7, version=4)
@@ -70,10 +74,13 @@ class Alone:
         state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":5,"isr":%s}'
         self.zookeeper.create(znodes.state_path("t", 0), state % (leader, str(isr).encode()))
 
-    def state(self) -> znodes.State:
+    def data(self) -> bytes:
         found = self.zookeeper.tree.find(znodes.state_path("t", 0))
         assert found is not None
-        return znodes.decode_state("", found.data)
+        return found.data
+
+    def state(self) -> znodes.State:
+        return znodes.decode_state("", self.data())
 
     def _ask(self, broker: int, purpose: str, body: Any, answered: Any, now: int) -> None:
         self.sent.append((broker, body))
@@ -136,3 +143,29 @@ def test_no_role_names_a_broker_before_its_receiver_knows_it() -> None:
             else:
                 assert {state.leader for topic in body.topic_states for state in topic.partition_states} <= known
         assert any(isinstance(body, LeaderAndIsrRequest) for body in bodies)
+
+
+@pytest.mark.parametrize(("isr", "error"), [([1, 2], ErrorCode.NONE), ([1], ErrorCode.INVALID_UPDATE_VERSION)])
+def test_a_proposal_that_is_written_already_is_accepted_again(isr: list[int], error: ErrorCode) -> None:
+    """Its leader did not receive the answer: it repeats the proposal on the version of before."""
+    alone = Alone()
+    alone.register(2)
+    alone.make_topic([1, 2])
+    alone.zookeeper.tree.carry_out(SetData(znodes.state_path("t", 0), alone.data()), OTHER)
+    alone.win()
+    alone.settle()
+    asked = AlterPartitionRequest.PartitionData(
+        leader_epoch=5,
+        partition_epoch=0,
+        new_isr_with_epochs=[AlterPartitionRequest.BrokerState(broker_id=each, broker_epoch=-1) for each in isr],
+    )
+    body = AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=alone.controller.image.brokers[1].epoch,
+        topics=[AlterPartitionRequest.TopicData(topic_id=TOPIC_ID, partitions=[asked])],
+    )
+    found: list[Any] = []
+    alone.controller.decide(56, 3, body, lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.settle()
+    (answer,) = found[0].topics[0].partitions
+    assert (answer.error_code, answer.partition_epoch) == (error, 1 if error is ErrorCode.NONE else 0)

@@ -14,7 +14,8 @@ from typing import Any
 from reference.controller.configs import Configuration
 from reference.controller.elections import balance_leaders, move_leaders, places
 from reference.controller.image import NO_LEADER, NO_LEADER_CHANGE, TopicImage
-from reference.controller.isr_proposals import alter_partition
+from reference.controller.isr_proposals import Answer as Proposed
+from reference.controller.isr_proposals import Proposal, accepted, alter_partition, members
 from reference.controller.topics import partition_record
 from reference.node.active_controller import Abandon, ActiveController, Answer, Decide
 from reference.node.identity import Identity
@@ -32,7 +33,7 @@ from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicName
+from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 from reference.storage.log_directory import Logger
@@ -231,7 +232,22 @@ class ZooKeeperController(ActiveController):
         """A leader's proposal begins no leader epoch: the leader learns by the response what was written."""
         decision = alter_partition(self.image, self.configuration, body)
         super()._append_batches(decision.records, now)
+        for topic, answers in zip(body.topics, decision.response.topics, strict=True):
+            for place, answer in enumerate(answers.partitions):
+                if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
+                    answers.partitions[place] = self._repeated(topic.topic_id, topic.partitions[place], answer)
         return decision.response
+
+    def _repeated(self, topic_id: TopicId, proposal: Proposal, refused: Proposed) -> Proposed:
+        """A proposal that was written, and whose answer did not arrive, is accepted again: its leader learns it in no other way.
+
+        Source: LeaderAndIsr.equalsAllowStalePartitionEpoch of Apache Kafka 3.9.2.
+        """
+        partition = self.image.topics_by_id[topic_id].partitions[proposal.partition_index]
+        is_written = {each.broker_id for each in members(proposal)} == {*partition.isr}
+        if not is_written or proposal.leader_recovery_state != partition.leader_recovery_state:
+            return refused
+        return accepted(proposal.partition_index, partition)
 
     def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
         """Each change of the controller's own begins a leader epoch: brokers ignore LeaderAndIsr of the epoch that they act in.

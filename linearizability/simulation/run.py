@@ -209,11 +209,11 @@ class SimulatedRun:
 
         Errors: Violation, also where it stops without leave.
         """
-        if not self.cluster.is_alone and self._schedule.coordination == "kraft":
+        if not self.cluster.is_alone:
             bound_us = self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
             self._world.run(bound_us, lambda: self._is_owed_leave(machine), LOOK_EVERY_US)
             if not self._is_owed_leave(machine):
-                raise Violation("no-progress", f"after {REST_BOUND_MS} ms the controller does not take all to be alive")
+                raise Violation("no-progress", f"after {REST_BOUND_MS} ms {machine.name} cannot be given leave to stop")
         began_us = self._world.now_us
         machine.stop(2 * LEAVE_BOUND_MS)
         bound_us = self._world.now_us + STOP_BOUND_MS * MICROSECONDS_A_MS
@@ -226,7 +226,16 @@ class SimulatedRun:
         machine.start()
 
     def _is_owed_leave(self, machine: Machine) -> bool:
-        """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop."""
+        """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop.
+
+        With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked.
+        """
+        if self._schedule.coordination == "zookeeper":
+            node = machine.node
+            led = [each for each in node.partitions.values() if each.is_leader] if node is not None else []
+            return self.cluster.are_unfenced(self._schedule.node_ids) and not any(
+                len(each.state.isr) == 1 < len(each.state.replicas) for each in led
+            )
         active = self.cluster.active_controller()
         controller = self.cluster.machine(active).node if active is not None else None
         if machine.node is None or controller is None or not self.cluster.are_unfenced(self._schedule.node_ids):

@@ -85,11 +85,14 @@ def _parsed(command: str) -> tuple[list[str], dict[str, str]]:
 
 def _open(options: dict[str, str]) -> ScenarioRun:
     """A cluster whose nodes have registered; options with a dot in their name are properties of the nodes."""
-    run = ScenarioRun({name: value for name, value in options.items() if "." in name}, int(options.get("nodes", "3")))
+    properties = {name: value for name, value in options.items() if "." in name}
+    coordination = options.get("coordination", "kraft")
+    run = ScenarioRun(properties, int(options.get("nodes", "3")), coordination)
     for machine in run.cluster.machines:
         machine.start()
     run.wait({"for": "2000"})
-    run.lines, run.arrows = [], []
+    if coordination == "kraft":
+        run.lines, run.arrows = [], []
     return run
 
 

@@ -25,6 +25,7 @@ from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
 from linearizability.simulation.schedule import CLIENTS, Schedule
+from linearizability.simulation.simulated_zookeeper import PLACE
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -46,6 +47,18 @@ SHOWN_STEPS = {
 }  # fmt: skip
 """Actions of partitions that a scenario shows."""
 SHOWN_QUORUM_STEPS = {"BecomeLeader", "BecomeCandidate", "GrantVote"}
+SHOWN_DECISIONS = {"CreateTopic", "ElectLeader", "RemoveReplicaFromIsr", "AlterPartition"}
+"""What a controller writes to ZooKeeper."""
+SHOWN_ZOOKEEPER_STEPS = {
+    "RegisterBroker": "broker epoch {brokerEpoch}",
+    "ElectController": "controller epoch {controllerEpoch}",
+    "OnControllerFailover": "controller epoch {controllerEpoch}",
+    "ResignController": "is the controller no more",
+    "BrokerFailure": "of node {broker}",
+    "BrokerStartup": "of node {broker}, broker epoch {brokerEpoch}",
+    "RefuseRequest": "{request} of node {controller}, controller epoch {controllerEpoch}: {error}",
+}
+"""Steps of a cluster with ZooKeeper, and what is shown of them."""
 
 
 class Refused(Exception):
@@ -75,8 +88,16 @@ class ScenarioClient(SimulatedClient):
 class ScenarioRun:
     """One world, its cluster, and the events since the last command."""
 
-    def __init__(self, properties: Mapping[str, str], nodes: int) -> None:
-        schedule = Schedule(nodes=nodes, properties={"replica.fetch.wait.max.ms": "20", **properties}, topics=())
+    def __init__(self, properties: Mapping[str, str], nodes: int, coordination: str = "kraft") -> None:
+        """`coordination` as in schedules: with zookeeper its sessions, controllers and decisions are shown, too."""
+        schedule = Schedule.model_validate(
+            {
+                "nodes": nodes,
+                "properties": {"replica.fetch.wait.max.ms": "20", **properties},
+                "topics": (),
+                "coordination": coordination,
+            }
+        )
         self.cluster = Cluster(schedule, by_history=True)
         self.cluster.network.is_calm = True
         self.lines: list[str] = []
@@ -122,6 +143,10 @@ class ScenarioRun:
             if action in SHOWN_QUORUM_STEPS:
                 what = f"of the quorum, epoch {row['epoch']}"
                 self._show_step(f"node {node}", row, action, what)
+        elif action in SHOWN_ZOOKEEPER_STEPS and self.cluster.zookeeper is not None:
+            self._show_step(f"node {node}", row, action, SHOWN_ZOOKEEPER_STEPS[action].format(**row["args"]))
+        elif action in SHOWN_DECISIONS and self.cluster.zookeeper is not None and not partition.startswith("__"):
+            self._show_step(f"node {node}", row, action, f"{partition.rpartition('-')[0]}  {_written(row['args'])}")
         elif action in SHOWN_STEPS and not partition.startswith("__"):
             self._show_step(f"node {node}", row, action, f"{partition.rpartition('-')[0]}  {_state_of(row)}")
 
@@ -133,6 +158,12 @@ class ScenarioRun:
             source = f"node {arguments['leader']}"
         elif action == "GrantVote":
             target = f"node {row['to']}"
+        elif action in SHOWN_DECISIONS or action in ("RegisterBroker", "ElectController"):
+            target = "ZooKeeper"
+        elif action in ("BrokerFailure", "BrokerStartup", "OnControllerFailover"):
+            source = "ZooKeeper"
+        elif action == "RefuseRequest":
+            target = f"node {arguments['controller']}"
         self.arrows.append((source, target, f"{action}, {what}"))
 
     def show(self, text: str, source: str, target: str) -> None:
@@ -172,6 +203,14 @@ class ScenarioRun:
         if not leading:
             raise Refused(f"{topic} has no leader")
         return max(leading)[1]
+
+
+def _written(arguments: Mapping[str, Any]) -> str:
+    """A partition's state as a decision wrote it."""
+    state = arguments["state"]
+    isr = " ".join(map(str, state["isr"]))
+    written = f"leader {state['leader']}  epoch {state['leaderEpoch']}  isr {isr}"
+    return f"{written}  in controller epoch {arguments['controllerEpoch']}"
 
 
 def _state_of(row: Mapping[str, Any]) -> str:
@@ -308,11 +347,13 @@ def _machines(act: str, text: str) -> Callable[[ScenarioRun, list[str], dict[str
 
 
 def _cut(run: ScenarioRun, words: list[str], options: dict[str, str]) -> None:
-    """Nothing passes between the first node and the others any more (`clients` for all clients)."""
-    first, *others = [CLIENTS if word == "clients" else int(word) for word in words]
+    """Nothing passes between the first node and the others any more (`clients`, `zookeeper` for those)."""
+    places = {"clients": CLIENTS, "zookeeper": PLACE}
+    first, *others = [places[word] if word in places else int(word) for word in words]
     others = others or [node for node in run.cluster.schedule.node_ids if node != first]
     run.cluster.network.cut([way for other in others for way in ((first, other), (other, first))])
-    named = ", ".join("the clients" if other == CLIENTS else f"node {other}" for other in others)
+    names = {CLIENTS: "the clients", PLACE: "ZooKeeper"}
+    named = ", ".join(names.get(other, f"node {other}") for other in others)
     run.show(f"is cut off from {named}", f"node {first}", f"node {first}")
 
 

@@ -107,6 +107,7 @@ class ControllerRequests:
                 self._targets[replica].leader_and_isr[key] = None
 
     def end(self) -> None:
+        self.controller_epoch = NO_EPOCH
         self._targets = {}
 
     def add_broker(self, broker: NodeId, epoch: BrokerEpoch) -> None:

@@ -97,7 +97,7 @@ class KafkaCluster(Cluster):
     def serve(self, properties_file: Path) -> list[str | Path]:
         """The command that serves the node of a `server.properties`."""
         archive = [f"-XX:SharedArchiveFile={self.quick.archive}"] if self.quick.archive else []
-        return self.java_command([*self.jvm, *archive], "kafka.Kafka", properties_file)
+        return self.java_command([*self.jvm, *archive, *_allowed_urls(properties_file)], "kafka.Kafka", properties_file)
 
     def java_command(self, options: Sequence[str], main: str, *arguments: str | Path) -> list[str | Path]:
         """A command that runs one of the release's programs."""
@@ -145,3 +145,12 @@ class KafkaCluster(Cluster):
                 shutil.copyfile(member.data / CHECKPOINT, checkpoint)
             member.process.stop(ARCHIVE_WITHIN_S)
         return archive, checkpoint
+
+
+def _allowed_urls(properties_file: Path) -> list[str]:
+    """From release 4.0 on Java reads keys for tokens from URLs alone that its command line allows."""
+    lines = properties_file.read_text().splitlines() if properties_file.exists() else []
+    urls = [
+        line.partition("=")[2] for line in lines if line.partition("=")[0].endswith("oauthbearer.jwks.endpoint.url")
+    ]
+    return [f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={','.join(urls)}"] if urls else []

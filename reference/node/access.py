@@ -34,6 +34,10 @@ from reference.storage.log_directory import Logger
 ASKED_WITHOUT_ITEMS = frozenset({47})
 """OffsetDelete: the group's error counts before that of a topic, so that the coordinator is asked anyway."""
 
+ASKED_WITHOUT_AUTHORIZER = frozenset({38, 39, 40, 41})
+"""Delegation tokens: who may ask for them depends on how the client has authenticated, too. A broker checks it before it
+forwards the request, for the controller does not know the client's listener."""
+
 NOT_ASKED = -(1 << 31)
 """A field of authorized operations that was not asked for."""
 
@@ -93,7 +97,7 @@ class Access:
     def admit(self, request: Request, body: Message, kind: str = BROKER) -> Admission:
         """Check a request that came in on this kind of listener."""
         admission = Admission(body)
-        if self.authorizer is None:
+        if self.authorizer is None and request.key not in ASKED_WITHOUT_AUTHORIZER:
             return admission
         if kind is not BROKER and request.key in ON_CONTROLLERS:
             self.check_all(ON_CONTROLLERS[request.key], request, admission)

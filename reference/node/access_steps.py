@@ -9,6 +9,7 @@ import copy
 from typing import Any
 
 from reference.node.access import NOT_ASKED, Access, Admission, Step, add_results
+from reference.node.delegation_tokens import check_tokens
 from reference.node.refusals import refused_items, with_items
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.node.transactional_produce import has_transactional_batches
@@ -363,6 +364,10 @@ STEPS: dict[int, Step] = {
     24: _add_partitions_to_txn,
     32: _configs,
     33: _configs,
+    38: check_tokens,
+    39: check_tokens,
+    40: check_tokens,
+    41: check_tokens,
     44: _configs,
     60: _describe_cluster,
     68: _consumer_group_heartbeat,

@@ -10,17 +10,20 @@ end, elects preferred leaders again, and where the configuration allows it, uncl
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import UUID
 
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
 from reference.controller.configs import Configuration, unify_min_isr
 from reference.controller.controllers import register_controller
 from reference.controller.decision import Decision
 from reference.controller.decision_tracing import DecisionTracing
+from reference.controller.delegation_tokens import remove_expired
 from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.controller.elections import balance_leaders, elect_leaders, elect_unclean_leaders
 from reference.controller.features import raised_kraft_version, refused, update_features
@@ -32,6 +35,7 @@ from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
 from reference.node.identity import Identity
+from reference.node.principals import ANONYMOUS
 from reference.node.quotas import Mutations
 from reference.node.refusals import refusal
 from reference.node.release import FIRST_FEATURES, SUPPORTED_FEATURES, peers_release_of
@@ -200,6 +204,8 @@ class ActiveController:
         self._is_fencing = False
         self._mutations: Mutations | None = None
         """Of the request that is decided on."""
+        self.requester = ANONYMOUS
+        """The principal that has sent it."""
         integer = configuration.integer
         self._session_timeout_ms = integer("broker.session.timeout.ms")
         self._static_min_isr = configuration.static_min_isr
@@ -208,6 +214,8 @@ class ActiveController:
         self._unclean_interval_ms = integer("unclean.leader.election.interval.ms")
         self._next_balance = AT_ONCE
         self._next_unclean = AT_ONCE
+        self._expiry_check_interval_ms = integer("delegation.token.expiry.check.interval.ms")
+        self._next_expiry_check = AT_ONCE
 
     # ---- whether
 
@@ -240,6 +248,7 @@ class ActiveController:
         self._heartbeats = Heartbeats(self._session_timeout_ms, self.image, now)
         self._next_balance = now + self._balance_interval_ms
         self._next_unclean = now + self._unclean_interval_ms
+        self._next_expiry_check = now + self._expiry_check_interval_ms
         if not self.image.features:
             features = [
                 FeatureLevelRecord(name=name, feature_level=level) for name, level in self._first_features.items()
@@ -264,10 +273,11 @@ class ActiveController:
         abandon: Abandon,
         now: TimestampMs,
         mutations: Mutations | None = None,
+        requester: str = ANONYMOUS,
     ) -> None:
         """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too.
 
-        `mutations` counts its partitions for the client's quota.
+        `mutations` counts its partitions for the client's quota; `requester` is the client's principal.
         """
         if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
             # it counts from its arrival, however long its response takes
@@ -280,13 +290,22 @@ class ActiveController:
             return
 
         def respond(then: TimestampMs) -> Message:
-            self._mutations = mutations
+            self._mutations, self.requester = mutations, requester
             try:
                 return self._respond(key, version, body, then)
             finally:
                 self._mutations = None
 
         self._decisions.submit(respond, answer, abandon, now)
+
+    def new_id(self) -> str:
+        """A random id, as org.apache.kafka.common.Uuid writes it: never with a leading dash, which tools take for a flag."""
+        while True:
+            text = (
+                base64.urlsafe_b64encode(UUID(int=self.chance.getrandbits(128), version=4).bytes).decode().rstrip("=")
+            )
+            if not text.startswith("-"):
+                return text
 
     def charge(self, partitions: int) -> None:
         """Count partitions that are created or deleted. Errors: KafkaError THROTTLING_QUOTA_EXCEEDED."""
@@ -427,13 +446,16 @@ class ActiveController:
         if now >= self._next_unclean:
             self._next_unclean = now + self._unclean_interval_ms
             self._by_itself(lambda: elect_unclean_leaders(self.image, self.configuration), now)
+        if now >= self._next_expiry_check:
+            self._next_expiry_check = now + self._expiry_check_interval_ms
+            self._by_itself(lambda: remove_expired(self.image, now), now)
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """When `tick` has something to do; None for never."""
         if not self.is_active or self._heartbeats is None:
             return ()
         silent = None if self._is_fencing else self._heartbeats.next_deadline()
-        return silent, self._next_balance if self._balances else None, self._next_unclean
+        return silent, self._next_balance if self._balances else None, self._next_unclean, self._next_expiry_check
 
     def _by_itself(self, decide: Callable[[], Decision[Any]], now: TimestampMs) -> None:
         """Decide without a request; where the disk refuses, the next turn tries again."""

@@ -13,6 +13,7 @@ from reference.node import (
     client_quotas,
     configs,
     consumer_groups,
+    delegation_tokens,
     fetch,
     group_administration,
     group_offsets,
@@ -65,6 +66,7 @@ VOTE, BEGIN_QUORUM_EPOCH, END_QUORUM_EPOCH, DESCRIBE_QUORUM, ENVELOPE = 52, 53, 
 ALTER_PARTITION, UPDATE_FEATURES = 56, 57
 FETCH_SNAPSHOT, BROKER_REGISTRATION, BROKER_HEARTBEAT, ALLOCATE_PRODUCER_IDS = 59, 62, 63, 67
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
+CREATE_DELEGATION_TOKEN, RENEW_DELEGATION_TOKEN, EXPIRE_DELEGATION_TOKEN, DESCRIBE_DELEGATION_TOKEN = 38, 39, 40, 41
 ASSIGN_REPLICAS_TO_DIRS, CONTROLLER_REGISTRATION = 73, 70
 ADD_RAFT_VOTER, REMOVE_RAFT_VOTER, UPDATE_RAFT_VOTER = 80, 81, 82
 
@@ -73,6 +75,9 @@ DECIDED_HANDLERS: dict[int, Decide] = {
     DELETE_TOPICS: topics.delete_topics,
     CREATE_ACLS: acls.create_acls,
     DELETE_ACLS: acls.delete_acls,
+    CREATE_DELEGATION_TOKEN: delegation_tokens.create_token,
+    RENEW_DELEGATION_TOKEN: delegation_tokens.renew_token,
+    EXPIRE_DELEGATION_TOKEN: delegation_tokens.expire_token,
     ALTER_CONFIGS: configs.alter_configs,
     CREATE_PARTITIONS: topics.create_partitions,
     ELECT_LEADERS: ActiveController.elect_leaders,
@@ -183,6 +188,7 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         LIST_TRANSACTIONS: partial(transaction_requests.list_transactions, parts.transactions),
         DESCRIBE_TOPIC_PARTITIONS: partial(metadata.describe_topic_partitions, context),
         DESCRIBE_CLIENT_QUOTAS: partial(client_quotas.describe_client_quotas, image),
+        DESCRIBE_DELEGATION_TOKEN: partial(delegation_tokens.describe_tokens, context),
         DESCRIBE_USER_SCRAM_CREDENTIALS: partial(scram_credentials.describe_user_scram_credentials, image),
     }
 

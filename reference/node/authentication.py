@@ -15,11 +15,21 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from functools import partial
 
 from reference.controller.configs import Configuration
-from reference.node.listeners import SaslSettings, sasl_of
+from reference.controller.delegation_tokens import TokenSettings, token
+from reference.node.bearer_tokens import BearerToken
+from reference.node.listeners import OAUTHBEARER, SaslSettings, sasl_of
 from reference.node.principals import user as user_principal
-from reference.node.sasl_mechanisms import Mechanism, Refused, new_mechanism
+from reference.node.sasl_mechanisms import (
+    Credentials,
+    Mechanism,
+    Refused,
+    Token,
+    new_mechanism,
+    token_credential,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsResponse
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
@@ -27,6 +37,7 @@ from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sas
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.primitives import Buffer, Chance, TimestampMs
 from reference.protocol.schema import Message
+from reference.security.signed_tokens import KeySet
 
 API_VERSIONS = 18
 SASL_HANDSHAKE, SASL_AUTHENTICATE = SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY
@@ -77,6 +88,8 @@ class SaslSession:
     principal: str | None = None
     """Who has authenticated; while the client does it again, who it was."""
     expires_at: TimestampMs | None = None
+    by_token: bool = False
+    """Whether it is by a delegation token."""
     sends_raw_tokens: bool = False
     """Whether the client's messages come without a request around them: its handshake was of version 0."""
     _name: str = ""
@@ -135,7 +148,7 @@ class SaslSession:
         """
         assert self._mechanism is not None
         try:
-            answer = self._mechanism.answer(bytes(message))
+            answer = self._mechanism.answer(bytes(message), now)
             user = self._mechanism.user
             if user is None:
                 return answer, 0
@@ -151,10 +164,22 @@ class SaslSession:
                 str(refused),
                 SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=said),
             ) from None
+        lifetime_ms = self._lifetime_ms(self._mechanism.expires_at, now)
+        self.by_token = self._mechanism.by_token
         self.principal, self.state, self._mechanism = user_principal(user), State.AUTHENTICATED, None
-        lifetime_ms = self.settings.max_session_ms[self._name]
-        self.expires_at = now + lifetime_ms if lifetime_ms > 0 else None
-        return answer, max(0, lifetime_ms)
+        self.expires_at = None if lifetime_ms is None else now + lifetime_ms
+        return answer, lifetime_ms or 0
+
+    def _lifetime_ms(self, credential_ends: TimestampMs | None, now: TimestampMs) -> int | None:
+        """Until the credential ends, or the mechanism's limit; None for a session without end.
+
+        As in Kafka a credential that has ended is taken, for a session that is over at once (ReauthInfo).
+        """
+        limits = [self.settings.max_session_ms[self._name]]
+        limits = [limit for limit in limits if limit > 0]
+        if credential_ends is not None:
+            limits.append(max(0, credential_ends - now))
+        return min(limits, default=None)
 
     def _check_unchanged(self, principal: str) -> None:
         if self.principal not in (None, principal):
@@ -179,13 +204,24 @@ def illegal_state(key: int) -> Message:
 class Authenticator:
     """Begins sessions, and keeps the answers to those that have failed until their time has come."""
 
-    def __init__(self, configuration: Configuration, chance: Chance) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        chance: Chance,
+        wants_keys: Callable[[str], None] = lambda listener: None,
+        log: Callable[[str, str], None] = lambda level, text: None,
+    ) -> None:
+        """`wants_keys` is called with a listener where a token has come whose key is not known."""
+        self._wants_keys, self._log = wants_keys, log
         self._image = configuration.image
         self._configuration = configuration
         self._chance = chance
+        self._tokens = TokenSettings.of(configuration)
         self._failure_delay_ms = configuration.integer("connection.failed.authentication.delay.ms")
         self._settings: dict[str, SaslSettings | None] = {}
         """By listener."""
+        self._keys: dict[str, KeySet] = {}
+        """By listener: what tokens of OAUTHBEARER are checked by."""
         self._delayed: deque[tuple[TimestampMs, Callable[[], None]]] = deque()
 
     def begin(self, listener: str) -> SaslSession | None:
@@ -193,15 +229,30 @@ class Authenticator:
         if listener not in self._settings:
             self._settings[listener] = sasl_of(self._configuration.static, listener)
         settings = self._settings[listener]
-        return None if settings is None else SaslSession(settings, self._new_mechanism)
+        return None if settings is None else SaslSession(settings, partial(self._new_mechanism, listener))
 
-    def _new_mechanism(self, name: str, settings: SaslSettings) -> Mechanism:
+    def take_keys(self, listener: str, keys: KeySet) -> None:
+        """From now on tokens are checked by these keys."""
+        self._keys[listener] = keys
+
+    def _new_mechanism(self, listener: str, name: str, settings: SaslSettings) -> Mechanism:
+        if name == OAUTHBEARER:
+            assert settings.bearer is not None
+            keys = self._keys.get(listener, KeySet([]))
+            return BearerToken(settings.bearer.rules, keys, partial(self._wants_keys, listener), self._log)
         nonce = f"{self._chance.getrandbits(NONCE_BITS):x}"
-        return new_mechanism(name, settings, self._credential, nonce)
+        return new_mechanism(name, settings, Credentials(self._credential, self._token), nonce)
 
     def _credential(self, user: str, mechanism: int) -> UserScramCredentialRecord | None:
         found = self._image.carried.get((UserScramCredentialRecord, (user, mechanism)))
         return found if isinstance(found, UserScramCredentialRecord) else None
+
+    def _token(self, token_id: str, mechanism: int) -> Token | None:
+        found = token(self._image, token_id)
+        if found is None or self._tokens.secret is None:
+            return None
+        credential = token_credential(self._tokens.hmac(token_id), token_id, mechanism)
+        return Token(credential, found.owner, found.expiration_timestamp)
 
     def delay(self, answer: Callable[[], None], now: TimestampMs) -> None:
         """Answer a client that has failed after connection.failed.authentication.delay.ms."""

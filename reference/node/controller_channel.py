@@ -36,6 +36,9 @@ RETRY_MS = 50
 TIMEOUT_MS = 30_000
 """The clients' default of request.timeout.ms."""
 
+FORWARDED = ""
+"""The listener of a client whose request a broker forwarded: one of that broker's, which is not known here."""
+
 
 @dataclass(slots=True)
 class _Carried:
@@ -134,7 +137,7 @@ class ControllerChannel:
             client = carried.request.client
             envelope = EnvelopeRequest(
                 request_data=carried.frame,
-                request_principal=encode_principal(client.principal),
+                request_principal=encode_principal(client.principal, client.by_token),
                 client_host_address=encode_host(client.host),
             )
             self.ask(FORWARD_PURPOSE, envelope, lambda answer, then: self._answered(carried, answer, then), now)
@@ -166,12 +169,12 @@ class ControllerChannel:
         if not self.controller.is_active:
             return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
         try:
-            principal = decode_principal(body.request_principal or b"")
+            principal, by_token = decode_principal(body.request_principal or b"")
         except CodecError:
             return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
         try:
             host = decode_host(body.client_host_address)
-            client = Client(request.client.connection, host, request.client.listener, principal=principal)
+            client = Client(request.client.connection, host, FORWARDED, principal=principal, by_token=by_token)
             forwarded, inner = self._read_forwarded(client, body)
         except CodecError:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -226,7 +229,9 @@ class ControllerChannel:
                     mutations.throttle(response, then)
             answer(response, then)
 
-        return self.controller.decide(request.key, request.version, admission.body, amended, abandon, now, mutations)
+        return self.controller.decide(
+            request.key, request.version, admission.body, amended, abandon, now, mutations, request.client.principal
+        )
 
     def _refuse(self, request: Request, body: Message, code: ErrorCode) -> None:
         self._responder.respond(request, refusal(request.key, request.version, body, code))

@@ -41,6 +41,13 @@ class Authenticated:
 
 
 @dataclass(slots=True)
+class WantKeys:
+    """A token has come on this listener whose key is not known: there may be a newer set (`Node.take_keys`)."""
+
+    listener: str
+
+
+@dataclass(slots=True)
 class Send:
     """Send a request frame (its size first) to another node.
 
@@ -66,4 +73,4 @@ class HangUp:
     purpose: str
 
 
-Effect = ZooKeeperEffect | Respond | Close | Authenticated | Send | HangUp
+Effect = ZooKeeperEffect | Respond | Close | Authenticated | WantKeys | Send | HangUp

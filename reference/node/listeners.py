@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import urlsplit
 
 from reference.security.errors import WrongSecurity
 from reference.security.jaas import read_login
+from reference.security.signed_tokens import TokenRules
 
 PLAINTEXT = "PLAINTEXT"
 PROTOCOLS = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
@@ -20,12 +22,26 @@ PLAIN = "PLAIN"
 SCRAM = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Mechanism -> its number in credentials."""
 
-MECHANISMS = (PLAIN, *SCRAM)
+OAUTHBEARER = "OAUTHBEARER"
+OF_NODES = (PLAIN, *SCRAM)
+"""By which a node logs in to others."""
+MECHANISMS = (*OF_NODES, OAUTHBEARER)
 USER_OPTION = "user_"
-LOGIN_MODULES = {PLAIN: "PlainLoginModule", **dict.fromkeys(SCRAM, "ScramLoginModule")}
+LOGIN_MODULES = {
+    PLAIN: "PlainLoginModule",
+    **dict.fromkeys(SCRAM, "ScramLoginModule"),
+    OAUTHBEARER: "OAuthBearerLoginModule",
+}
 """Mechanism -> the class of Kafka that its login names; another class would check users in its own way."""
 
 DEFAULT_MAX_RECEIVE_BYTES = 524_288
+
+VALIDATOR = "sasl.server.callback.handler.class"
+VALIDATORS = tuple(
+    f"org.apache.kafka.common.security.oauthbearer.{package}OAuthBearerValidatorCallbackHandler"
+    for package in ("", "secured.")
+)
+"""Kafka's, by its name and by its former one."""
 
 
 def protocols_of(properties: Mapping[str, str]) -> dict[str, str]:
@@ -56,6 +72,18 @@ def of_listener(properties: Mapping[str, str], listener: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
+class BearerSettings:
+    """OAUTHBEARER on one listener."""
+
+    rules: TokenRules
+    keys_url: str
+    """sasl.oauthbearer.jwks.endpoint.url: of a file, or of HTTP."""
+    refresh_ms: int
+    backoff_ms: int
+    """The least time between two looks for keys."""
+
+
+@dataclass(frozen=True, slots=True)
 class SaslSettings:
     """SASL on one listener."""
 
@@ -64,6 +92,8 @@ class SaslSettings:
     """Mechanism -> the options of its login: of PLAIN the users, of all what this node presents to others."""
     max_session_ms: Mapping[str, int]
     """Mechanism -> connections.max.reauth.ms; 0 for a session without end (KIP-368)."""
+    bearer: BearerSettings | None = None
+    """Of OAUTHBEARER, where it is enabled."""
     max_receive_bytes: int = DEFAULT_MAX_RECEIVE_BYTES
     """sasl.server.max.receive.size: the largest frame before authentication."""
 
@@ -91,7 +121,41 @@ def sasl_of(properties: Mapping[str, str], listener: str) -> SaslSettings | None
         for name in names
     }
     most = "sasl.server.max.receive.size"
-    return SaslSettings(tuple(names), logins, session, _integer(most, own.get(most), DEFAULT_MAX_RECEIVE_BYTES))
+    bearer = bearer_of(own, listener, logins[OAUTHBEARER]) if OAUTHBEARER in names else None
+    return SaslSettings(tuple(names), logins, session, bearer, _integer(most, own.get(most), DEFAULT_MAX_RECEIVE_BYTES))
+
+
+def bearer_of(own: Mapping[str, str], listener: str, login: Mapping[str, str]) -> BearerSettings:
+    """Errors: WrongSecurity. Without Kafka's validator of signed tokens a broker takes unsigned tokens."""
+    where = f"listener.name.{listener.lower()}.{OAUTHBEARER.lower()}."
+    validator = own.get(f"{OAUTHBEARER.lower()}.{VALIDATOR}", "")
+    if validator not in VALIDATORS:
+        raise WrongSecurity(f"{where}{VALIDATOR}={validator} cannot be served: {VALIDATORS[0]} can")
+    unknown = next((name for name in login if name.startswith(("ssl.", "unsecuredValidator"))), None)
+    if unknown is not None:
+        raise WrongSecurity(f"{where}sasl.jaas.config: {unknown} cannot be served")
+
+    def given(name: str) -> str | None:
+        return of_mechanism(own, OAUTHBEARER, f"sasl.oauthbearer.{name}")
+
+    def number(name: str, default: int) -> int:
+        return _integer(f"sasl.oauthbearer.{name}", given(name), default)
+
+    url = given("jwks.endpoint.url") or ""
+    if urlsplit(url).scheme not in ("file", "http", "https"):
+        raise WrongSecurity(f"{where}sasl.oauthbearer.jwks.endpoint.url={url} is no URL of file, http or https")
+    audiences = [each.strip() for each in (given("expected.audience") or "").split(",") if each.strip()]
+    rules = TokenRules(
+        audiences,
+        given("expected.issuer"),
+        number("clock.skew.seconds", 30),
+        given("sub.claim.name") or "sub",
+        given("scope.claim.name") or "scope",
+    )
+    backoff_ms = max(
+        number("jwks.endpoint.retry.backoff.ms", 100), number("jwks.endpoint.retry.backoff.max.ms", 10_000)
+    )
+    return BearerSettings(rules, url, number("jwks.endpoint.refresh.ms", 3_600_000), backoff_ms)
 
 
 def _integer(name: str, text: str | None, default: int) -> int:

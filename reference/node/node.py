@@ -31,7 +31,7 @@ from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
 from reference.node.controllers import Controllers, answer, new_quorum
 from reference.node.directory_assignments import DirectoryAssignments
-from reference.node.effects import ConnectionId, Effect
+from reference.node.effects import ConnectionId, Effect, WantKeys
 from reference.node.fetch import fetching_of
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
@@ -61,6 +61,7 @@ from reference.protocol.primitives import NO_EPOCH, BrokerEpoch, Buffer, Chance,
 from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
+from reference.security.signed_tokens import KeySet
 from reference.storage.log_directory import Logger
 from reference.storage.log_manager import LogManager
 
@@ -179,8 +180,12 @@ class Node:
     def _new_reception(self, chance: Chance) -> Reception:
         properties = self.configuration.static
         apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
-        listeners, sasl = controller_listeners_of(properties), Authenticator(self.configuration, chance)
-        return Reception(self.context, self.channel, self.loggers, apis, listeners, self._emit, sasl)
+        listeners = controller_listeners_of(properties)
+        self._authenticator = self._new_authenticator(chance)
+        return Reception(self.context, self.channel, self.loggers, apis, listeners, self._emit, self._authenticator)
+
+    def _new_authenticator(self, chance: Chance) -> Authenticator:
+        return Authenticator(self.configuration, chance, lambda listener: self._emit(WantKeys(listener)), self.log)
 
     def _load_replicas(self, properties: Mapping[str, str], now: TimestampMs, tracer: Trace | None) -> Replicas:
         """Load the logs: each is a replica. Errors: those of a directory that cannot be served."""
@@ -244,6 +249,10 @@ class Node:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
         if self._begins(now) and (api := self._reception.receive(connection, frame, now)) is not None:
             self._drain(now, api.is_quiet)
+
+    def take_keys(self, listener: str, keys: KeySet) -> None:
+        """The public keys by which tokens of OAUTHBEARER are checked on a listener."""
+        self._authenticator.take_keys(listener, keys)
 
     def answered(self, peer: NodeId, purpose: str, frame: Buffer, now: TimestampMs) -> None:
         """Another node has answered a request on the channel of this purpose; `frame` comes without its size."""

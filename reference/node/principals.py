@@ -21,18 +21,18 @@ def user(name: str) -> str:
     return f"{USER}:{name}"
 
 
-def encode_principal(principal: str) -> bytes:
-    """As Kafka's DefaultKafkaPrincipalBuilder writes it."""
+def encode_principal(principal: str, by_token: bool) -> bytes:
+    """As Kafka's DefaultKafkaPrincipalBuilder writes it, with whether it has authenticated by a delegation token."""
     type_, _, name = principal.partition(":")
-    return b"\x00\x00" + encode(DefaultPrincipalData(type=type_, name=name), 0)
+    return b"\x00\x00" + encode(DefaultPrincipalData(type=type_, name=name, token_authenticated=by_token), 0)
 
 
-def decode_principal(data: Buffer) -> str:
-    """Errors: CodecError for what is no principal of version 0."""
+def decode_principal(data: Buffer) -> tuple[str, bool]:
+    """The principal, and whether by a token. Errors: CodecError for what is no principal of version 0."""
     if bytes(data[:_VERSION_BYTES]) != b"\x00\x00":
         raise CodecError("the principal's version is not served")
     found = decode(DefaultPrincipalData, 0, data[_VERSION_BYTES:])
-    return f"{found.type}:{found.name}"
+    return f"{found.type}:{found.name}", found.token_authenticated
 
 
 def encode_host(host: str) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Protocol
 
 from reference.node import metadata
+from reference.node.access import ASKED_WITHOUT_AUTHORIZER
 from reference.node.apis import API_VERSIONS, Api
 from reference.node.authentication import (
     ADMITTED,
@@ -91,7 +92,7 @@ class Reception:
         if asked is None:
             return None
         request, api, body = asked
-        if api.handler is not None or concerns_loggers(body):
+        if api.handler is not None or concerns_loggers(body) or request.key in ASKED_WITHOUT_AUTHORIZER:
             admission = self._context.access.admit(request, body, kind)
             if admission.refusal is not None:
                 self._refuse_access(request, body, admission.refusal)
@@ -180,7 +181,7 @@ class Reception:
         else:
             self._emit(Close(client.connection, f"API {key} was asked before authentication"))
         if sasl.state is State.AUTHENTICATED and sasl.principal is not None:
-            client.principal = sasl.principal
+            client.principal, client.by_token = sasl.principal, sasl.by_token
             self._emit(Authenticated(client.connection))
         return True
 

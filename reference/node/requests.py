@@ -30,6 +30,8 @@ class Client:
     """`TYPE:NAME`. Of a forwarded request, host and principal are those of the client that the broker forwarded it for."""
     sasl: SaslSession | None = None
     """Its authentication, on a listener with SASL."""
+    by_token: bool = False
+    """Whether it has authenticated by a delegation token."""
 
 
 @dataclass(slots=True)

@@ -12,17 +12,39 @@ import hmac
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from reference.node.listeners import PLAIN, SCRAM, SaslSettings
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+from reference.protocol.primitives import TimestampMs
 
 PLAIN_PARTS = 3
 HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MIN_ITERATIONS = 4096
 
-Credentials = Callable[[str, int], UserScramCredentialRecord | None]
-"""Takes a user and a mechanism's number; gives the credential, None where there is none."""
+NAMES = {number: name for name, number in SCRAM.items()}
+BY_TOKEN = "tokenauth=true"
+"""The extension of SCRAM's first message by which a client gives a delegation token's id for its name (KIP-48)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A delegation token, as SCRAM checks it."""
+
+    credential: UserScramCredentialRecord
+    owner: str
+    """The principal that its bearer acts as."""
+    expires_at: TimestampMs
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What SCRAM is checked by. Each takes a name and a mechanism's number, and gives None where there is none."""
+
+    of_user: Callable[[str, int], UserScramCredentialRecord | None]
+    of_token: Callable[[str, int], Token | None]
+    """By a token's id."""
 
 
 class Refused(Exception):
@@ -38,8 +60,12 @@ class Mechanism(Protocol):
 
     user: str | None
     """Who has authenticated; None before the end."""
+    by_token: bool
+    """Whether by a delegation token."""
+    expires_at: TimestampMs | None
+    """When what the client has shown ends; None for never."""
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, message: bytes, now: TimestampMs) -> bytes:
         """Errors: Refused."""
         ...
 
@@ -50,8 +76,10 @@ class Plain:
     def __init__(self, settings: SaslSettings) -> None:
         self._settings = settings
         self.user: str | None = None
+        self.by_token = False
+        self.expires_at: TimestampMs | None = None
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, message: bytes, now: TimestampMs) -> bytes:
         parts = message.decode(errors="replace").split("\0")
         if len(parts) != PLAIN_PARTS:
             wrong = f"Invalid SASL/PLAIN response: expected {PLAIN_PARTS} tokens, got {len(parts)}"
@@ -76,7 +104,7 @@ def _check_acts_as(acts_as: str, user: str) -> None:
 
 _NAME = r"(?:[^=,\x00]|=2C|=3D)+"
 _FIRST = re.compile(
-    rf"(?P<header>n,(?:a=(?P<acts_as>{_NAME}))?,)(?P<bare>n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\x00]+)*)"
+    rf"(?P<header>n,(?:a=(?P<acts_as>{_NAME}))?,)(?P<bare>n=(?P<user>{_NAME}),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?P<extensions>(?:,[A-Za-z]+=[^,\x00]+)*))"
 )
 _FINAL = re.compile(
     r"(?P<unproved>c=(?P<header>[A-Za-z0-9/+]+=*),r=(?P<nonce>[\x21-\x2b\x2d-\x7e]+)(?:,[A-Za-z]+=[^,\x00]+)*),p=(?P<proof>[A-Za-z0-9/+]+=*)"
@@ -103,8 +131,10 @@ class Scram:
         self._nonce = nonce
         self._begun: _Begun | None = None
         self.user: str | None = None
+        self.by_token = False
+        self.expires_at: TimestampMs | None = None
 
-    def answer(self, message: bytes) -> bytes:
+    def answer(self, message: bytes, now: TimestampMs) -> bytes:
         try:
             text = message.decode()
         except UnicodeDecodeError:
@@ -115,11 +145,18 @@ class Scram:
         found = _FIRST.fullmatch(text)
         if found is None:
             raise Refused("the first message of SCRAM cannot be read")
-        user = _unescaped(found["user"])
-        credential = self._credentials(user, self._number)
+        user = name = _unescaped(found["user"])
+        self.by_token = BY_TOKEN in found["extensions"].lower().split(",")
+        if self.by_token:
+            token = self._credentials.of_token(name, self._number)
+            credential = None if token is None else token.credential
+            if token is not None:
+                user, self.expires_at = token.owner.partition(":")[2], token.expires_at
+        else:
+            credential = self._credentials.of_user(name, self._number)
         if credential is None:
-            raise Refused(f"the user {user!r} has no such credential")
-        _check_acts_as(_unescaped(found["acts_as"] or ""), user)
+            raise Refused(f"{'the token' if self.by_token else 'the user'} {name!r} has no such credential")
+        _check_acts_as(_unescaped(found["acts_as"] or ""), name)
         if credential.iterations < MIN_ITERATIONS:
             raise Refused(f"the credential has {credential.iterations} iterations, less than {MIN_ITERATIONS}")
         nonce = found["nonce"] + self._nonce
@@ -145,6 +182,34 @@ class Scram:
 
     def _mac(self, key: bytes | bytearray | memoryview, data: bytes) -> bytes:
         return hmac.digest(bytes(key), data, self._hash)
+
+
+def credential(
+    name: str, mechanism: int, salt: bytes, iterations: int, salted_password: bytes
+) -> UserScramCredentialRecord:
+    """What verifies a password, and proves the server's knowledge of it (RFC 5802, section 3)."""
+    hash_name = HASHES[NAMES[mechanism]]
+    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
+    return UserScramCredentialRecord(
+        name=name,
+        mechanism=mechanism,
+        salt=salt,
+        stored_key=hashlib.new(hash_name, client_key).digest(),
+        server_key=hmac.digest(salted_password, b"Server Key", hash_name),
+        iterations=iterations,
+    )
+
+
+@lru_cache(maxsize=1024)
+def token_credential(token_hmac: bytes, token_id: str, mechanism: int) -> UserScramCredentialRecord:
+    """A token's password is its HMAC in base64 (DelegationTokenManager.prepareScramCredentials).
+
+    Kafka draws a salt; here it is the HMAC of the id, so that a credential is a function of the token.
+    """
+    hash_name = HASHES[NAMES[mechanism]]
+    salt = hmac.digest(token_hmac, token_id.encode(), "sha256")
+    salted = hashlib.pbkdf2_hmac(hash_name, base64.b64encode(token_hmac), salt, MIN_ITERATIONS)
+    return credential(token_id, mechanism, salt, MIN_ITERATIONS, salted)
 
 
 def _unescaped(name: str) -> str:

@@ -5,15 +5,12 @@ Source: org.apache.kafka.image.ScramImage, org.apache.kafka.controller.ScramCont
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from reference.controller.image import MetadataImage
-from reference.node.listeners import SCRAM
 from reference.node.requests import Request
-from reference.node.sasl_mechanisms import HASHES, MIN_ITERATIONS
+from reference.node.sasl_mechanisms import MIN_ITERATIONS, NAMES, credential
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -36,7 +33,6 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 Upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion
 Described = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
 Result = AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
-NAMES = {number: name for name, number in SCRAM.items()}
 
 
 def _credentials(image: MetadataImage) -> Iterator[UserScramCredentialRecord]:
@@ -111,20 +107,4 @@ def _record(image: MetadataImage, change: Deletion | Upsertion) -> Message:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few} iterations")
     return credential(
         change.name, change.mechanism, bytes(change.salt), change.iterations, bytes(change.salted_password)
-    )
-
-
-def credential(
-    name: str, mechanism: int, salt: bytes, iterations: int, salted_password: bytes
-) -> UserScramCredentialRecord:
-    """What verifies a password, and proves the server's knowledge of it (RFC 5802, section 3)."""
-    hash_name = HASHES[NAMES[mechanism]]
-    client_key = hmac.digest(salted_password, b"Client Key", hash_name)
-    return UserScramCredentialRecord(
-        name=name,
-        mechanism=mechanism,
-        salt=salt,
-        stored_key=hashlib.new(hash_name, client_key).digest(),
-        server_key=hmac.digest(salted_password, b"Server Key", hash_name),
-        iterations=iterations,
     )

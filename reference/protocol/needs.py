@@ -26,7 +26,7 @@ READ, WRITE, CREATE, DELETE, ALTER = (
 DESCRIBE, CLUSTER_ACTION = Operation.DESCRIBE, Operation.CLUSTER_ACTION
 DESCRIBE_CONFIGS, ALTER_CONFIGS = Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS
 TOPIC, GROUP, CLUSTER = ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER
-TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+TRANSACTIONAL_ID, USER = ResourceType.TRANSACTIONAL_ID, ResourceType.USER
 
 ERRORS = {
     TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -34,6 +34,7 @@ ERRORS = {
     CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 """Kind of resource -> the error for what may not be done with it."""
 
@@ -129,6 +130,11 @@ NEEDS: dict[int, Row] = {
     35: Row("handleDescribeLogDirsRequest", on_cluster(DESCRIBE)),
     36: Row("handleSaslAuthenticateRequest"),
     37: Row("handleCreatePartitions", Need(ALTER, TOPIC, "topics[].name")),
+    38: Row("handleCreateTokenRequest", Need(Operation.CREATE_TOKENS, USER, "owner_principal_name")),
+    39: Row("handleRenewTokenRequest"),
+    40: Row("handleExpireTokenRequest"),
+    41: Row("handleDescribeTokensRequest", hides=(Need(DESCRIBE, ResourceType.DELEGATION_TOKEN, "tokens[].token_id"),
+            Need(Operation.DESCRIBE_TOKENS, USER, "tokens[].principal_name"))),
     42: Row("handleDeleteGroupsRequest", Need(DELETE, GROUP, "groups_names[]")),
     43: Row("handleElectLeaders", on_cluster(ALTER)),
     44: Row("handleIncrementalAlterConfigs", Need(ALTER_CONFIGS, TOPIC, "resources[].resource_name"),

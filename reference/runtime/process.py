@@ -36,6 +36,7 @@ from reference.runtime.formatting import controller_endpoints
 from reference.runtime.limited_log import LimitedHandler
 from reference.runtime.metrics import Metrics
 from reference.runtime.server import Server, advertised_endpoints, bind_listeners
+from reference.security.errors import WrongSecurity
 from reference.storage.errors import CorruptFile, LogError
 
 
@@ -118,7 +119,10 @@ async def _serve(
     stop_with_stdin: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
-    server = Server(node, listeners, Metrics(), node.log, clock)
+    try:
+        server = Server(node, listeners, Metrics(), node.log, clock)
+    except WrongSecurity as error:
+        raise ConfigurationError(str(error)) from error
     if configuration.zookeeper is not None and isinstance(node, ZooKeeperNode):
         from reference.runtime.zookeeper import KazooDriver
 

@@ -12,8 +12,8 @@ import os
 import re
 
 from reference.node.listeners import SCRAM
-from reference.node.sasl_mechanisms import HASHES, MIN_ITERATIONS
-from reference.node.scram_credentials import MAX_ITERATIONS, credential
+from reference.node.sasl_mechanisms import HASHES, MIN_ITERATIONS, credential
+from reference.node.scram_credentials import MAX_ITERATIONS
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.security.errors import WrongSecurity
 

@@ -13,14 +13,17 @@ from reference.authorizer.authorizer import super_users_of
 from reference.controller.broker_configs import PER_ADDRESS, connections_by_address
 from reference.controller.config_definition import InvalidConfig
 from reference.node.listeners import (
-    MECHANISMS,
+    OAUTHBEARER,
+    OF_NODES,
     PROTOCOLS,
+    VALIDATOR,
     inter_broker_listener,
     login_of,
     of_listener,
     protocols_of,
     sasl_of,
 )
+from reference.runtime.key_sets import read_keys
 from reference.runtime.tls import client_context, server_context
 from reference.security.certificate_principals import mapping_rules
 from reference.security.errors import WrongSecurity
@@ -28,11 +31,20 @@ from reference.security.errors import WrongSecurity
 SERVED = {
     "sasl.enabled.mechanisms", "sasl.jaas.config", "sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol",
     "sasl.server.max.receive.size",
+    "delegation.token.expiry.check.interval.ms", "delegation.token.expiry.time.ms", "delegation.token.max.lifetime.ms",
+    "delegation.token.secret.key",
     "ssl.client.auth", "ssl.enabled.protocols", "ssl.endpoint.identification.algorithm", "ssl.key.password",
     "ssl.keystore.certificate.chain", "ssl.keystore.key", "ssl.keystore.location", "ssl.keystore.password", "ssl.keystore.type",
     "ssl.principal.mapping.rules", "ssl.protocol",
     "ssl.truststore.certificates", "ssl.truststore.location", "ssl.truststore.password", "ssl.truststore.type",
 }  # fmt: skip
+OF_BEARERS = frozenset({
+    VALIDATOR, "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.expected.audience", "sasl.oauthbearer.expected.issuer", "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.scope.claim.name", "sasl.oauthbearer.sub.claim.name",
+})  # fmt: skip
+"""Settings that are served where OAUTHBEARER is."""
 OF_ONE_LISTENER = frozenset({"connections.max.reauth.ms", "max.connections", "max.connection.creation.rate"})
 """Further settings that are served for one listener."""
 
@@ -40,7 +52,7 @@ ASKS_FOR = {
     "sasl.": "a kind of authentication that is not served here",
     "ssl.": "a kind of TLS that is not served here",
     "security.providers": "security providers of Java, and there is no Java here",
-    "delegation.token.": "delegation tokens, which are not served here",
+    "delegation.token.": "a kind of delegation tokens that is not served here",
     "password.encoder.": "passwords encoded in ZooKeeper, and there is none here",
     "client.quota.callback.class": "a class that decides on quotas, and quotas are applied as Kafka's default does here",
     "early.start.listeners": "listeners that open before the ACLs are read, and none does here",
@@ -56,6 +68,7 @@ WITH_ZOOKEEPER_ASKS_FOR = {
     "zookeeper.ssl.": "TLS to ZooKeeper",
     "zookeeper.clientCnxnSocket": "a class that connects to ZooKeeper",
     "zookeeper.metadata.migration.enable": "a migration to KRaft",
+    "delegation.token.": "delegation tokens, which are kept in a metadata quorum only",
     "authorizer.class.name": "an authorizer, whose ACLs are read from a metadata quorum only",
 }
 """Name, or its beginning -> what a line with it asks for where ZooKeeper coordinates."""
@@ -72,14 +85,17 @@ OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.(?:(?!max\.)[^.]+\.(?=sasl\.|c
 
 def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | None]) -> str | None:
     """The sentence that refuses the first line that asks for what is not served; None where none does."""
+    served = SERVED | OF_BEARERS if has_bearers(properties) else SERVED
     for name, value in properties.items():
         own = OF_LISTENER.sub("", name)
+        if own == VALIDATOR and not re.fullmatch(rf"listener\.name\.[^.]+\.oauthbearer\.{VALIDATOR}", name):
+            return f"{name} asks for {ASKS_FOR['sasl.']}: it cannot be served"
         if own == "sasl.jaas.config" and not re.fullmatch(r"listener\.name\.[^.]+\.[^.]+\.sasl\.jaas\.config", name):
             return f"{name} has no effect on a broker: listener.name.NAME.MECHANISM.{own} has"
         if own.startswith("sasl.mechanism.") and name != own:
             return f"{name} has no effect on a broker: {own} has"
         asked = next((what for start, what in ASKS_FOR.items() if _begins(own, start)), None)
-        if asked and own not in SERVED and value.strip() not in ("", defaults.get(own)):
+        if asked and own not in served and value.strip() not in ("", defaults.get(own)):
             return f"{name} asks for {asked}: it cannot be served"
     authorizer = properties.get("authorizer.class.name", "").strip()
     if authorizer not in ("", STANDARD_AUTHORIZER):
@@ -92,6 +108,14 @@ def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | Non
     if unnamed is not None:
         return f"super.users: '{unnamed}' is no principal, as User:name"
     return None
+
+
+def has_bearers(properties: Mapping[str, str]) -> bool:
+    """Whether a listener has OAUTHBEARER."""
+    return any(
+        OF_LISTENER.sub("", name) == "sasl.enabled.mechanisms" and OAUTHBEARER in value
+        for name, value in properties.items()
+    )
 
 
 def refused_with_zookeeper(properties: Mapping[str, str]) -> str | None:
@@ -112,7 +136,7 @@ def is_served_on_listener(name: str, listeners: Iterable[str]) -> bool:
     found = OF_LISTENER.match(name)
     own = name[found.end() :] if found else ""
     named = name.removeprefix("listener.name.").partition(".")[0].upper()
-    return (own in SERVED or own in OF_ONE_LISTENER) and named in listeners
+    return own in SERVED | OF_BEARERS | OF_ONE_LISTENER and named in listeners
 
 
 def _begins(name: str, start: str) -> bool:
@@ -144,7 +168,9 @@ def refused_listener(properties: Mapping[str, str], own: Iterable[str], controll
 
 def check_served(properties: Mapping[str, str], listener: str) -> None:
     """Errors: WrongSecurity, where this node cannot serve a listener as the file says."""
-    sasl_of(properties, listener)
+    sasl = sasl_of(properties, listener)
+    if sasl is not None and sasl.bearer is not None and sasl.bearer.keys_url.startswith("file:"):
+        read_keys(sasl.bearer.keys_url)
     if protocols_of(properties)[listener].endswith("SSL"):
         own = of_listener(properties, listener)
         mapping_rules(own.get("ssl.principal.mapping.rules", "DEFAULT"))
@@ -183,8 +209,8 @@ def peer_login(properties: Mapping[str, str], listener: str, setting: str) -> tu
     if not protocols_of(properties)[listener].startswith("SASL_"):
         return None
     mechanism = properties.get(setting, "GSSAPI").strip()
-    if mechanism not in MECHANISMS:
-        raise WrongSecurity(f"{setting}={mechanism} cannot be served; these can: {', '.join(MECHANISMS)}")
+    if mechanism not in OF_NODES:
+        raise WrongSecurity(f"{setting}={mechanism} cannot be served; these can: {', '.join(OF_NODES)}")
     options = login_of(of_listener(properties, listener), listener, mechanism)
     if not options.get("username") or "password" not in options:
         raise WrongSecurity(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from reference.controller.image import Endpoint
-from reference.node.effects import Authenticated, Close, HangUp, Respond, Send
+from reference.node.effects import Authenticated, Close, HangUp, Respond, Send, WantKeys
 from reference.node.listeners import PROTOCOLS, inter_broker_listener, protocols_of, sasl_of
 from reference.node.node import Node
 from reference.node.properties import controller_listeners_of
@@ -25,6 +25,7 @@ from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
 from reference.runtime.connection_limits import ConnectionLimits
+from reference.runtime.key_sets import KeySets
 from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
 from reference.runtime.tls_connection import ListenerTls
@@ -151,6 +152,11 @@ class Server:
             for name, settings in sasl.items()
         }
         """Of the requests of a client that has not authenticated, by listener."""
+        self._key_sets = {
+            name: KeySets(settings.bearer, name, node.take_keys, log)
+            for name, settings in sasl.items()
+            if settings is not None and settings.bearer is not None
+        }
         self._peers = PeerConnections(self, properties, log)
         self.zookeeper: ZooKeeperDriver | None = None
         """What carries out the effects on ZooKeeper, where that coordinates."""
@@ -190,6 +196,8 @@ class Server:
             loop.add_reader(listener.socket.fileno(), self._on_acceptable, listener)
         loop.call_later(IDLE_CHECK_MS / 1000, self._close_idle)
         loop.call_later(self._registration_timeout_ms / 1000, self._check_registration)
+        for each in self._key_sets.values():
+            each.begin(loop)
         self._carry_out()
         try:
             await self._stopped.wait()
@@ -205,6 +213,8 @@ class Server:
             if self._timer is not None:
                 self._timer.cancel()
             self._peers.close()
+            for each in self._key_sets.values():
+                each.close()
             if self.zookeeper is not None:
                 self.zookeeper.close()
         if self._is_unregistered:
@@ -376,6 +386,8 @@ class Server:
                         self._peers.send(effect)
                     elif isinstance(effect, HangUp):
                         self._peers.hang_up((effect.peer, effect.purpose))
+                    elif isinstance(effect, WantKeys):
+                        self._key_sets[effect.listener].look()
                     elif not isinstance(effect, Authenticated | Close):
                         self._ask_zookeeper(effect)
                     elif (connection := self._connections.get(effect.connection)) is None:

@@ -13,14 +13,18 @@ MAX_ITERATIONS = 1_000_000
 class ScramExchange:
     """One authentication: `first`, then `answer` for each message of the server, until it returns None."""
 
-    def __init__(self, mechanism: str, user: str, password: str) -> None:
+    def __init__(self, mechanism: str, user: str, password: str, extension: str = "") -> None:
+        """`extension` goes into the first message: tokenauth=true says that `user` is a delegation token's id (KIP-48)."""
         self._client = ScramClient([mechanism], user, password)
+        self._extension = f",{extension}" if extension else ""
         self._has_proved = False
         """Whether the proof of the password was sent, so that the server's proof comes next."""
 
     def first(self) -> bytes:
         """The client's first message."""
-        return self._client.get_client_first().encode()
+        first = self._client.get_client_first() + self._extension
+        self._client.client_first_bare += self._extension  # both sides sign it
+        return first.encode()
 
     def answer(self, message: bytes) -> bytes | None:
         """The answer to a message; None where the server has proved its knowledge. Errors: WrongSecurity."""

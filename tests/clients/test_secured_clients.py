@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AiokafkaProvider
 from aiokafka.errors import KafkaError as AiokafkaError
 from confluent_kafka import Consumer, KafkaException, Producer
 from kafka import KafkaConsumer, KafkaProducer  # pyright: ignore[reportAttributeAccessIssue]
+from kafka.net.sasl.oauth import AbstractTokenProvider as KafkaPythonProvider
 
 from tests.targets.secured_kafka import LOGIN, PASSWORD, USER, SecuredReference
-from tests.tools.jvm import Tools
+from tests.tools.jvm import Tools, run_in_own_jvm
 
 pytestmark = pytest.mark.process
 WITHIN_S = 60
@@ -23,7 +26,10 @@ VALUES = [f"value {number}" for number in range(200)]
 WAYS = [
     ("SSL", ""), ("MUTUAL", ""), ("SASL_SSL", "PLAIN"), ("SASL_SSL", "SCRAM-SHA-256"), ("SASL_SSL", "SCRAM-SHA-512"),
     ("SASL_PLAINTEXT", "PLAIN"), ("SASL_PLAINTEXT", "SCRAM-SHA-256"), ("SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ("OAUTH", "OAUTHBEARER"),
 ]  # fmt: skip
+OF_TOOLS = WAYS[:-1]
+"""Java reads a token from URLs alone that its command line allows; `test_java_logs_in_by_a_token` runs it so."""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +39,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredReferen
 
 
 def protocol_of(listener: str) -> str:
-    return "SSL" if listener == "MUTUAL" else listener
+    return {"MUTUAL": "SSL", "OAUTH": "SASL_SSL"}.get(listener, listener)
 
 
 def confluent(secured: SecuredReference, listener: str, mechanism: str, password: str, topic: str) -> list[str]:
@@ -45,7 +51,9 @@ def confluent(secured: SecuredReference, listener: str, mechanism: str, password
     if listener == "MUTUAL":
         own = str(secured.secrets / "client.pem")
         common |= {"ssl.certificate.location": own, "ssl.key.location": own}
-    if mechanism:
+    if mechanism == "OAUTHBEARER":
+        common |= {"sasl.mechanism": mechanism, "oauth_cb": lambda _: (secured.signer.token(), time.time() + 3600)}
+    elif mechanism:
         common |= {"sasl.mechanism": mechanism, "sasl.username": USER, "sasl.password": password}
     refused: list[Any] = []
     producer = Producer(
@@ -84,13 +92,33 @@ def python_settings(secured: SecuredReference, listener: str, mechanism: str, pa
     }
     if protocol_of(listener).endswith("SSL"):
         given["ssl_context"] = context_of(secured, listener)
-    if mechanism:
+    if mechanism == "OAUTHBEARER":
+        given["sasl_mechanism"] = mechanism
+    elif mechanism:
         given |= {"sasl_mechanism": mechanism, "sasl_plain_username": USER, "sasl_plain_password": password}
     return given
 
 
+class KafkaPythonTokens(KafkaPythonProvider):
+    def __init__(self, secured: SecuredReference) -> None:
+        self._secured = secured
+
+    def token(self) -> str:
+        return self._secured.signer.token()
+
+
+class AiokafkaTokens(AiokafkaProvider):
+    def __init__(self, secured: SecuredReference) -> None:
+        self._secured = secured
+
+    async def token(self) -> str:
+        return self._secured.signer.token()
+
+
 def kafka_python(secured: SecuredReference, listener: str, mechanism: str, password: str, topic: str) -> list[str]:
     settings = python_settings(secured, listener, mechanism, password)
+    if mechanism == "OAUTHBEARER":
+        settings["sasl_oauth_token_provider"] = KafkaPythonTokens(secured)
     producer = KafkaProducer(**settings)
     for value in VALUES:
         producer.send(topic, value.encode())
@@ -107,6 +135,8 @@ def kafka_python(secured: SecuredReference, listener: str, mechanism: str, passw
 def aiokafka(secured: SecuredReference, listener: str, mechanism: str, password: str, topic: str) -> list[str]:
     async def run() -> list[str]:
         settings = python_settings(secured, listener, mechanism, password)
+        if mechanism == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = AiokafkaTokens(secured)
         async with AIOKafkaProducer(**settings) as producer:
             for value in VALUES:
                 await producer.send(topic, value.encode())
@@ -149,7 +179,7 @@ def properties_file(folder: Path, properties: dict[str, str]) -> Path:
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(("listener", "mechanism"), WAYS)
+@pytest.mark.parametrize(("listener", "mechanism"), OF_TOOLS)
 def test_kafkas_tools_produce_and_list(
     secured: SecuredReference, tools: Tools, tmp_path: Path, listener: str, mechanism: str
 ) -> None:
@@ -193,3 +223,16 @@ def test_kafkas_tools_say_what_is_wrong(secured: SecuredReference, tools: Tools,
     refused = tools.run("kafka-topics", *where, "--list")
     assert refused.code != 0
     assert "Authentication failed: Invalid username or password" in refused.out + refused.errors
+
+
+@pytest.mark.java
+def test_java_logs_in_by_a_token(secured: SecuredReference, tmp_path: Path) -> None:
+    login = f"{LOGIN}.oauthbearer.OAuthBearerLoginModule required;"
+    handler = f"{LOGIN}.oauthbearer.OAuthBearerLoginCallbackHandler"
+    changes = {"sasl_jaas_config": login, "sasl_login_callback_handler_class": handler}
+    config = properties_file(tmp_path, secured.client("OAUTH", **changes))
+    url = (secured.secrets / "token").as_uri()
+    where = ("--bootstrap-server", f"localhost:{secured.ports['OAUTH']}", "--command-config", config)
+    option = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
+    made = run_in_own_jvm("kafka-topics", *where, "--create", "--topic", "by-java", jvm=(option,))
+    assert "Created topic by-java" in made.well()

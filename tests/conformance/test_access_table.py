@@ -22,6 +22,7 @@ WITHOUT_CASE = {
     (32, GROUP): "not judged: configurations of groups came with 3.8",
     (33, GROUP): "not judged: configurations of groups came with 3.8",
     (44, GROUP): "not judged: configurations of groups came with 3.8",
+    (38, ResourceType.USER): "SEC-24",
 }
 """API key and kind of resource without a case of its own -> where it is judged, or why not."""
 

@@ -14,7 +14,7 @@ from reference.authorizer.acl import Acl
 from reference.authorizer.authorizer import Authorizer
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
-from reference.node.access import Access, authorizer_of
+from reference.node.access import ASKED_WITHOUT_AUTHORIZER, Access, authorizer_of
 from reference.node.access_steps import STEPS
 from reference.node.apis import DECIDED_HANDLERS, broker_handlers, controller_handlers
 from reference.node.refusals import ITEMS, refused_items
@@ -24,6 +24,7 @@ from reference.protocol.acls import Operation, PatternType, Permission, Resource
 from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -35,8 +36,9 @@ from reference.protocol.schema import Message
 ANYTHING: Any = type("Anything", (), {"__getattr__": lambda self, name: self})()
 SERVED = {*broker_handlers(ANYTHING), *controller_handlers(ANYTHING), *DECIDED_HANDLERS}
 DESCRIBE_LOG_DIRS, FIRST_DESCRIBE_LOG_DIRS_WITH_ERROR = 35, 3
-UNREFUSED = {3, 10, 16, 18, 60, 65, 66, 75}
-"""APIs that answer everyone, and hide things or refuse items; of a request without items nothing is refused."""
+UNREFUSED = {3, 10, 16, 18, 38, 39, 40, 41, 60, 65, 66, 75}
+"""APIs that answer everyone, and hide things or refuse items; of a request without items nothing is refused. Of a delegation
+token the controller asks who owns it, and one for oneself needs nothing."""
 
 
 def access(*acls: Acl, properties: Mapping[str, str] | None = None, ready: bool = True) -> Access:
@@ -52,7 +54,7 @@ def access(*acls: Acl, properties: Mapping[str, str] | None = None, ready: bool 
 
 
 def request(key: int, version: int, principal: str = "User:stranger") -> Request:
-    return Request(Client(1, "127.0.0.1", "PLAINTEXT", principal=principal), key, version, 1, "client")
+    return Request(Client(1, "127.0.0.1", "SASL_SSL", principal=principal), key, version, 1, "client")
 
 
 def acl(type_: ResourceType, name: str, operation: Operation, permission: Permission = Permission.ALLOW) -> Acl:
@@ -230,3 +232,27 @@ def test_the_order_in_which_a_table_is_drawn_does_not_matter() -> None:
     for _ in range(6):
         chance.shuffle(acls)
         assert access(*acls).admit(request(12, 4), filled(12)).refusal is not None
+
+
+@pytest.mark.parametrize("key", sorted(ASKED_WITHOUT_AUTHORIZER))
+@pytest.mark.parametrize(
+    "changes", [{"listener": "PLAINTEXT"}, {"listener": "SSL", "principal": "User:ANONYMOUS"}, {"by_token": True}]
+)
+def test_no_tokens_for_who_has_not_authenticated_or_has_by_a_token(key: int, changes: dict[str, Any]) -> None:
+    asked = request(key, versions_of(key)[1])
+    for name, value in changes.items():
+        setattr(asked.client, name, value)
+    found = access()
+    for authorizer in (found.authorizer, None):
+        found.authorizer = authorizer
+        refusal: Any = found.admit(asked, filled(key)).refusal
+        assert refusal.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def test_a_token_for_another_needs_create_tokens_on_that_user() -> None:
+    body = CreateDelegationTokenRequest(owner_principal_type="User", owner_principal_name="bob")
+    refusal: Any = access().admit(request(38, 3), body).refusal
+    assert refusal.error_code == ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
+    assert (refusal.principal_name, refusal.token_requester_principal_name) == ("bob", "stranger")
+    allowed = access(acl(ResourceType.USER, "User:bob", Operation.CREATE_TOKENS))
+    assert allowed.admit(request(38, 3), body).refusal is None

@@ -11,16 +11,31 @@ from scramp import ScramClient
 
 from reference.node.authentication import ADMITTED, AuthenticationFailed, SaslSession, State
 from reference.node.listeners import SaslSettings
-from reference.node.sasl_mechanisms import Mechanism, Plain, Refused, Scram
-from reference.node.scram_credentials import credential
+from reference.node.sasl_mechanisms import (
+    Credentials,
+    Mechanism,
+    Plain,
+    Refused,
+    Scram,
+    Token,
+    credential,
+    token_credential,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+from reference.protocol.primitives import TimestampMs
+from reference.security.scram_client import ScramExchange
 
 SESSION_MS = 10_000
 SETTINGS = SaslSettings(("PLAIN", "SCRAM-SHA-256"), {"PLAIN": {"user_a": "pa", "user_b": "pb"}}, {"PLAIN": SESSION_MS, "SCRAM-SHA-256": 0})  # fmt: skip
 HANDSHAKE, AUTHENTICATE, METADATA = 17, 36, 3
+NOW = TimestampMs(1_000_000)
+
+
+def no_token(id: str, mechanism: int) -> None:
+    return None
 
 
 def scram(user: str, password: str, salt: bytes, nonce: str = "n", name: str = "SCRAM-SHA-256") -> Scram:
@@ -28,29 +43,29 @@ def scram(user: str, password: str, salt: bytes, nonce: str = "n", name: str = "
     number, hash_name = {"SCRAM-SHA-256": (1, "sha256"), "SCRAM-SHA-512": (2, "sha512")}[name]
     salted = hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, 4096)
     known = {(user, number): credential(user, number, salt, 4096, salted)}
-    return Scram(name, lambda *key: known.get(key), nonce)
+    return Scram(name, Credentials(lambda *key: known.get(key), no_token), nonce)
 
 
 def test_the_exchange_is_that_of_rfc_7677() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     server = scram("user", "pencil", salt, nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
-    first = server.answer(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
+    first = server.answer(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO", NOW)
     assert first == b"r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
     final = (
         b"c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="
     )
-    assert server.answer(final) == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+    assert server.answer(final, NOW) == b"v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
     assert server.user == "user"
     with pytest.raises(Refused):
-        server.answer(final)
+        server.answer(final, NOW)
 
 
 @pytest.mark.parametrize("name", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
 def test_another_implementation_agrees(name: str) -> None:
     server = scram("a,b=c", "Ünder", b"sixteen  letters", name=name)
     client: Any = ScramClient([name], "a,b=c", "Ünder")
-    client.set_server_first(server.answer(client.get_client_first().encode()).decode())
-    client.set_server_final(server.answer(client.get_client_final().encode()).decode())
+    client.set_server_first(server.answer(client.get_client_first().encode(), NOW).decode())
+    client.set_server_final(server.answer(client.get_client_final().encode(), NOW).decode())
     assert server.user == "a,b=c"
 
 
@@ -66,16 +81,16 @@ def test_another_implementation_agrees(name: str) -> None:
 def test_a_message_of_scram_that_is_none_is_refused(messages: list[bytes]) -> None:
     server = scram("u", "p", b"short")
     for message in messages[:-1]:
-        server.answer(message)
+        server.answer(message, NOW)
     with pytest.raises(Refused):
-        server.answer(messages[-1])
+        server.answer(messages[-1], NOW)
     assert server.user is None
 
 
 def test_a_weak_credential_is_refused() -> None:
     weak = UserScramCredentialRecord(name="u", mechanism=1, salt=b"s", stored_key=b"", server_key=b"", iterations=4095)
     with pytest.raises(Refused, match="4095 iterations"):
-        Scram("SCRAM-SHA-256", lambda user, number: weak, "n").answer(b"n,,n=u,r=x")
+        Scram("SCRAM-SHA-256", Credentials(lambda user, number: weak, no_token), "n").answer(b"n,,n=u,r=x", NOW)
 
 
 @pytest.mark.parametrize(
@@ -89,9 +104,9 @@ def test_plain_knows_the_users_of_the_login_alone(message: bytes, user: str | No
     plain = Plain(SETTINGS)
     if user is None:
         with pytest.raises(Refused):
-            plain.answer(message)
+            plain.answer(message, NOW)
     else:
-        assert plain.answer(message) == b""
+        assert plain.answer(message, NOW) == b""
     assert plain.user == user
 
 
@@ -176,3 +191,53 @@ def test_without_a_limit_no_session_ends_and_none_begins_again() -> None:
     log_in(sasl)
     sasl.expires_at = None
     assert not sasl.takes(HANDSHAKE, 10**12) and not sasl.takes(METADATA, 10**12)
+
+
+def by_token(ends: TimestampMs) -> SaslSession:
+    """A session on a broker that knows one delegation token, of User:a, whose HMAC is b"hmac"."""
+
+    def new(name: str, settings: SaslSettings) -> Mechanism:
+        def token(id: str, mechanism: int) -> Token | None:
+            return Token(token_credential(b"hmac", id, mechanism), "User:a", ends) if id == "id" else None
+
+        return Scram(name, Credentials(lambda user, mechanism: None, token), "n")
+
+    return SaslSession(SETTINGS, new)
+
+
+def say_token(sasl: SaslSession, password: str, extension: str = "tokenauth=true", id: str = "id") -> int:
+    """Log in by the token; gives the session's lifetime."""
+    sasl.takes(HANDSHAKE, NOW)
+    sasl.handshake(SaslHandshakeRequest(mechanism="SCRAM-SHA-256"), 1)
+    exchange = ScramExchange("SCRAM-SHA-256", id, password, extension)
+    answer, _ = sasl.token(exchange.first(), NOW)
+    final = exchange.answer(bytes(answer))
+    assert final is not None
+    answer, lifetime_ms = sasl.token(final, NOW)
+    assert exchange.answer(bytes(answer)) is None
+    return lifetime_ms
+
+
+def test_the_bearer_of_a_token_is_its_owner_until_it_ends() -> None:
+    ends = TimestampMs(NOW + 5_000)
+    sasl = by_token(ends)
+    assert say_token(sasl, base64.b64encode(b"hmac").decode()) == 5_000
+    assert (sasl.principal, sasl.by_token, sasl.expires_at) == ("User:a", True, ends)
+    with pytest.raises(AuthenticationFailed, match="is over"):
+        sasl.takes(METADATA, ends)
+
+
+def test_a_token_that_has_ended_gives_no_request_a_session() -> None:
+    sasl = by_token(TimestampMs(NOW - 1))
+    assert say_token(sasl, base64.b64encode(b"hmac").decode()) == 0
+    with pytest.raises(AuthenticationFailed, match="is over"):
+        sasl.takes(METADATA, NOW)
+
+
+@pytest.mark.parametrize(
+    ("password", "extension", "id"),
+    [("aG1hYw==", "", "id"), ("aG1hYx==", "tokenauth=true", "id"), ("aG1hYw==", "tokenauth=true", "no")],
+)
+def test_a_token_is_no_user_and_has_one_password(password: str, extension: str, id: str) -> None:
+    with pytest.raises(AuthenticationFailed):
+        say_token(by_token(TimestampMs(NOW + 1)), password, extension, id)

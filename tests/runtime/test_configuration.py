@@ -190,7 +190,7 @@ SASL: dict[str, str | None] = {
         ({"listener.name.a.sasl.jaas.config": "x"}, "listener.name.a.sasl.jaas.config has no effect on a broker"),
         ({"ssl.cipher.suites": "x"}, "ssl.cipher.suites asks for a kind of TLS that is not served here"),
         ({"listener.name.a.ssl.engine.factory.class": "x"}, "listener.name.a.ssl.engine.factory.class asks for a kind of TLS"),
-        ({"delegation.token.secret.key": "x"}, "delegation.token.secret.key asks for delegation tokens"),
+        ({"delegation.token.master.key": "x"}, "delegation.token.master.key asks for a kind of delegation tokens"),
         ({"create.topic.policy.class.name": "P"}, "create.topic.policy.class.name asks for a policy"),
         ({"alter.config.policy.class.name": "P"}, "alter.config.policy.class.name asks for a policy"),
         ({"cordoned.log.dirs": "*"}, "cordoned.log.dirs asks for log directories that take no new replicas"),

@@ -14,7 +14,7 @@ from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.security import ClientSecurity, SecurityError, Tunnels
 from reference.commands import app
 from reference.controller.quorum_snapshots import BOOTSTRAP_NAME
-from reference.node.scram_credentials import credential
+from reference.node.sasl_mechanisms import credential
 from reference.runtime.scram_argument import read_credential
 from reference.security.errors import WrongSecurity
 from tests.targets.secured_kafka import SecuredReference

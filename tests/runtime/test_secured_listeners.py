@@ -4,23 +4,36 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from linearizability.targets.cluster import Member
+from linearizability.targets.errors import TargetError
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.security import ClientSecurity, Tunnels
-from linearizability.targets.wire import Wire, WireClosed, listed_brokers
+from linearizability.targets.wire import Wire, WireClosed, WireError, listed_brokers
 from reference.commands import app
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.runtime.security import STANDARD_AUTHORIZER
-from tests.targets.secured_kafka import LOGIN, PASSWORD, STORE_PASSWORD, USER, SecuredReference
+from tests.targets.secured_kafka import (
+    KEYS_URL,
+    LOGIN,
+    PASSWORD,
+    STORE_PASSWORD,
+    USER,
+    SecuredReference,
+    Signer,
+    key_set,
+)
 
 pytestmark = pytest.mark.process
 WITHIN_S = 30
@@ -210,3 +223,84 @@ def test_what_a_client_may_do_is_by_the_principal_that_it_authenticated_as(tmp_p
                 answer = wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
                 assert answer.topics[0].error_code == expected, name
                 wire.close()
+
+
+class KeyServer(ThreadingHTTPServer):
+    """Serves a set of keys, and counts how often it was asked."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.asked = text, 0
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                server.asked += 1
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(server.text.encode())
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}/keys"
+
+
+class FetchingReference(SecuredReference):
+    """A reference that fetches its keys."""
+
+    keys: KeyServer
+    changes: dict[str, str]
+
+    def properties(self, member: Member) -> dict[str, str]:
+        return super().properties(member) | {KEYS_URL: self.keys.url, **self.changes}
+
+
+def logs_in(broker: SecuredReference, token: str) -> bool:
+    (broker.secrets / "token").write_text(token)
+    with Tunnels(ClientSecurity.of(broker.client("OAUTH"))) as tunnels:
+        try:
+            return bool(listed_brokers(*tunnels.to("localhost", broker.ports["OAUTH"])))
+        except WireError:
+            return False
+
+
+def test_keys_are_fetched_again_when_a_token_has_an_unknown_one(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    broker = FetchingReference(tmp_path / "broker", tmp_path / "secrets")
+    newer = Signer("2")
+    with KeyServer(key_set(broker.signer)) as broker.keys:
+        broker.changes = {"sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": "100"}
+        with broker:
+            assert logs_in(broker, broker.signer.token()) and broker.keys.asked == 1
+            assert not logs_in(broker, Signer("1").token())  # another key of the same name: no newer set would help
+            assert not logs_in(broker, broker.signer.token(ends_in_s=-60))
+            broker.keys.text = key_set(newer)
+            wait_until(lambda: logs_in(broker, newer.token()))
+            assert not logs_in(broker, broker.signer.token())
+            broker.keys.text = "no set"
+            wait_until(lambda: not logs_in(broker, Signer("3").token()) and "the former ones stay" in log_of(broker))
+            assert logs_in(broker, newer.token())
+        broker.keys.shutdown()
+
+
+def test_keys_that_cannot_be_fetched_refuse_the_start(tmp_path: Path) -> None:
+    (tmp_path / "secrets").mkdir()
+    broker = FetchingReference(tmp_path / "broker", tmp_path / "secrets")
+    broker.changes = {KEYS_URL: "http://127.0.0.1:1/keys"}
+    with (
+        KeyServer("") as broker.keys,
+        pytest.raises(TargetError, match=r"jwks\.endpoint\.url=http://127\.0\.0\.1:1/keys"),
+    ):
+        broker.open()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)

@@ -126,7 +126,7 @@ SOUND = {
 }
 FORBIDDEN = {
     "second vote": [*RIVALS, step(3, "GrantVote", 1, to=1), step(3, "GrantVote", 1, to=2)],
-    "second vote in another life": [
+    "second vote in another incarnation": [
         *RIVALS,
         step(3, "GrantVote", 1, to=1),
         step(3, "Restart", 1),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
 import time
 from pathlib import Path
+from typing import Any
 
+import jwt
 import trustme
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -18,12 +20,14 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 from cryptography.x509 import load_pem_x509_certificate
+from jwt.algorithms import RSAAlgorithm
 
 from linearizability.targets.cluster import Cluster
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
+from reference.node.listeners import VALIDATORS
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 
 USER, PASSWORD = "alice", 'a "secret" \\ of hers'
@@ -32,27 +36,56 @@ LOGIN = "org.apache.kafka.common.security"
 LISTENERS = ("SSL", "SASL_SSL", "SASL_PLAINTEXT", "MUTUAL", "OAUTH")
 SCRAM = {1: "sha256", 2: "sha512"}
 """A mechanism's number in AlterUserScramCredentials -> its hash."""
+AUDIENCE = "kafka of the tests"
+KEYS_URL = "listener.name.oauth.oauthbearer.sasl.oauthbearer.jwks.endpoint.url"
 SALT = b"salt of alice"
 ITERATIONS = 4096
+
+
+class Signer:
+    """One who signs tokens, by a key of his own."""
+
+    def __init__(self, id: str) -> None:
+        self.id = id
+        self._key = rsa.generate_private_key(65537, 2048)
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """The key that checks its tokens (RFC 7517)."""
+        return {
+            **RSAAlgorithm.to_jwk(self._key.public_key(), as_dict=True),
+            "kid": self.id,
+            "use": "sig",
+            "alg": "RS256",
+        }
+
+    def token(self, ends_in_s: float = 3600, **claims: Any) -> str:
+        """A token of USER; a claim that is None is left out."""
+        now = time.time()
+        given = {"sub": USER, "aud": AUDIENCE, "iat": now - 60, "exp": now + ends_in_s, **claims}
+        given = {name: value for name, value in given.items() if value is not None}
+        return jwt.encode(given, self._key, "RS256", headers={"kid": self.id})
+
+
+def key_set(*signers: Signer) -> str:
+    return json.dumps({"keys": [each.public for each in signers]})
 
 
 class Secured(Cluster):
     """One broker: PLAINTEXT for its own needs, and the listeners above; `client(LISTENER)` is a client's properties."""
 
-    listeners: tuple[str, ...] = LISTENERS
-
     def secure(self, secrets: Path, session_ms: int = 0) -> None:
         """Make certificates and keys in a folder."""
         self.secrets, self.session_ms = secrets, session_ms
-        self.ports = dict(zip(self.listeners, free_ports(len(self.listeners)), strict=True))
+        self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
         self.authority = trustme.CA()
         self.authority.cert_pem.write_to_path(str(secrets / "ca.pem"))
         self._store("broker", self.authority.issue_cert("localhost"))
         self._store("client", self.authority.issue_cert("client.example", organization_name="Ö, Ltd"))
         trustme.CA().cert_pem.write_to_path(str(secrets / "stranger.pem"))
-        token = [{"alg": "none"}, {"sub": USER, "iat": time.time() - 60, "exp": time.time() + 3600}]
-        text = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in token)
-        (secrets / "token").write_text(f"{text}.")
+        self.signer = Signer("1")
+        (secrets / "keys.json").write_text(key_set(self.signer))
+        (secrets / "token").write_text(self.signer.token())
 
     def _store(self, name: str, issued: trustme.LeafCert) -> None:
         """A PEM file with PKCS8 key and chain, and the same as PKCS12."""
@@ -80,7 +113,6 @@ class Secured(Cluster):
             for listener in ("sasl_ssl", "sasl_plaintext")
             for mechanism, text in logins.items()
         }
-        bearer = f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{USER}";'
         return given | {
             "listeners": ",".join(
                 [given["listeners"], *(f"{name}://127.0.0.1:{port}" for name, port in self.ports.items())]
@@ -91,20 +123,18 @@ class Secured(Cluster):
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,"
             "SASL_PLAINTEXT:SASL_PLAINTEXT,MUTUAL:SSL,OAUTH:SASL_SSL",
             "inter.broker.listener.name": "PLAINTEXT",
+            "delegation.token.secret.key": "of the cluster",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.secrets / "broker.pem"),
             "listener.name.mutual.ssl.client.auth": "required",
             "listener.name.mutual.ssl.truststore.type": "PEM",
             "listener.name.mutual.ssl.truststore.location": str(self.secrets / "ca.pem"),
             "sasl.enabled.mechanisms": ",".join(logins),
-            **(
-                {
-                    "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
-                    "listener.name.oauth.oauthbearer.sasl.jaas.config": bearer,
-                }
-                if "OAUTH" in self.listeners
-                else {}
-            ),
+            "listener.name.oauth.sasl.enabled.mechanisms": "OAUTHBEARER",
+            "listener.name.oauth.oauthbearer.sasl.jaas.config": f"{LOGIN}.oauthbearer.OAuthBearerLoginModule required;",
+            "listener.name.oauth.oauthbearer.sasl.server.callback.handler.class": VALIDATORS[0],
+            KEYS_URL: (self.secrets / "keys.json").as_uri(),
+            "listener.name.oauth.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
             **({"connections.max.reauth.ms": str(self.session_ms)} if self.session_ms else {}),
             **per_listener,
         }
@@ -156,9 +186,7 @@ class SecuredKafka(Secured, KafkaCluster):
 
 
 class SecuredReference(Secured, ReferenceCluster):
-    """The reference, which knows no OAUTHBEARER."""
-
-    listeners = LISTENERS[:-1]
+    """The reference."""
 
     def __init__(self, folder: Path, secrets: Path, *, session_ms: int = 0) -> None:
         super().__init__("reference:1", nodes=1, folder=folder)

@@ -6,6 +6,7 @@ import base64
 import itertools
 import subprocess
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import cache
@@ -107,9 +108,11 @@ class Tools:
             future.set_exception(RuntimeError("the tools' JVM ended"))
 
 
-def run_in_own_jvm(tool: str, *arguments: object, timeout_s: float = TIMEOUT_S) -> Ran:
-    """For a tool that does its last work while its JVM ends: the verifiable producer closes and sums up then."""
-    command = [*java_command(), TOOLS[tool], *(str(each) for each in arguments)]
+def run_in_own_jvm(tool: str, *arguments: object, timeout_s: float = TIMEOUT_S, jvm: Sequence[str] = ()) -> Ran:
+    """For a tool that does its last work while its JVM ends (the verifiable producer closes and sums up then), or that wants
+    options of the JVM."""
+    java, *rest = java_command()
+    command = [java, *jvm, *rest, TOOLS[tool], *(str(each) for each in arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
     return Ran(done.returncode, done.stdout, done.stderr)
 

@@ -193,10 +193,9 @@ DIFFERS = {
     "kafka-configs --describe --broker-logger 1": LOGGERS,
     "kafka-features describe": FEATURES,
     "kafka-metadata-quorum describe --status": FEATURES,
-    "kafka-delegation-tokens --describe --command-config {empty}": "delegation tokens are not served",
     "kafka-share-groups --describe --group absent": "share groups are not served",
     "kafka-streams-groups --describe --group absent": "Streams groups are not served",
-    "kafka-broker-api-versions": "delegation tokens, share and Streams groups are not served",
+    "kafka-broker-api-versions": "share and Streams groups are not served",
 }
 """Tool and arguments -> why the reference prints something else."""
 

@@ -9,6 +9,7 @@ class IterationCount:
 
 class ScramClient:
     iterations: IterationCount
+    client_first_bare: str
     def __init__(
         self,
         mechanisms: Sequence[str],

@@ -48,7 +48,8 @@ class Scram:
     """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802)."""
 
     def __init__(self, name: str, login: Mapping[str, str]) -> None:
-        self._exchange = ScramExchange(name, *user_and_password(login))
+        by_token = login.get("tokenauth", "").lower() == "true"
+        self._exchange = ScramExchange(name, *user_and_password(login), "tokenauth=true" if by_token else "")
 
     def first(self) -> bytes:
         return self._exchange.first()

@@ -21,6 +21,7 @@ from reference.node.apis import (
     DELETE_TOPICS,
     DESCRIBE_ACLS,
     DESCRIBE_CLIENT_QUOTAS,
+    DESCRIBE_DELEGATION_TOKEN,
     DESCRIBE_USER_SCRAM_CREDENTIALS,
     ELECT_LEADERS,
     INCREMENTAL_ALTER_CONFIGS,
@@ -81,7 +82,9 @@ def shut_down_controlled(
     )
 
 
-NOT_READ = frozenset({DESCRIBE_ACLS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_USER_SCRAM_CREDENTIALS})
+NOT_READ = frozenset(
+    {DESCRIBE_ACLS, DESCRIBE_CLIENT_QUOTAS, DESCRIBE_DELEGATION_TOKEN, DESCRIBE_USER_SCRAM_CREDENTIALS}
+)
 """Kafka keeps these in znodes that are not read here: an answer would say that there are none."""
 
 DECIDED: dict[int, Decide] = {

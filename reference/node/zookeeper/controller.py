@@ -19,6 +19,7 @@ from reference.controller.isr_proposals import Proposal, accepted, alter_partiti
 from reference.controller.topics import partition_record
 from reference.node.active_controller import Abandon, ActiveController, Answer, Decide
 from reference.node.identity import Identity
+from reference.node.principals import ANONYMOUS
 from reference.node.quotas import Mutations
 from reference.node.requests import Key
 from reference.node.zookeeper.controller_requests import ControllerRequests
@@ -280,10 +281,11 @@ class ZooKeeperController(ActiveController):
         abandon: Abandon,
         now: TimestampMs,
         mutations: Mutations | None = None,
+        requester: str = ANONYMOUS,
     ) -> None:
         """DeleteTopics is answered when the topics are gone, or its time is over (as Kafka's purgatory does)."""
         if not isinstance(body, DeleteTopicsRequest):
-            super().decide(key, version, body, answer, abandon, now, mutations)
+            super().decide(key, version, body, answer, abandon, now, mutations, requester)
             return
 
         def decided(response: Message | None, then: TimestampMs) -> None:
@@ -292,7 +294,7 @@ class ZooKeeperController(ActiveController):
             self._step_on(then)
             self._answer_held(then)
 
-        super().decide(key, version, body, decided, abandon, now, mutations)
+        super().decide(key, version, body, decided, abandon, now, mutations, requester)
 
     def _answer_held(self, now: TimestampMs) -> None:
         waiting, self._held = self._held, []

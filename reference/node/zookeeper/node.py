@@ -13,7 +13,6 @@ from functools import partial
 
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
-from reference.node.authentication import Authenticator
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE
 from reference.node.identity import Identity
@@ -117,7 +116,7 @@ class ZooKeeperNode(Node):
 
     def _new_reception(self, chance: Chance) -> Reception:
         apis = {BROKER: zookeeper_apis(self, self._path, self.orders.handler(self.responder))}
-        authenticator = Authenticator(self.configuration, chance)
+        self._authenticator = authenticator = self._new_authenticator(chance)
         return Reception(self.context, self.channel, self.loggers, apis, (), self._emit, authenticator, ORDERS)
 
     def _start(self, now: TimestampMs) -> None:

@@ -97,16 +97,18 @@ def plain(user: str = USER, password: str = PASSWORD, acts_as: str = "") -> str:
     return f"{acts_as}\0{user}\0{password}"
 
 
-def log_in_plain(broker: Broker) -> Connection:
+def log_in_plain(broker: Broker, user: str = USER, password: str = PASSWORD) -> Connection:
     connection = begun(broker, "PLAIN")
-    broker.expect_error(say(connection, plain()).error_code, ErrorCode.NONE, what="SaslAuthenticate")
+    broker.expect_error(say(connection, plain(user, password)).error_code, ErrorCode.NONE, what="SaslAuthenticate")
     return connection
 
 
-def exchange_scram(broker: Broker, connection: Connection, mechanism: str, user: str, password: str) -> Any:
+def exchange_scram(
+    broker: Broker, connection: Connection, mechanism: str, user: str, password: str, extension: str = ""
+) -> Any:
     """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
     shake_hands(broker, connection, mechanism)
-    client = ScramExchange(mechanism, user, password)
+    client = ScramExchange(mechanism, user, password, extension)
     said: bytes | None = client.first()
     while True:
         answer = say(connection, said)

@@ -33,6 +33,9 @@ from reference.protocol.primitives import Buffer, TimestampMs
 FIRST_LEVEL = 14
 """The metadata.version 3.6-IV2, from which on there are records of tokens (MetadataVersion.isDelegationTokenSupported)."""
 
+FIRST_WITH_REQUESTER = 3
+"""The version of CreateDelegationToken and DescribeDelegationToken from which on a token may be asked for another (KIP-373)."""
+
 USER = "User"
 LARGEST_TIMESTAMP = (1 << 63) - 1
 
@@ -88,11 +91,12 @@ def owner_of(body: CreateDelegationTokenRequest, requester: str) -> str:
     return f"{body.owner_principal_type}:{body.owner_principal_name}" if body.owner_principal_name else requester
 
 
-def created_for(owner: str, requester: str) -> CreateDelegationTokenResponse:
-    """A response that says which principal the token was asked for."""
+def created_for(version: int, owner: str, requester: str) -> CreateDelegationTokenResponse:
+    """A response that says which principal the token was asked for, and from version 3 on by which."""
     response = CreateDelegationTokenResponse()
     response.principal_type, _, response.principal_name = owner.partition(":")
-    response.token_requester_principal_type, _, response.token_requester_principal_name = requester.partition(":")
+    if version >= FIRST_WITH_REQUESTER:
+        response.token_requester_principal_type, _, response.token_requester_principal_name = requester.partition(":")
     return response
 
 
@@ -100,12 +104,13 @@ def create_token(
     image: MetadataImage,
     settings: TokenSettings,
     requester: str,
+    version: int,
     body: CreateDelegationTokenRequest,
     new_id: Callable[[], str],
     now: TimestampMs,
 ) -> Decision[CreateDelegationTokenResponse]:
     owner = owner_of(body, requester)
-    response = created_for(owner, requester)
+    response = created_for(version, owner, requester)
     try:
         _require_enabled(image, settings)
         if any(each.principal_type != USER for each in body.renewers):

@@ -12,7 +12,7 @@ from typing import Any
 from reference.controller import delegation_tokens as tokens
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
-from reference.controller.delegation_tokens import TokenSettings
+from reference.controller.delegation_tokens import FIRST_WITH_REQUESTER, TokenSettings
 from reference.node.access import Access, Admission
 from reference.node.active_controller import ActiveController
 from reference.node.context import Context
@@ -62,7 +62,7 @@ def _may_ask(configuration: Configuration, client: Client) -> bool:
 def _refusal(request: Request, body: Message, code: ErrorCode) -> Message:
     if isinstance(body, CreateDelegationTokenRequest):
         requester = request.client.principal
-        response = tokens.created_for(tokens.owner_of(body, requester), requester)
+        response = tokens.created_for(request.version, tokens.owner_of(body, requester), requester)
         response.error_code = code
         response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
         return response
@@ -79,6 +79,7 @@ def create_token(
         controller.image,
         TokenSettings.of(controller.configuration),
         controller.requester,
+        version,
         body,
         controller.new_id,
         now,
@@ -117,7 +118,7 @@ def describe_tokens(
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
     named = [f"{each.principal_type}:{each.principal_name}" for each in body.owners or ()]
     shown = [
-        _described(settings, record)
+        _described(settings, request.version, record)
         for record in tokens.tokens(context.image)
         if (body.owners is None or any(tokens.is_of(record, each) for each in named))
         and _is_shown(context.access, request, record)
@@ -134,10 +135,10 @@ def _is_shown(access: Access, request: Request, record: DelegationTokenRecord) -
 
 
 def _described(
-    settings: TokenSettings, record: DelegationTokenRecord
+    settings: TokenSettings, version: int, record: DelegationTokenRecord
 ) -> DescribeDelegationTokenResponse.DescribedDelegationToken:
     owner_type, _, owner = record.owner.partition(":")
-    requester_type, _, requester = record.requester.partition(":")
+    requester_type, _, requester = record.requester.partition(":") if version >= FIRST_WITH_REQUESTER else ("", "", "")
     renewer = DescribeDelegationTokenResponse.DescribedDelegationTokenRenewer
     pairs = [each.partition(":")[::2] for each in record.renewers]
     return DescribeDelegationTokenResponse.DescribedDelegationToken(

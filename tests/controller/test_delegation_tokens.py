@@ -39,7 +39,7 @@ class Cluster:
         body = CreateDelegationTokenRequest(renewers=[Renewer(principal_type="User", principal_name="bob")])
         for name, value in fields.items():
             setattr(body, name, value)
-        return self._made(tokens.create_token(self.image, self.settings, who, body, lambda: "id", TimestampMs(at)))
+        return self._made(tokens.create_token(self.image, self.settings, who, 3, body, lambda: "id", TimestampMs(at)))
 
     def renew(self, token: bytes, who: str, at: int, period_ms: int = -1) -> Any:
         body = RenewDelegationTokenRequest(hmac=token, renew_period_ms=period_ms)

@@ -13,10 +13,12 @@ import pytest
 from reference.authorizer.acl import Acl
 from reference.authorizer.authorizer import Authorizer
 from reference.controller.configs import Configuration
+from reference.controller.delegation_tokens import TokenSettings, create_token
 from reference.controller.image import MetadataImage
 from reference.node.access import ASKED_WITHOUT_AUTHORIZER, Access, authorizer_of
 from reference.node.access_steps import STEPS
 from reference.node.apis import DECIDED_HANDLERS, broker_handlers, controller_handlers
+from reference.node.delegation_tokens import describe_tokens
 from reference.node.refusals import ITEMS, refused_items
 from reference.node.release import BROKER, CONTROLLER, versions_of
 from reference.node.requests import Client, Request
@@ -25,12 +27,14 @@ from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
+from reference.protocol.messages.delegation_token_record import DelegationTokenRecord
+from reference.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.needs import NEEDS
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
 
 ANYTHING: Any = type("Anything", (), {"__getattr__": lambda self, name: self})()
@@ -256,3 +260,29 @@ def test_a_token_for_another_needs_create_tokens_on_that_user() -> None:
     assert (refusal.principal_name, refusal.token_requester_principal_name) == ("bob", "stranger")
     allowed = access(acl(ResourceType.USER, "User:bob", Operation.CREATE_TOKENS))
     assert allowed.admit(request(38, 3), body).refusal is None
+
+
+def test_responses_about_tokens_are_of_their_version() -> None:
+    asked = CreateDelegationTokenRequest()
+    for version in range(1, 4):
+        plain = request(38, version)
+        plain.client.listener = "PLAINTEXT"
+        refusal = access().admit(plain, asked).refusal
+        assert refusal is not None and encode(refusal, version)
+        settings = TokenSettings("secret", 1, 1)
+        found = access()
+        made = create_token(found.image, settings, "User:a", version, asked, lambda: "id", TimestampMs(1))
+        assert encode(made.response, version)
+        found.image.carried[DelegationTokenRecord, "id"] = made.records[0]
+        context: Any = SimpleNamespace(
+            configuration=Configuration(NodeId(1), {"delegation.token.secret.key": "x"}, found.image),
+            image=found.image,
+            access=found,
+        )
+        shown = describe_tokens(
+            context, request(41, version, "User:a"), DescribeDelegationTokenRequest(owners=None), TimestampMs(1)
+        )
+        assert len(shown.tokens) == 1 and encode(shown, version)
+        assert not describe_tokens(
+            context, request(41, version), DescribeDelegationTokenRequest(owners=None), TimestampMs(1)
+        ).tokens

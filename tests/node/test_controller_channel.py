@@ -131,11 +131,11 @@ def test_everything_that_can_be_forwarded_can_be_refused_in_every_version() -> N
 
 def test_a_forwarded_request_names_its_client() -> None:
     broker = Broker()
-    alice = Client(1, "192.0.2.7", "PLAINTEXT", principal="User:alice")
+    alice = Client(1, "192.0.2.7", "PLAINTEXT", principal="User:alice", by_token=True)
     broker.channel.carry(Request(alice, CREATE_TOPICS, VERSION, 77, "client"), BODY, b"frame", 0)
     envelope = broker.asked[0][0]
     assert isinstance(envelope, EnvelopeRequest) and envelope.request_principal is not None
-    assert decode_principal(envelope.request_principal) == "User:alice"
+    assert decode_principal(envelope.request_principal) == ("User:alice", True)
     assert decode_host(envelope.client_host_address) == "192.0.2.7"
 
 
@@ -153,7 +153,11 @@ def test_an_envelope_without_a_readable_client_or_request_is_refused(changes: di
     broker = Broker()
     broker.is_active = True
     broker.decides = lambda key: True
-    given = {"request_principal": encode_principal("User:a"), "client_host_address": b"\x7f\x00\x00\x01", **changes}
+    given = {
+        "request_principal": encode_principal("User:a", False),
+        "client_host_address": b"\x7f\x00\x00\x01",
+        **changes,
+    }
     request = Request(Client(1, "127.0.0.1", "CONTROLLER"), 58, 0, 1, "node-2")
     answer = broker.channel.open_envelope(request, EnvelopeRequest(**given), 0)
     assert answer is not None and answer.error_code == error and broker.decided == []

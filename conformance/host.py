@@ -21,6 +21,7 @@ from conformance.subject import Subject
 from conformance.target_profile import TargetProfile
 from conformance.wire import Failed, Unreachable, Unreadable
 from linearizability.client.requests import delete_topics_request
+from linearizability.targets.contract import OF_LISTENERS
 from linearizability.targets.errors import TargetError
 from linearizability.targets.security import ClientSecurity
 from reference.protocol.apis import APIS
@@ -32,9 +33,8 @@ HANGS_AFTER_S = 40.0
 """One whose process runs may be slow on a busy machine: it hangs if it does not answer for so long."""
 LOG_LINES = 5
 
-OWN_CLUSTERS = ("reference", "kafka", "mixed")
-"""Targets whose listeners have the suite's names."""
-OF_LISTENERS = ("listener.", "sasl.")
+KNOWS_LISTENERS = ("reference", "kafka", "mixed", "exec")
+"""Targets whose listeners have the suite's names, or which say whether they have."""
 
 
 class TargetBroke(Exception):
@@ -119,7 +119,7 @@ class Host:
         """
         if not self.startable:
             return {}
-        knows_listeners = self.spec.partition(":")[0] in OWN_CLUSTERS
+        knows_listeners = self.spec.partition(":")[0] in KNOWS_LISTENERS
         return {
             name: value for name, value in group.configs.items() if knows_listeners or not name.startswith(OF_LISTENERS)
         }

@@ -43,7 +43,7 @@ class _Adapter:
             case "describe":
                 return {
                     "contract": 1, "name": f"tidegauge with the bug {self.mutant}", "hooks": [*HOOKS],
-                    "max_nodes": MUTANTS[self.mutant].nodes, "config": True,
+                    "max_nodes": MUTANTS[self.mutant].nodes, "config": True, "listeners": True,
                 }  # fmt: skip
             case "start":
                 return self._start(request.get("nodes", 1), Path(request["folder"]), request.get("config") or {})

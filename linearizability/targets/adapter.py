@@ -88,10 +88,11 @@ class Adapter(Target):
         wanted = self.wanted_nodes or min(described.max_nodes, USUAL_NODES)
         if wanted > described.max_nodes:
             raise TargetError(f"{self.spec} offers {described.max_nodes} nodes; {wanted} are wanted")
-        self.unknown_config = () if described.config else tuple(self.given)
+        config = {name: value for name, value in self.given.items() if _is_honoured(name, described)}
+        self.unknown_config = tuple(self.given.keys() - config.keys())
         data = home / "adapter"
         data.mkdir()
-        start = contract.Start(id=0, nodes=wanted, folder=str(data), config=self.given if described.config else {})
+        start = contract.Start(id=0, nodes=wanted, folder=str(data), config=config)
         started = self._ask(start, contract.Started)
         if self.security:
             tunnels = self.tunnels = Tunnels(self.security)
@@ -242,3 +243,8 @@ class Adapter(Target):
             if lines:
                 return f"; its log {self._log} ends:\n" + "\n".join(lines)
         return ""
+
+
+def _is_honoured(name: str, described: contract.Description) -> bool:
+    """Whether the adapter heeds a property: another's broker, which knows no such listeners, might not start with theirs."""
+    return described.config and (described.listeners or not name.startswith(contract.OF_LISTENERS))

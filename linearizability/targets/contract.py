@@ -117,6 +117,10 @@ class Nothing(Result):
     """The result of hooks: an empty object."""
 
 
+OF_LISTENERS = ("listener.", "sasl.")
+"""What properties of listeners begin with: they name listeners as the suite's own clusters have them."""
+
+
 class Description(Result):
     """The result of `describe`."""
 
@@ -126,6 +130,9 @@ class Description(Result):
     hooks: list[HookName] = Field(default=[], description="the hooks that this adapter offers")
     max_nodes: int = Field(default=1, ge=1)
     config: bool = Field(default=False, description="whether `start` honours broker properties")
+    listeners: bool = Field(
+        default=False, description="whether these may be of listeners, which are named PLAINTEXT and CONTROLLER"
+    )
     client: dict[str, str] = Field(
         default={},
         repr=False,

@@ -67,6 +67,24 @@ def test_properties_that_an_adapter_does_not_take_are_unknown(example, tmp_path)
         assert target.describe()["unknown_config"] == ["log.retention.ms"]
 
 
+@pytest.mark.parametrize(("listeners", "unknown"), [(False, ["listener.name.a.b"]), (True, [])])
+def test_properties_of_listeners_are_for_adapters_that_say_so(tmp_path, listeners, unknown):
+    path = tmp_path / "adapter.py"
+    results = {
+        "describe": {"contract": 1, "name": "n", "config": True, "listeners": listeners},
+        "start": {"nodes": [{"id": 1, "host": "localhost", "port": 1}]},
+    }
+    path.write_text(
+        f"import json, sys\nfor line in sys.stdin:\n    asked = json.loads(line)\n    ok = {results!r}.get(asked['command'], {{}})\n"
+        "    print(json.dumps({'id': asked['id'], 'ok': ok}), flush=True)\n    print(asked, file=sys.stderr, flush=True)\n"
+    )
+    given = {"listener.name.a.b": "1", "log.retention.ms": "2"}
+    with open_target(f"exec:{sys.executable} {path}", folder=tmp_path, config=given) as target:
+        assert list(target.unknown_config) == unknown
+        log = next(tmp_path.rglob("adapter.log")).read_text()
+        assert ("listener.name.a.b" in log) == listeners and "'log.retention.ms': '2'" in log
+
+
 def test_what_died_is_brought_back(example, tmp_path):
     with open_target(example, folder=tmp_path) as target:
         target.kill(1)

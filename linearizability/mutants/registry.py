@@ -210,6 +210,7 @@ def _load() -> None:
     """Fill the registry."""
     from linearizability.mutants import (  # noqa: F401
         access_bugs,
+        authentication_bugs,
         cluster_bugs,
         compaction_bugs,
         group_bugs,

@@ -1,0 +1,108 @@
+"""Bugs in authentication: clients that are let in, or stay, though they may not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from linearizability.mutants.registry import mutant
+from reference.controller import delegation_tokens
+from reference.node import sasl_mechanisms
+from reference.protocol.errors import KafkaError
+
+
+@mutant(
+    "expired-token-taken",
+    "reference.node.authentication:SaslSession._lifetime_ms",
+    "A session goes on after the end of the token that it began with, and one begins with a token that has ended.",
+    caught_by=("SEC-25",),
+)
+def expired_token_taken(original: Any, session: Any, credential_ends: int | None, now: int) -> int | None:
+    return original(session, None, now)
+
+
+@mutant(
+    "token-renewed-by-anyone",
+    "reference.controller.delegation_tokens:_require_of",
+    "Any user that knows a token's HMAC renews it and ends it.",
+    caught_by=("SEC-22", "SEC-23"),
+)
+def token_renewed_by_anyone(original: Any, record: Any, requester: str) -> None:
+    return None
+
+
+@mutant(
+    "token-for-a-token",
+    "reference.node.delegation_tokens:_may_ask",
+    "A client that has authenticated by a token gets further tokens, so that its right never ends.",
+    caught_by=("SEC-24",),
+)
+def token_for_a_token(original: Any, configuration: Any, client: Any) -> bool:
+    return True
+
+
+@mutant(
+    "removed-token-taken",
+    "reference.controller.delegation_tokens:token",
+    "A token that was ended is still taken: what was known of it is kept.",
+    caught_by=("SEC-23",),
+)
+def removed_token_taken(original: Any, image: Any, token_id: str) -> Any:
+    known = _KNOWN.setdefault(id(image), {})
+    found = original(image, token_id)
+    return known.setdefault(token_id, found) if found is not None else known.get(token_id)
+
+
+_KNOWN: dict[int, dict[Any, Any]] = {}
+"""By image: what bugs that remember too much have seen."""
+
+
+@mutant(
+    "old-password-taken",
+    "reference.node.authentication:Authenticator._credential",
+    "After a change of its password a user logs in by the old one.",
+    caught_by=("SEC-12",),
+)
+def old_password_taken(original: Any, authenticator: Any, user: str, mechanism: int) -> Any:
+    known = _KNOWN.setdefault(id(authenticator), {})
+    found = original(authenticator, user, mechanism)
+    return found if found is None else known.setdefault((user, mechanism), found)
+
+
+@mutant(
+    "weak-scram-credential",
+    "reference.node.scram_credentials:_record",
+    "A credential with few iterations is taken, which a reader of the metadata soon breaks.",
+    caught_by=("SEC-18",),
+)
+def weak_scram_credential(original: Any, image: Any, change: Any) -> Any:
+    try:
+        return original(image, change)
+    except KafkaError as error:
+        if "few iterations" not in (error.message or ""):
+            raise
+        salted = bytes(change.salted_password)
+        return sasl_mechanisms.credential(change.name, change.mechanism, bytes(change.salt), change.iterations, salted)
+
+
+@mutant(
+    "mechanism-changed",
+    "reference.node.authentication:SaslSession.handshake",
+    "A client that authenticates again may choose a weaker mechanism than before.",
+    caught_by=("SEC-17",),
+)
+def mechanism_changed(original: Any, session: Any, body: Any, version: int) -> Any:
+    if body.mechanism in session.settings.mechanisms:
+        session._name = body.mechanism
+    return original(session, body, version)
+
+
+@mutant(
+    "token-renewed-for-ever",
+    "reference.controller.delegation_tokens:_until",
+    "A token is renewed beyond its largest lifetime.",
+    caught_by=("SEC-22",),
+)
+def token_renewed_for_ever(original: Any, record: Any, time: int) -> Any:
+    changed = original(record, time)
+    changed.expiration_timestamp = delegation_tokens.TimestampMs(time)
+    return changed

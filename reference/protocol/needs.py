@@ -5,7 +5,8 @@ name, refuses the request as a whole; a need of the items of a list refuses thes
 client may not see is left out of the response (`hides`).
 
 Source: kafka.server.KafkaApis, ControllerApis and AclApis of 4.0, by the methods that the rows name; the table of operations in
-Apache Kafka's documentation, "Authorization and ACLs". What the area ACL judges was confirmed on 4.3.1 and 3.9.2.
+Apache Kafka's documentation, "Authorization and ACLs". What the area ACL judges was confirmed on 4.3.1 and 3.9.2; on 4.3.1 a
+stranger is refused each row as here, on both kinds of listener (tests/targets/test_strangers_beside_kafka.py).
 """
 
 from __future__ import annotations

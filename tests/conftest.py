@@ -37,6 +37,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Tests start many processes, each of which would compile all modules again (half of the CPU time of a broker's start).
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Histories here are small: four shuffle partitions instead of 32, and a JVM that compiles quickly and not well.
+QUICK_JVM = "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'"
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf spark.sql.shuffle.partitions=4 {QUICK_JVM} pyspark-shell")
 day()  # before workers start
 settings.register_profile("anew", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

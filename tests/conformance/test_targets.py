@@ -1,6 +1,7 @@
 """The suite on real brokers: every must-requirement passes on Apache Kafka and on the reference.
 
-Both runs mostly wait, for a judge of time must: they go on side by side, each in a process of its own.
+The runs mostly wait, for a judge of time must: they go on side by side, each in a process of its own. In CI Apache Kafka, which does
+not change, is asked for another part of the areas each day.
 """
 
 from __future__ import annotations
@@ -8,14 +9,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from conformance.requirement import AREAS
+
+PARTS = 3
 KAFKA, REFERENCE = "kafka:4.3.1", "reference:1"
-TESTS = {"test_apache_kafka_passes": KAFKA, "test_the_reference_passes": REFERENCE}
+RUNS = {"test_the_reference_passes": (REFERENCE, ())} | {
+    f"test_apache_kafka_passes[{part}]": (KAFKA, tuple(AREAS)[part::PARTS]) for part in range(PARTS)
+}
+"""Test -> target and areas."""
 RUN_WITHIN_S = 2_400
 """Under ten minutes on a quiet machine."""
 BAD = ("fail", "engine error")
@@ -24,13 +31,24 @@ KAFKAS_OWN = "KAFKA-20734"
 
 
 class Run:
-    """One run of the whole suite, under way."""
+    """One run of the suite, under way; of all areas where none is named."""
 
-    def __init__(self, target: str, folder: Path) -> None:
+    def __init__(self, target: str, areas: Sequence[str], folder: Path) -> None:
         self._output = folder / "output"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidegauge", "run", "--target", target, "--json", "--results", str(folder)],
+                [
+                    sys.executable,
+                    "-m",
+                    "tidegauge",
+                    "run",
+                    *areas,
+                    "--target",
+                    target,
+                    "--json",
+                    "--results",
+                    str(folder),
+                ],
                 stdout=output,
                 stderr=subprocess.DEVNULL,
             )
@@ -52,8 +70,8 @@ class Run:
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
     """A run for each test of this module that was selected."""
-    wanted = [TESTS[item.name] for item in request.session.items if item.name in TESTS]
-    started = {target: Run(target, tmp_path_factory.mktemp("run")) for target in wanted}
+    wanted = [item.name for item in request.session.items if item.name in RUNS]
+    started = {name: Run(*RUNS[name], tmp_path_factory.mktemp("run")) for name in wanted}
     try:
         yield started
     finally:
@@ -63,15 +81,17 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.kafka
 @pytest.mark.timeout(RUN_WITHIN_S)
-def test_apache_kafka_passes(runs: dict[str, Run]) -> None:
-    summary, _, reported = runs[KAFKA].finished()
+@pytest.mark.sampled(days=PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_apache_kafka_passes(runs: dict[str, Run], part: int) -> None:
+    summary, _, reported = runs[f"test_apache_kafka_passes[{part}]"].finished()
     assert summary["verdict"] == "pass", reported
     assert summary["must"]["fail"] == summary["engine_errors"] == 0, reported
 
 
 @pytest.mark.timeout(RUN_WITHIN_S)
 def test_the_reference_passes(runs: dict[str, Run]) -> None:
-    summary, tolerated, reported = runs[REFERENCE].finished()
+    summary, tolerated, reported = runs["test_the_reference_passes"].finished()
     assert summary["verdict"] == "pass", reported
     assert summary["must"]["fail"] == summary["engine_errors"] == 0, reported
     assert not [each for each in tolerated if KAFKAS_OWN in each]

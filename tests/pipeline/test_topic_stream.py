@@ -40,14 +40,13 @@ _numbers = itertools.count(1)
 
 
 REFERENCE = "reference:1"
-BESIDE_KAFKA = pytest.mark.parametrize(
-    "broker", [REFERENCE, pytest.param("kafka:4.3.1", marks=pytest.mark.kafka)], indirect=True
-)
+KAFKA = pytest.param("kafka:4.3.1", marks=[pytest.mark.kafka, pytest.mark.sampled(days=3, together=True)])
+BESIDE_KAFKA = pytest.mark.parametrize("broker", [REFERENCE, KAFKA], indirect=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[REFERENCE])
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with open_target(getattr(request, "param", REFERENCE), folder=tmp_path_factory.mktemp("broker")) as target:
+    with open_target(request.param, folder=tmp_path_factory.mktemp("broker")) as target:
         yield target
 
 

@@ -23,36 +23,20 @@ from spec.trace import Trace, check_traces, cluster_traces, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
 
 FOUND = Path(__file__).parents[1] / "simulation" / "found"
+PARTS = 4
 SEEDS = [seed for seed in range(170) if small(seed).is_traceable][:120]
-SAMPLE = SEEDS[:60]
-"""What CI checks of them."""
 SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
-SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr"}
+SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"}
 """Steps that so many short lives may not have."""
 
 
-@pytest.fixture(scope="module")
-def runs() -> list[Trace]:
-    """Some quarter of a minute on a quiet core, and as much for TLC."""
-    return small_traces(SAMPLE)
-
-
 @pytest.mark.java
-def test_traces_of_clusters_with_faults_are_accepted(runs: list[Trace]) -> None:
-    assert len(runs) >= 200
-    accept(runs)
-
-
-@pytest.mark.java
-@pytest.mark.slow
-def test_five_hundred_traces_of_clusters_with_faults_are_accepted() -> None:
-    runs = small_traces(SEEDS)
-    assert len(runs) >= 500
-    accept(runs)
-
-
-def accept(runs: list[Trace]) -> None:
-    """Check the traces; they have all steps that such runs have often."""
+@pytest.mark.sampled(days=PARTS)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_traces_of_clusters_with_faults_are_accepted(part: int) -> None:
+    """In all five hundred traces of a hundred and twenty runs, all steps that such runs have often."""
+    runs = small_traces(SEEDS[part::PARTS])
+    assert len(runs) >= 400 // PARTS
     steps = Counter(event["action"] for trace in runs for event in trace.events)
     assert {action.name for action in ACTIONS} - SELDOM <= {*steps}
     done = check_traces(runs)
@@ -63,8 +47,11 @@ def accept(runs: list[Trace]) -> None:
 
 # ---- corrupted
 
+SEEDS_OF_ALL_STEPS = 20
+"""So many of the first runs have each step that is corrupted here."""
 
-def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | None:
+
+def changed(trace: Trace, action: str, more: dict[str, Any]) -> tuple[Trace, int] | None:
     """The trace with the last such event reported otherwise, and its place."""
     events = as_read(trace.events)
     places = [place for place, event in enumerate(events, 1) if event["action"] == action]
@@ -74,33 +61,34 @@ def changed(trace: Trace, action: str, **more: object) -> tuple[Trace, int] | No
     reported = event.get("partition", event)
     reported.update({name: change(reported[name]) for name, change in more.items() if callable(change)})
     begin = {"action": "Begin", "brokers": list(trace.brokers), "minIsr": trace.min_isr, "partition": trace.first}
-    return trace_of([begin | {"fenced": list(trace.fenced)}, *events], "spoiled"), places[-1]
+    return trace_of([begin | {"fenced": list(trace.fenced)}, *events], action), places[-1]
+
+
+FALSE = [
+    ("UnfenceBroker", {"leaderEpoch": lambda epoch: epoch + 1}),
+    ("RegisterBroker", {"partitionEpoch": lambda epoch: epoch + 1}),
+    ("AlterPartition", {"isr": lambda isr: isr[:-1]}),
+    ("Crash", {"leo": lambda end: end + 1}),
+    ("CommitIsr", {"isr": lambda isr: isr[:-1]}),
+    ("Reassign", {"replicas": lambda replicas: replicas[:-1]}),
+    ("GiveUpReplica", {"leo": lambda end: end + 1}),
+]
 
 
 @pytest.mark.java
-@pytest.mark.parametrize(
-    ("action", "more"),
-    [
-        ("UnfenceBroker", {"leaderEpoch": lambda epoch: epoch + 1}),
-        ("RegisterBroker", {"partitionEpoch": lambda epoch: epoch + 1}),
-        ("AlterPartition", {"isr": lambda isr: isr[:-1]}),
-        ("Crash", {"leo": lambda end: end + 1}),
-        ("CommitIsr", {"isr": lambda isr: isr[:-1]}),
-        ("Reassign", {"replicas": lambda replicas: replicas[:-1]}),
-        ("GiveUpReplica", {"leo": lambda end: end + 1}),
-    ],
-)
-def test_a_corrupted_trace_is_rejected_at_the_event(runs: list[Trace], action: str, more: dict) -> None:
-    spoiled, place = next(found for trace in runs if (found := changed(trace, action, **more)))
-    done = check_traces([spoiled])
-    assert [(verdict.name, verdict.place) for verdict in done.rejected] == [("spoiled", place)]
-    assert done.rejected[0].before["partition"]
+def test_a_corrupted_trace_is_rejected_at_the_event() -> None:
+    runs = small_traces(SEEDS[:SEEDS_OF_ALL_STEPS])
+    spoiled = [next(found for trace in runs if (found := changed(trace, *false))) for false in FALSE]
+    done = check_traces([trace for trace, _ in spoiled], look_ups=len(FALSE))
+    assert [(verdict.name, verdict.place) for verdict in done.rejected] == [(trace.name, at) for trace, at in spoiled]
+    assert all(verdict.before["partition"] for verdict in done.rejected)
 
 
 # ---- planted bugs
 
 
 @pytest.mark.java
+@pytest.mark.sampled(days=2)
 @pytest.mark.parametrize(
     ("mutant", "seeds", "action"),
     [("kip-966", range(1, 3), "RegisterBroker"), ("replay-skipped", range(2), "BecomeFollower")],

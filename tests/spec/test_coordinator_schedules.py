@@ -17,24 +17,22 @@ from linearizability.guided.schedule import GuidedSchedule, read_schedule
 from linearizability.guided.scripts import GroupScript
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import Outcome, run_schedule
-from spec.behaviours import schedule
-from spec.catalogue import MODELS, all_cases
-from spec.checker import Verdict, check
+from spec.catalogue import MODELS
+from spec.checker import Verdict
 from spec.commands import app
 from spec.coordinator_behaviours import CHAPTERS
 from spec.coordinator_schedules import MUTANT_OF
 from spec.shard_trace import group_traces, transaction_traces
 from spec.trace import AnyTrace, check_traces, trace_of
+from tests.spec.counterexamples import counterexample
 from tests.spec.driven import driven
 
 pytestmark = pytest.mark.java
 
 
 @cache
-def counterexample(switch: str) -> GuidedSchedule:
-    outcome = check(all_cases()[switch].job())
-    assert outcome.verdict == Verdict.VIOLATED
-    return driven(schedule(all_cases()[switch], "counterexample", outcome.trace))
+def plan_of(switch: str) -> GuidedSchedule:
+    return driven(counterexample(switch))
 
 
 def is_whole(outcome: Outcome) -> bool:
@@ -62,7 +60,7 @@ BROKEN_BY = {
 
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_is_left_by_the_reference_and_followed_to_its_end_by_the_mutant(switch: str) -> None:
-    plan = counterexample(switch)
+    plan = plan_of(switch)
     sound, _ = run_schedule(plan)
     assert (sound.verdict, sound.rule) == ("valid", ""), sound.text
     assert not is_whole(sound)
@@ -76,9 +74,9 @@ def trace_of_driven(switch: str, mutant: str) -> AnyTrace:
     """The trace of the only group or transactional id by the coordinator and the leaders of partitions."""
     rows: list[dict[str, Any]] = []
     with planted(mutant) if mutant else nullcontext():
-        run_schedule(counterexample(switch), by_history=True, rows=rows)
+        run_schedule(plan_of(switch), by_history=True, rows=rows)
     stored = [json.loads(json.dumps(row)) for row in rows]
-    traces_of = group_traces if isinstance(counterexample(switch).script, GroupScript) else transaction_traces
+    traces_of = group_traces if isinstance(plan_of(switch).script, GroupScript) else transaction_traces
     found = traces_of(stored)
     (events,) = found.values()
     return trace_of(events, f"{switch} {mutant or 'sound'}")
@@ -91,6 +89,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {bug}" for switch, bug in MUTANT_OF.items()}
 
 
+@pytest.mark.sampled(days=2)
 @pytest.mark.parametrize(("model", "least_percent"), [("MCTransactions", 90), ("MCGroups", 60)])
 def test_random_behaviours_hold_with_the_reference(model: str, least_percent: int) -> None:
     """Nearly all of their steps are taken; what the reference does at once cannot always be taken apart."""
@@ -106,4 +105,4 @@ def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> No
     assert done.exit_code == 0, done.output
     (file,) = tmp_path.glob("*.json")
     stored = read_schedule(file)
-    assert isinstance(stored, GuidedSchedule) and stored.script == counterexample("AssignBeforeRevocation").script
+    assert isinstance(stored, GuidedSchedule) and stored.script == plan_of("AssignBeforeRevocation").script

@@ -6,10 +6,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -18,33 +15,18 @@ from linearizability.guided.schedule import read_schedule
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import run_schedule
 from spec import replication_trace
-from spec.behaviours import schedule
-from spec.catalogue import MODELS, all_cases
-from spec.checker import Verdict, check
+from spec.catalogue import MODELS
+from spec.checker import Verdict
 from spec.cluster_trace import partition_traces
 from spec.commands import app
 from spec.fault_schedules import MUTANT_OF
 from spec.replication_trace import Trace
 from spec.trace import check_traces, read_trace
 from tests.spec.clusters import Row, as_read
+from tests.spec.counterexamples import counterexample
 from tests.spec.driven import driven, share_taken
 
 pytestmark = pytest.mark.java
-
-
-AT_THE_ANSWER = {"CommitBeforeMinIsr": ("Fences = 1", "Fences = 0")}
-"""Switch -> what is taken from its model, so that a cluster can be driven through its counterexample: a broker that replays a
-fencing also replays earlier settings; only a response comes alone."""
-
-
-@cache
-def counterexample(switch: str) -> dict[str, Any]:
-    job = all_cases()[switch].job()
-    had, has = AT_THE_ANSWER.get(switch, ("", ""))
-    assert had in job.configuration
-    outcome = check(replace(job, configuration=job.configuration.replace(had, has) if had else job.configuration))
-    assert outcome.verdict == Verdict.VIOLATED
-    return schedule(all_cases()[switch], "counterexample", outcome.trace)
 
 
 def test_every_switch_of_replication_has_a_mutant() -> None:
@@ -54,6 +36,7 @@ def test_every_switch_of_replication_has_a_mutant() -> None:
     assert {*MUTANT_OF.values()} <= {*MUTANTS}
 
 
+@pytest.mark.sampled(days=4)
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(switch: str) -> None:
     plan = driven(counterexample(switch))
@@ -89,12 +72,14 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {mutant}" for switch, mutant in leaving.items()}
 
 
+@pytest.mark.sampled(days=2)
 @pytest.mark.parametrize("model", ["MCFailover", "MCRecovery", "MCReassignment", "MCReconfiguration"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
     """The script ends where a cluster must act differently (it may not wait, or forget)."""
     assert share_taken(model, 4, 60) > 1 / 4
 
 
+@pytest.mark.sampled(days=3)
 def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
     """Paths that take every edge of the smallest model: what is covered, what a cluster walks of it, and their traces."""
     folder, out = tmp_path / "schedules", tmp_path / "steps.jsonl"

@@ -4,42 +4,20 @@ switch breaks, breaks with the mutant that has the same bug, whose trace is reje
 
 from __future__ import annotations
 
-import json
-from functools import cache
-from pathlib import Path
-from typing import Any
-
 import pytest
 
 from linearizability.mutants.registry import MUTANTS, planted
 from linearizability.simulation.judging import run_schedule
-from spec.behaviours import schedule
-from spec.catalogue import MODELS, all_cases
-from spec.checker import Verdict, check
+from spec.catalogue import MODELS
+from spec.checker import Verdict
 from spec.quorum_schedules import MUTANT_OF
 from spec.quorum_trace import quorum_traces
 from spec.trace import AnyTrace, check_traces, trace_of
 from tests.spec.clusters import Row, as_read
+from tests.spec.counterexamples import counterexample
 from tests.spec.driven import driven, share_taken
 
 pytestmark = pytest.mark.java
-
-RECORDED = Path(__file__).parent / "commit-earlier-epoch.jsonl"
-"""Written by `tidegauge spec behaviours CommitEarlierEpoch`, for which TLC needs half a minute."""
-RECORDED_DIGEST = "2346735618601a52"
-"""Of the case as it was then: another one needs a new record."""
-
-
-@cache
-def counterexample(switch: str) -> dict[str, Any]:
-    case = all_cases()[switch]
-    if switch == "CommitEarlierEpoch":
-        assert case.digest() == RECORDED_DIGEST
-        return json.loads(RECORDED.read_text())
-    outcome = check(case.job())
-    assert outcome.verdict == Verdict.VIOLATED
-    return schedule(case, "counterexample", outcome.trace)
-
 
 OF_CHANGING_VOTERS = {"ChangeBeforeEpochIsCommitted", "RemovedLeaderCountsItself", "SecondChangeAtOnce"}
 """Simulated clusters keep their voters: no schedule reaches these."""
@@ -61,6 +39,7 @@ FORBIDDEN = {
 """Switch -> the step that it allows, at which a sound quorum leaves its counterexample; the promise that its mutant breaks."""
 
 
+@pytest.mark.sampled(days=4)
 @pytest.mark.parametrize("switch", FORBIDDEN)
 def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(switch: str) -> None:
     plan = driven(counterexample(switch))

@@ -10,7 +10,7 @@ import pytest
 
 from spec.checker import Verdict
 from spec.cluster_trace import Incarnations, Share, replicas_ever, without_lost_decisions
-from spec.trace import NOT_FOUND, Trace, check_traces, trace_of
+from spec.trace import NOT_FOUND, Trace, Validation, check_traces, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small
 
 pytestmark = pytest.mark.java
@@ -43,8 +43,12 @@ def runs() -> list[Trace]:
     return [trace for seed in SEEDS for trace in hidden(seed, [(1,), (2,), (3,), (1, 2), (2, 3), (1, 3)][seed % 6])]
 
 
-def test_what_unseen_nodes_did_is_found(runs: list[Trace]) -> None:
-    done = check_traces(runs, look_ups=0)
+@pytest.fixture(scope="module")
+def done(runs: list[Trace]) -> Validation:
+    return check_traces(runs, look_ups=0)
+
+
+def test_what_unseen_nodes_did_is_found(runs: list[Trace], done: Validation) -> None:
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert len(runs) > 30
     assert len(done.rejected) <= (1 - SEARCHED_AMONG) * len(runs), [verdict.name for verdict in done.rejected]
@@ -63,6 +67,7 @@ def _changed(trace: Trace, place: int, change: Callable[[Row], Row]) -> Trace:
     return replace(trace, name="spoiled", events=tuple(events[: place + 1]))
 
 
+@pytest.mark.sampled(days=4)
 @pytest.mark.parametrize(
     ("action", "change"),
     [
@@ -97,8 +102,8 @@ def further(event: Row, by: int) -> Row:
     return event | {"hw": mark, "args": event["args"] | {"highWatermark": mark}}
 
 
-def test_the_event_that_is_not_explained_is_named(runs: list[Trace]) -> None:
-    accepted = {verdict.name for verdict in check_traces(runs, look_ups=0).verdicts if verdict.accepted}
+def test_the_event_that_is_not_explained_is_named(runs: list[Trace], done: Validation) -> None:
+    accepted = {verdict.name for verdict in done.verdicts if verdict.accepted}
     trace = next(each for each in runs if each.name in accepted and _place(each) > 5)
     place = _place(trace)
     spoiled = _changed(trace, place, lambda event: event | {"hw": event["hw"] - 1})

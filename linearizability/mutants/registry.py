@@ -220,6 +220,7 @@ def _load() -> None:
         replication_bugs,
         storage_bugs,
         transaction_bugs,
+        zookeeper_bugs,
     )
 
 

@@ -92,7 +92,7 @@ class Cluster:
             return None
         timeout_ms = int(properties_of(self.schedule, self.schedule.node_ids[0])["zookeeper.session.timeout.ms"])
         zookeeper = SimulatedZooKeeper(self.world, self.network, timeout_ms)
-        self.checker.watch_zookeeper(zookeeper.tree)
+        self.checker.watch_zookeeper(zookeeper.tree, zookeeper.has_session)
         return zookeeper
 
     @property

@@ -20,6 +20,7 @@ from reference.controller.image import MetadataImage, PartitionImage, TopicImage
 from reference.controller.quorum import Quorum
 from reference.node.node import Node
 from reference.replication.partition import Partition
+from reference.zookeeper.operations import SessionId
 
 Key = tuple[str, int]
 
@@ -55,6 +56,7 @@ class ClusterChecker:
         self._metadata = PartitionOracle("__cluster_metadata-0", 1, is_excused=False)
         self._metadata_seen: dict[int, tuple[int, int, bool, int]] = {}
         self._decisions = MetadataAgreement()
+        self._znodes: ZnodeAgreement | None = None
         self._votes: dict[tuple[int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
         """The newest registration of each broker."""
@@ -104,6 +106,8 @@ class ClusterChecker:
         """Errors: Violation."""
         if self.listener is not None:
             self.listener(number, action, row)
+        if self._znodes is not None:
+            self._znodes.on_action(number, action, row)
         if action in VOTES:
             self._note_vote(number, row["epoch"], row.get("to", number))
         if action in DECISIONS and self._schedule.coordination == "kraft":
@@ -189,6 +193,8 @@ class ClusterChecker:
         for oracle in self._oracles.values():
             oracle.end_process(number, self._broker_epochs.get(number, -1), is_clean)
         self._metadata.end_process(number)
+        if self._znodes is not None:
+            self._znodes.end_process(number)
         seen = self._metadata_seen.get(number)
         if seen is not None:
             # The epoch is durable; how much is committed, a voter learns again.
@@ -202,10 +208,11 @@ class ClusterChecker:
 
     # ---- metadata
 
-    def watch_zookeeper(self, tree: ZnodeTree) -> None:
-        """The cluster's decisions are written to these znodes, and judged as they are."""
-        agreement = ZnodeAgreement(tree, self._decided, self._registered)
+    def watch_zookeeper(self, tree: ZnodeTree, is_live: Callable[[SessionId], bool]) -> None:
+        """The cluster's decisions are written to these znodes, and judged as they are; `is_live` says whether a session is."""
+        self._znodes = agreement = ZnodeAgreement(tree, is_live, self._decided, self._registered)
         tree.on_write = agreement.on_write
+        tree.on_transaction = agreement.on_transaction
 
     def _decided(self, name: str, topic_id: UUID, index: int, decided: Decided, epochs: Mapping[int, int]) -> None:
         oracle = self._oracle_of(name, topic_id, index)

@@ -168,6 +168,9 @@ class SimulatedZooKeeper:
 
     # ---- sessions
 
+    def has_session(self, session: SessionId) -> bool:
+        return session in self._sessions
+
     def _look(self) -> None:
         self.world.after(LOOK_EVERY_US, self._look)
         if self.is_up:

@@ -1,17 +1,19 @@
-"""What brokers and controllers write to a simulated ZooKeeper, judged as it is written."""
+"""What brokers and controllers write to a simulated ZooKeeper, and which of the controllers' requests brokers take."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import UUID
 
 from linearizability.simulation.partition_oracle import Decided
 from linearizability.simulation.world import Violation
 from linearizability.simulation.znode_tree import Znode, ZnodeTree
 from reference.zookeeper import znodes
+from reference.zookeeper.operations import SessionId
 
 NO_LEADER = -1
+TAKES = ("TakeLeaderAndIsr", "TakeStopReplica", "TakeUpdateMetadata")
 
 OnDecision = Callable[[str, UUID, int, Decided, Mapping[int, int]], None]
 """Takes topic, id, partition, what was decided, and the broker epochs of those that are registered."""
@@ -20,13 +22,47 @@ OnDecision = Callable[[str, UUID, int, Decided, Mapping[int, int]], None]
 class ZnodeAgreement:
     """Judges the writes of a cluster."""
 
-    def __init__(self, tree: ZnodeTree, decided: OnDecision, registered: Callable[[int, int], None]) -> None:
+    def __init__(
+        self,
+        tree: ZnodeTree,
+        is_live: Callable[[SessionId], bool],
+        decided: OnDecision,
+        registered: Callable[[int, int], None],
+    ) -> None:
         self._tree = tree
+        self._is_live = is_live
         self._decided = decided
         self._registered = registered
         self._states: dict[tuple[UUID, int], znodes.State] = {}
         self._epochs: dict[int, int] = {}
         self._producer_ids = 0
+        self._learned: dict[int, int] = {}
+        """Of each process the broker epoch that it knows."""
+        self._newest: dict[int, int] = {}
+        """Of each process the newest controller epoch of which it has taken a request."""
+
+    def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
+        """A step of a process. Errors: Violation."""
+        if action == "RegisterBroker":
+            self._learned[number] = row["args"]["brokerEpoch"]
+        elif action in TAKES:
+            asked, own = row["args"]["brokerEpoch"], self._learned.get(number, -1)
+            if 0 <= asked < own:
+                self._broken("taken-for-former-registration", f"node {number} of broker epoch {own}: {action} {row}")
+            epoch, newest = row["args"]["controllerEpoch"], self._newest.get(number, -1)
+            if epoch < newest:
+                text = f"node {number} knows controller epoch {newest}: {action} {row}"
+                self._broken("taken-from-deposed-controller", text)
+            self._newest[number] = epoch
+
+    def end_process(self, number: int) -> None:
+        self._learned.pop(number, None)
+        self._newest.pop(number, None)
+
+    def on_transaction(self, session: SessionId) -> None:
+        """Errors: Violation."""
+        if not self._is_live(session):
+            self._broken("written-by-expired-session", f"session {session:#x} is over")
 
     def on_write(self, path: str, znode: Znode | None) -> None:
         """Errors: Violation."""

@@ -61,6 +61,8 @@ class ZnodeTree:
         self.changed: list[tuple[str, bool]] = []
         """Paths that a write touched, and whether it was their children."""
         self.on_write: OnWrite = lambda path, znode: None
+        self.on_transaction: Callable[[SessionId], None] = lambda session: None
+        """Called with the session of each transaction that was carried out, before its writes."""
 
     def find(self, path: str) -> Znode | None:
         return self._znodes.get(path)
@@ -98,6 +100,8 @@ class ZnodeTree:
             except Refused as refused:
                 self._znodes, self.changed = before, changed
                 return Result(refused.code, failed=place)
+        if written:
+            self.on_transaction(session)
         for path in written:
             self.on_write(path, self._znodes.get(path))
         return Result()

@@ -23,6 +23,7 @@ SAMPLE = {
     "offset-skipped-at-restart": 30,
     "kip-320": 60,
     "kip-497": 20,
+    "kip-380": 10,
     "acknowledged-before-commit": 5,
     "old-epoch-committed": 5,
     "snapshot-ahead": 10,
@@ -72,8 +73,9 @@ def test_a_mutant_that_was_not_planted():
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_fuzzing_finds(name: str):
-    nodes = MUTANTS[name].nodes
-    outcomes = (run_planted(draw(seed, name, nodes, MUTANTS[name].workload))[0] for seed in range(SAMPLE[name]))
+    mutant = MUTANTS[name]
+    draws = (draw(seed, name, mutant.nodes, mutant.workload, mutant.coordination) for seed in range(SAMPLE[name]))
+    outcomes = (run_planted(schedule)[0] for schedule in draws)
     found = next(
         (each for each in outcomes if each.verdict == "invalid" and MUTANTS[name].is_found_by(each.rule)), None
     )

@@ -40,6 +40,11 @@ class LocalZooKeeper:
         self.tree.carry_out(Create(path, data, ephemeral=session != 0), session)
         self._fire()
 
+    @property
+    def next(self) -> Operation:
+        """The oldest operation that is not answered."""
+        return self._asked[0].operation
+
     def step(self) -> Operation:
         """Answer the oldest operation; watches that it triggers come before the answer."""
         asked = self._asked.popleft()

@@ -20,8 +20,18 @@ from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from reference.zookeeper import znodes
-from reference.zookeeper.operations import Delete, GetChildren, GetData, SetData, ZnodeVersion
-from tests.zookeeper.local import OTHER, LocalZooKeeper
+from reference.zookeeper.operations import (
+    ConnectionLost,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    SessionConnected,
+    SessionExpired,
+    SetData,
+    ZnodeVersion,
+)
+from tests.zookeeper.local import OTHER, OWN, LocalZooKeeper
 
 TOPIC_ID = UUID(int=7, version=4)
 ANSWERS = {LeaderAndIsrRequest: LeaderAndIsrResponse, UpdateMetadataRequest: UpdateMetadataResponse}
@@ -33,6 +43,7 @@ class Alone:
     def __init__(self) -> None:
         self.zookeeper = LocalZooKeeper()
         self.sent: list[tuple[int, Any]] = []
+        self.logged: list[str] = []
         image = MetadataImage()
         self.controller = ZooKeeperController(
             Writer(1, image, self.zookeeper.session),
@@ -43,7 +54,7 @@ class Alone:
             self.zookeeper.session,
             ControllerRequests(1, image, self._ask, lambda level, text: None),
             lambda topics, now: None,
-            lambda level, text: None,
+            lambda level, text: self.logged.append(text),
             None,
         )
         for path in znodes.PERSISTENT:
@@ -143,6 +154,39 @@ def test_no_role_names_a_broker_before_its_receiver_knows_it() -> None:
             else:
                 assert {state.leader for topic in body.topic_states for state in topic.partition_states} <= known
         assert any(isinstance(body, LeaderAndIsrRequest) for body in bodies)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"leader":"x"}', b"\xff"])
+def test_a_damaged_state_is_named_and_left_as_it_is(data: bytes) -> None:
+    alone = Alone()
+    alone.make_topic([1])
+    alone.zookeeper.tree.carry_out(SetData(znodes.state_path("t", 0), data), OTHER)
+    alone.win()
+    alone.settle()
+    assert [text for text in alone.logged if znodes.state_path("t", 0) in text]
+    assert alone.controller.is_active and alone.controller.image.topics["t"].partitions == {}
+    assert alone.data() == data
+
+
+@pytest.mark.parametrize("event", [ConnectionLost(), SessionExpired()])
+def test_a_session_that_ends_in_the_middle_of_a_multi_ends_the_term(event: ConnectionLost | SessionExpired) -> None:
+    """Whether it was written is not known: nothing is decided before everything is read again."""
+    alone = Alone()
+    alone.register(2)
+    alone.make_topic([1, 2])
+    alone.win()
+    alone.settle()
+    alone.end(2)
+    while not isinstance(alone.zookeeper.next, Multi):
+        alone.zookeeper.step()
+    alone.zookeeper.session.take(event, 0)
+    assert not alone.controller.is_active
+    alone.zookeeper.session.take(SessionConnected(OWN), 0)
+    alone.zookeeper.settle()  # what was asked before is carried out, and answers to no one
+    assert alone.state().isr == (1,)
+    alone.win()
+    alone.settle()
+    assert alone.controller.image.topics["t"].partitions[0].isr == [1]
 
 
 @pytest.mark.parametrize(("isr", "error"), [([1, 2], ErrorCode.NONE), ([1], ErrorCode.INVALID_UPDATE_VERSION)])

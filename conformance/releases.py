@@ -175,8 +175,11 @@ def measure(
     again: bool = False,
     path: Path = STORE,
     reported: Callable[[str], None] = lambda _: None,
+    open_target: Callable[..., Any] | None = None,
 ) -> int:
     """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were.
+
+    `open_target` is another way to the release than `linearizability.targets.open_target`.
 
     Errors: KeyboardInterrupt where a signal ended the run; what was judged is stored.
     """
@@ -185,7 +188,14 @@ def measure(
     wanted = Matrix.read(path).lacking(version, entries, again=again, nodes=nodes)
     spec = f"kafka:{version}:{nodes}" if nodes > 1 else f"kafka:{version}"
     if wanted:
-        plan = Plan(spec=spec, entries=wanted, folder=folder, listener=Keeper(version, path, reported), starts=1)
+        plan = Plan(
+            spec=spec,
+            entries=wanted,
+            folder=folder,
+            listener=Keeper(version, path, reported),
+            starts=1,
+            open_target=open_target,
+        )
         if run(plan).was_interrupted:
             raise KeyboardInterrupt
     return len(wanted)

@@ -67,19 +67,34 @@ def measure(
 ) -> None:
     """Run the suite on releases, and store the verdicts of requirements that are new or have changed.
 
+    Several nodes have a network of their own, where this machine can make one.
+
     A release takes from five to ten minutes with one node. Each verdict is stored as soon as it is there.
     """
     from conformance import releases
+    from conformance.opening import needs_network
+    from conformance.options import Backend
     from conformance.requirement import select
+    from linearizability.faults.networked import open_networked
     from linearizability.results import new_run_folder
 
     try:
         entries = select(only or [])
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
-    for version in versions or releases.RELEASES:
+    chosen = versions or releases.RELEASES
+    networked = nodes > 1 and any(needs_network(Backend.AUTO, f"kafka:{each}:{nodes}", entries) for each in chosen)
+    for version in chosen:
         folder = new_run_folder("releases", f"kafka:{version}", results)
-        count = releases.measure(version, entries, folder, nodes=nodes, again=again, reported=_reported)
+        count = releases.measure(
+            version,
+            entries,
+            folder,
+            nodes=nodes,
+            again=again,
+            reported=_reported,
+            open_target=open_networked if networked else None,
+        )
         _reported(f"kafka:{version}: {count} requirements were measured")
 
 

@@ -78,15 +78,14 @@ def but(operation: Operation, resource: ResourceType, name: str = CLUSTER_NAME) 
 def rules(broker: Broker, wanted: Iterable[Rule]) -> Generator[None]:
     """ACLs that hold within the block, on the broker that is asked by default."""
     created = [*wanted]
-    results = broker.call(CreateAclsRequest(creations=created)).results
-    codes = {result.error_code for result in results}
-    if codes != {ErrorCode.NONE} or len(results) != len(created):
-        raise Failed(
-            f"CreateAcls for {len(created)} ACLs was answered with {', '.join(map(error_name, sorted(codes)))}"
-        )
     shown = [each for each in created if each.resource_type != ResourceType.CLUSTER]
     """Rules for the cluster may deny DescribeAcls itself."""
+    results = broker.call(CreateAclsRequest(creations=created)).results
+    codes = {result.error_code for result in results}
     try:
+        if codes != {ErrorCode.NONE} or len(results) != len(created):
+            reported = ", ".join(map(error_name, sorted(codes)))
+            raise Failed(f"CreateAcls for {len(created)} ACLs was answered with {len(results)} results: {reported}")
         for each in shown:
             broker.eventually(
                 lambda each=each: described(broker, each) == 1, f"DescribeAcls shows {each.resource_name}"

@@ -25,6 +25,7 @@ from conformance.batches import MAGIC_AT, in_order, next_offset
 from conformance.conversation import LEAST_WAIT_MS, Conversation
 from conformance.given_topics import found_topic
 from conformance.observations import READY_WITHIN_S
+from conformance.readiness import EARLIEST, error_of_leader
 from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.target_profile import NEWEST_FORMAT
@@ -57,7 +58,7 @@ METADATA_WITH_EPOCHS = 7
 """The first version of Metadata that has leader epochs (KIP-320)."""
 FIRST_WITH_BATCHES = 3
 """The first version of Produce that carries record batches."""
-EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+LATEST, MAX_TIMESTAMP = -1, -3
 """Special timestamps of ListOffsets."""
 LONGEST_LOG_BYTES = 64 << 20
 """More than the suite writes into a partition."""
@@ -192,21 +193,13 @@ class Broker(Conversation):
 
         topic = self.eventually(led, f"topic {name} has leaders for its {partitions} partitions", within_s=within_s)
         self._expect_own_id(topic)
-        for partition in range(topic.partitions):  # the metadata is ahead of the leader's own log for a moment
+        for partition in range(topic.partitions):
             self.eventually(
-                lambda partition=partition: self._error_of_leader(topic, partition) not in RETRIABLE,
+                lambda partition=partition: error_of_leader(self, topic, partition) not in RETRIABLE,
                 f"the leader of {name}-{partition} serves it",
                 within_s=within_s,
             )
         return topic
-
-    def _error_of_leader(self, topic: Topic, partition: int) -> int:
-        """How a partition's leader answers for it, by ListOffsets or else by Fetch."""
-        if ListOffsetsRequest.KEY in self.subject.api_versions:
-            return self.offset_of(topic, EARLIEST, partition=partition).error_code
-        if FetchRequest.KEY in self.subject.api_versions:
-            return self.fetch(topic, 0, partition=partition).error_code
-        return ErrorCode.NONE
 
     def restart_node(self, node: int) -> None:
         """Restart a node (needs the hook `restart`), after hanging up."""

@@ -1,15 +1,23 @@
 """The area ACL judges what the table of needs says, and says what it does not judge."""
 
 from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from conformance.access_rules import but, rules
 from conformance.judging import AUTHORIZER, missing
 from conformance.plan import plan
 from conformance.requirement import catalogue, select
 from conformance.requirements.access_control import CASES
 from conformance.results import Lack
 from conformance.subject import Subject
-from reference.protocol.acls import ResourceType
+from conformance.wire import Failed
+from reference.protocol.acls import Operation, ResourceType
 from reference.protocol.apis import APIS
+from reference.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+from reference.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+from reference.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 from reference.protocol.needs import NEEDS, ON_CONTROLLERS
 from reference.protocol.schema import Versions
 
@@ -63,3 +71,25 @@ def test_requirements_with_an_authorizer_have_a_start_of_their_own() -> None:
     groups = [group for group in plan(catalogue().values()) if AUTHORIZER in group.configs]
     assert len(groups) == 1
     assert {entry.requirement.area for entry in groups[0].entries} == {"ACL"}
+
+
+def test_acls_that_were_made_in_part_are_removed() -> None:
+    """What one requirement leaves behind would refuse what others ask."""
+    asked: list[Any] = []
+
+    def call(request: Any) -> Any:
+        asked.append(request)
+        match request:
+            case CreateAclsRequest():
+                return CreateAclsResponse(results=[CreateAclsResponse.AclCreationResult()])
+            case DescribeAclsRequest():
+                return DescribeAclsResponse()
+            case _:
+                return DeleteAclsResponse()
+
+    broker: Any = SimpleNamespace(call=call, eventually=lambda probe, what: probe())
+    wanted = but(Operation.WRITE, ResourceType.TOPIC, "a-topic")
+    with pytest.raises(Failed, match="2 ACLs was answered with 1 results"), rules(broker, wanted):
+        raise AssertionError("one of the two was not made")
+    removals = [request for request in asked if isinstance(request, DeleteAclsRequest)]
+    assert [len(request.filters) for request in removals] == [2]

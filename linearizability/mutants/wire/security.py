@@ -76,7 +76,7 @@ LIES = [
     Lie("acl-read-allows-all", MAKE, "an ACL that allows READ allows everything", "ACL-52 ACL-70 ACL-71", ask=allowed_more(Operation.READ)),
     Lie("acl-alter-configs-allows-all", MAKE, "an ACL that allows ALTER_CONFIGS allows everything", "ACL-53", ask=allowed_more(Operation.ALTER_CONFIGS)),
     Lie("impossible-acl-made", MAKE, "INVALID_REQUEST is reported as no error", "ACL-70", answer=errors(E.INVALID_REQUEST, 0)),
-    Lie("acl-results-missing", MAKE, "the last of several ACLs has no result", "ACL-70", answer=last_missing("results")),
+    Lie("acl-results-missing", MAKE, "the last of several ACLs has no result", "ACL ACL-70", answer=last_missing("results")),
     Lie("acl-filter-literal-is-any", LIST, "a filter LITERAL finds prefixes, too", "ACL-71", ask=put("pattern_type_filter", {PatternType.LITERAL: PatternType.ANY}), versions="1+"),
     Lie("acl-filter-match-is-any", LIST, "a filter MATCH finds no shorter prefix", "ACL-71", ask=put("pattern_type_filter", {PatternType.MATCH: PatternType.ANY}), versions="1+"),
     Lie("removed-acl-not-named", REMOVE, "the ACLs that were removed are not named", "ACL-70", answer=put("filter_results.matching_acls", [])),

@@ -1,0 +1,36 @@
+"""Whether a partition's leader serves it: what Metadata says is ahead of the leader for a moment, or behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from linearizability.client.requests import Topic
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.list_offsets import ListOffsetsRequest
+from reference.protocol.messages.metadata import MetadataRequest
+
+if TYPE_CHECKING:
+    from conformance.broker import Broker
+
+EARLIEST = -2
+"""Special timestamp of ListOffsets."""
+
+
+def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
+    """How a partition's leader answers for it, by ListOffsets or else by Fetch; and whether its own metadata has it.
+
+    With ZooKeeper a broker first learns that it leads (LeaderAndIsr), then who leads each partition (UpdateMetadata). In between
+    the leader answers ListOffsets, and refuses records with UNKNOWN_TOPIC_OR_PARTITION.
+    """
+    subject = broker.subject
+    if subject.by_zookeeper and subject.nodes > 1:
+        named = MetadataRequest.MetadataRequestTopic(name=topic.name)
+        known = broker.metadata([named], to=broker.leader(topic, partition)).topics
+        if partition not in [one.partition_index for each in known for one in each.partitions]:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if ListOffsetsRequest.KEY in subject.api_versions:
+        return broker.offset_of(topic, EARLIEST, partition=partition).error_code
+    if FetchRequest.KEY in subject.api_versions:
+        return broker.fetch(topic, 0, partition=partition).error_code
+    return ErrorCode.NONE

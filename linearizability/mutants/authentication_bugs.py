@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 from linearizability.mutants.registry import mutant
@@ -14,7 +16,7 @@ from reference.protocol.errors import KafkaError
     "expired-token-taken",
     "reference.node.authentication:SaslSession._lifetime_ms",
     "A session goes on after the end of the token that it began with, and one begins with a token that has ended.",
-    caught_by=("SEC-25",),
+    caught_by=("SEC-25", "SEC-29"),
 )
 def expired_token_taken(original: Any, session: Any, credential_ends: int | None, now: int) -> int | None:
     return original(session, None, now)
@@ -106,3 +108,24 @@ def token_renewed_for_ever(original: Any, record: Any, time: int) -> Any:
     changed = original(record, time)
     changed.expiration_timestamp = delegation_tokens.TimestampMs(time)
     return changed
+
+
+@mutant(
+    "unsigned-token-taken",
+    "reference.security.signed_tokens:_signed_claims",
+    "A token of OAUTHBEARER counts without a look at its signature.",
+    caught_by=("SEC-28",),
+)
+def unsigned_token_taken(original: Any, token: str, keys: Any) -> Any:
+    _, body, _ = token.split(".")
+    return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+
+
+@mutant(
+    "token-of-another-audience",
+    "reference.security.signed_tokens:_check_audience",
+    "A token that was made for other services is taken.",
+    caught_by=("SEC-28",),
+)
+def token_of_another_audience(original: Any, audience: Any, expected: Any) -> None:
+    return None

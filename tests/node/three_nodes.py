@@ -165,7 +165,7 @@ class ThreeNodes:
             self.nodes[asked].disconnected(connection)
 
     def _respond(self, id: NodeId, effect: Respond) -> None:
-        frame = b"".join(part if isinstance(part, bytes) else _bytes(part) for part in effect.parts or ())[4:]
+        frame = frame_of(effect)
         if effect.connection == CLIENT:
             self.answers.append((id, frame))
         for (asker, asked, purpose), connection in self._connections.items():
@@ -221,6 +221,11 @@ def calls_of(act: Callable[[], object]) -> int:
     finally:
         sys.setprofile(None)
     return calls
+
+
+def frame_of(effect: Respond) -> bytes:
+    """The answer without its size."""
+    return b"".join(part if isinstance(part, bytes) else _bytes(part) for part in effect.parts or ())[4:]
 
 
 def _bytes(part: Any) -> bytes:

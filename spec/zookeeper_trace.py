@@ -150,27 +150,37 @@ def zookeeper_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
 
 
 def _settled(rows: Sequence[Event]) -> list[Event]:
-    """One partition's rows, with the decisions that were written though no answer said so, where they were asked for.
+    """One partition's rows, with each decision where it was asked for: its answer may come late, or not at all.
 
-    A row WriteState says that a decision was asked for. If it was answered, its own row follows. If not, it was written where
-    later rows know of its version, and no other decision wrote that.
+    A row WriteState says that a decision was asked for; the decision's own row, that it was answered. What was not answered was
+    written where later rows know of its version, and no other decision wrote that.
     """
-    written = {row["args"]["state"]["version"] for row in rows if row["action"] in DECISIONS}
+    asked = {_key(row) for row in rows if row["action"] == "WriteState"}
+    answered = {_key(row) for row in rows if row["action"] in DECISIONS}
+    written = {version for version, _ in answered}
     found: list[Event] = []
     newest = -1
     for row in reversed(rows):
         if row["action"] == "WriteState":
-            version = row["args"]["state"]["version"]
-            if version in written or newest < version:
-                continue
-            written.add(version)
-            row = {**row, "action": row["args"]["decision"]}
-        elif row["action"] in DECISIONS:
+            version, _ = key = _key(row)
+            if key in answered or (version not in written and version <= newest):
+                answered.discard(key)
+                written.add(version)
+                found.append({**row, "action": row["args"]["decision"]})
+            continue
+        if row["action"] in DECISIONS:
             newest = max(newest, row["args"]["state"]["version"])
+            if _key(row) in asked:
+                continue
         elif row["action"] in ROLES:
             newest = max(newest, row["args"]["partitionEpoch"])
         found.append(row)
     return found[::-1]
+
+
+def _key(row: Event) -> tuple[int, int]:
+    """The version that a decision writes, and its controller epoch."""
+    return row["args"]["state"]["version"], row["args"]["controllerEpoch"]
 
 
 def _topics(rows: Sequence[Event]) -> Iterator[list[Event]]:

@@ -61,6 +61,14 @@ Commit(e) ==
         /\ UNCHANGED <<zooKeeperVars, controllerEpoch, topic, state, controllerVars, processVars, newestEpoch, metadata, log,
                        dataVars, faults>>
 
+\* A fetch of a follower of this leader epoch shows that it has caught up; it may be gone meanwhile, and the controller refuses.
+Expand(e) ==
+    LET l == e.broker
+    IN  /\ Leads(l) /\ e.follower \notin role[l].isr
+        /\ <<role[l].topic, role[l].leaderEpoch, e.follower>> \in followed
+        /\ ChangeIsr(l, role[l].isr \cup {e.follower})
+        /\ UNCHANGED faults
+
 \* Not what the controller may have written: `MaximalIsrIsSuperset` is checked behind each step.
 RollBack(e) ==
     /\ Leads(e.broker) /\ pending[e.broker] # None
@@ -113,7 +121,7 @@ StepOf(e) ==
       [] e.action \in {"TakeLeaderAndIsr", "TakeStopReplica", "TakeUpdateMetadata"} -> Taken(e)
       [] e.action = "RefuseRequest"        -> Refused(e)
       [] e.action \in {"BecomeLeader", "BecomeFollower"} -> Act(e)
-      [] e.action = "ExpandIsr"            -> ExpandIsr(e.broker, e.follower)
+      [] e.action = "ExpandIsr"            -> Expand(e)
       [] e.action = "ShrinkIsr"            -> ShrinkIsr(e.broker, e.follower)
       [] e.action = "CommitIsr"            -> Commit(e)
       [] e.action = "RollBackIsr"          -> RollBack(e)
@@ -128,6 +136,8 @@ TraceNext ==
     /\ StepOf(Event)
     /\ step' = step
     /\ written' = IF state' = None THEN written ELSE written \cup {state'}
+    /\ followed' = IF Event.action # "BecomeFollower" THEN followed
+                   ELSE followed \cup {<<role'[Event.broker].topic, role'[Event.broker].leaderEpoch, Event.broker>>}
     /\ Guarded => KeepsPromises'
     /\ at' = at + 1
     /\ UNCHANGED trace

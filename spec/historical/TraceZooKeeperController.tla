@@ -9,16 +9,17 @@ CONSTANT Guarded    \* is a step that breaks a promise refused as if it did not 
 
 VARIABLES
     written,    \* the states that there ever were
+    followed,   \* topic, leader epoch and broker, of all that followed: their fetches may arrive when they are gone
     trace,      \* which of the traces
     at          \* the next event's place
 
-traceVars == <<vars, written, trace, at>>
+traceVars == <<vars, written, followed, trace, at>>
 
 Event == Traces[trace][at]
 
 NoBrokers == [b \in Brokers |-> 0]
 TraceInit ==
-    /\ trace \in DOMAIN Traces /\ at = 1 /\ written = {}
+    /\ trace \in DOMAIN Traces /\ at = 1 /\ written = {} /\ followed = {}
     /\ sessions = {} /\ orphans = {} /\ running = {}
     /\ registered = NoBrokers /\ czxid = NoBrokers /\ brokerEpoch = NoBrokers
     /\ controllerNode = None /\ controllerEpoch = 0

@@ -188,3 +188,12 @@ def test_a_write_whose_answer_was_never_received_is_a_decision_where_later_rows_
         events = zookeeper_traces([*ROWS[1 : at("CreateTopic", 1)], created, *rows])["t-0 and ZooKeeper"]
         actions = [row["action"] for row in events]
         assert ("RemoveReplicaFromIsr" in actions, "WriteState" in actions) == (written, False)
+
+
+def test_a_decision_stands_where_it_was_asked_for_however_late_its_answer_comes() -> None:
+    created, changed = row_of("CreateTopic", 1, controllerEpoch=1, state=state(1, 0, [1, 2], 0)), state(1, 1, [1], 1)
+    decided = row_of("RemoveReplicaFromIsr", 1, broker=2, controllerEpoch=1, state=changed)
+    asked = {**decided, "action": "WriteState", "args": {**decided["args"], "decision": "RemoveReplicaFromIsr"}}
+    another = row_of("ElectLeader", 2, controllerEpoch=2, state=state(2, 2, [2], 2))
+    rows = zookeeper_traces([*ROWS[1 : at("CreateTopic", 1)], created, asked, another, decided])["t-0 and ZooKeeper"]
+    assert [row["action"] for row in rows][-3:] == ["CreateTopic", "RemoveReplicaFromIsr", "ElectLeader"]

@@ -74,7 +74,7 @@ THROTTLES = {
 """Bytes a second; no file can have them (KIP-73). They are kept and reported, and nothing is slowed down by them here."""
 
 FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class"}
-"""Dynamic in Kafka, and refused here, as is all of TLS and SASL: the new value would have no effect."""
+"""Dynamic in Kafka, and refused here, as is all of TLS and SASL but Kerberos: the new value would have no effect."""
 
 UNKNOWN = Definition("unknown", None)
 PER_ADDRESS = "max.connections.per.ip.overrides"
@@ -150,8 +150,13 @@ def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: b
             [name for name in configs if name in PER_BROKER or _is_one_listeners(name)],
             "Cannot update these configs at default cluster level, broker id must be specified",
         )
-    fixed = [name for name in configs if base_name(name) in FIXED or base_name(name).startswith(("ssl.", "sasl."))]
-    _refuse_all(fixed, "This broker cannot change these configs while it runs")
+    _refuse_all([name for name in configs if _is_fixed(name)], "This broker cannot change these configs while it runs")
+
+
+def _is_fixed(name: str) -> bool:
+    base = base_name(name)
+    # Kerberos' settings change nothing, here as in a Kafka whose listeners do not offer GSSAPI.
+    return base in FIXED or (base.startswith(("ssl.", "sasl.")) and not base.startswith("sasl.kerberos."))
 
 
 def _known_name(name: str) -> str:

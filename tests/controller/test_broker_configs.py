@@ -54,6 +54,11 @@ def test_what_is_refused(name: str, value: str, for_one: bool, sentence: str) ->
     assert refused.value.code is ErrorCode.INVALID_REQUEST and (refused.value.message or "").startswith(sentence)
 
 
+def test_kerberos_settings_are_taken_as_by_a_kafka_without_gssapi() -> None:
+    """librdkafka's own test 0081 changes one."""
+    validate_broker_configs({"sasl.kerberos.min.time.before.relogin": "58000"}, ONE)
+
+
 def configured(one: dict[str, str], every: dict[str, str], file: dict[str, str]) -> Configuration:
     image = MetadataImage()
     image.configs[BROKER_RESOURCE, "1"] = one

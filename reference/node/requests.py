@@ -12,6 +12,7 @@ from reference.node.authentication import SaslSession
 from reference.node.effects import Close, ConnectionId, Effect, Respond
 from reference.node.principals import ANONYMOUS
 from reference.protocol import codec
+from reference.protocol.acls import Operation
 from reference.protocol.frames import encode_response
 from reference.protocol.primitives import TimestampMs, TopicName
 from reference.protocol.schema import Message
@@ -97,12 +98,15 @@ class Responder:
         self._emit(Close(request.client.connection, reason))
 
 
-AUTHORIZED_OPERATIONS = {
-    "topic": 0b0000_1101_1111_1000,
-    "group": 0b0000_1101_0100_1000,
-    "cluster": 0b0001_1111_1111_1000,
+_OF_CONFIGS = (Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+OPERATIONS = {
+    "topic": (*_OF_CONFIGS, Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER),
+    "group": (*_OF_CONFIGS, Operation.READ, Operation.DELETE),
+    "cluster": (*_OF_CONFIGS, Operation.CREATE, Operation.ALTER, Operation.CLUSTER_ACTION, Operation.IDEMPOTENT_WRITE),
 }
-"""The operations that a resource has, as bits: a client may do all of them where there is no authorizer."""
+"""The operations that a resource has: a client may do all of them where there is no authorizer (KIP-430)."""
+AUTHORIZED_OPERATIONS = {kind: sum(1 << each for each in operations) for kind, operations in OPERATIONS.items()}
+"""The same as bits."""
 
 
 Key = tuple[TopicName, int]

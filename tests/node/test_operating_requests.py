@@ -17,9 +17,11 @@ from linearizability.targets.cluster import Cluster
 from linearizability.targets.wire import Wire
 from reference.controller.configs import DELETE, SET, Alteration
 from reference.node.loggers import OWN, ROOT, Loggers
+from reference.protocol.acls import Operation
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_groups import DeleteGroupsRequest
+from reference.protocol.messages.describe_cluster import DescribeClusterRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -86,6 +88,20 @@ def test_what_has_settings_is_listed(wire: Wire) -> None:
     assert listed(1, GROUP, BROKER) == (0, {(GROUP, "g"), (BROKER, "1")})
     assert listed(0) == listed(1, CLIENT_METRICS) == (0, set())
     assert listed(1, 5) == (35, set())
+
+
+def test_the_operations_of_a_cluster_are_those_that_it_has(wire: Wire) -> None:
+    """librdkafka's own test 0081 found READ, WRITE and DELETE among them."""
+    bits = wire.call(DescribeClusterRequest(include_cluster_authorized_operations=True)).cluster_authorized_operations
+    assert [each.name for each in Operation if bits >> each & 1] == [
+        "CREATE",
+        "ALTER",
+        "DESCRIBE",
+        "CLUSTER_ACTION",
+        "DESCRIBE_CONFIGS",
+        "ALTER_CONFIGS",
+        "IDEMPOTENT_WRITE",
+    ]
 
 
 def test_replicas_lie_in_the_one_folder(target: Cluster, wire: Wire) -> None:

@@ -252,6 +252,8 @@ def _word_after(model: Model, keyword: str) -> str:
 
 BROKEN = re.compile(r'<<\s*"broken",\s*(\d+),\s*"(\w+)",\s*(\d+),\s*(\d+)\s*>>')
 FINISHED = re.compile(r'<<\s*"finished",\s*(\d+),\s*(\d+),\s*(\d+),\s*\{([^}]*)\}\s*>>')
+INITIAL = re.compile(r"While working on the initial state:.*?/\\ mutant = (?P<mutant>-?\d+)", re.S)
+"""TLC prints the state, and no trace."""
 PLACES = (
     re.compile(r"line (?P<line>\d+), col[^\n]*?(?:of|in) module (?P<module>\w+)"),
     re.compile(r"at line (?P<line>\d+), column.*?Could not parse module (?P<module>\w+) from", re.S),
@@ -273,7 +275,10 @@ def _met(output: str, most: int) -> dict[int, Met]:
 def _culprit(job: Job, outcome: Outcome) -> tuple[int, bool]:
     """The mutant that TLC stopped at, and whether TLC, and not SANY, refuses it."""
     if "Parsing or semantic analysis failed" not in outcome.output:
-        return int(str(outcome.trace[-1].state.get("mutant", -1))) if outcome.trace else -1, True
+        if outcome.trace:
+            return int(str(outcome.trace[-1].state.get("mutant", -1))), True
+        first = INITIAL.search(outcome.output)
+        return int(first["mutant"]) if first else -1, True
     for found in (found for place in PLACES for found in place.finditer(outcome.output)):
         above = "\n".join(job.modules.get(found["module"], "").splitlines()[: int(found["line"])])
         if copies := re.findall(r"^\w+OfMutant(\d+)\b", above, re.M):

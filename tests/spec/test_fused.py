@@ -4,6 +4,7 @@ import pytest
 
 from spec import fused
 from spec.catalogue import MODELS
+from spec.checker import Outcome, Verdict
 from spec.fused import CLEAN, judge_together
 from spec.fusing import rows_together
 from spec.mutants import Mutant
@@ -37,6 +38,17 @@ def test_models_of_liveness_and_simulations_are_not_fused() -> None:
     assert {model.name for model in MODELS if not fused.can_fuse(model)} == {
         model.name for model in MODELS if model.behaviours or "FairSpec" in model.text
     }
+
+
+def test_the_mutant_that_an_initial_state_stops_is_named() -> None:
+    """TLC prints no trace then; before, the whole run ended in an error."""
+    model = MODEL["MCZooKeeperReassignment"]
+    job = fused._job(model, dict(enumerate(mutants("ZooKeeperController.AddReplica.guard1"), 1)), 60, 500, 100)
+    printed = (
+        "Error: While working on the initial state:\n/\\ running = {b1}\n/\\ mutant = 1\n\nThe error occurred when"
+    )
+    outcome = Outcome(Verdict.WRONG_MODEL, reason="", output=printed)
+    assert fused._culprit(job, outcome) == (1, True)
 
 
 @pytest.mark.java

@@ -1,4 +1,4 @@
-"""A client library's own tests run against the reference by one command."""
+"""Client libraries' own tests run against the reference by one command, and what they said is kept with its reasons."""
 
 import shutil
 import subprocess
@@ -7,14 +7,71 @@ from pathlib import Path
 
 import pytest
 
+from tests.clients.suites import results
+from tests.clients.suites.__main__ import SUITES
+from tests.clients.suites.go_tests import Events
+from tests.clients.suites.librdkafka import needing_a_broker
+from tests.clients.suites.reasons import REASONS
+from tests.clients.suites.suite import FAIL, PASS, SKIP, Outcome
+
 REPOSITORY = Path(__file__).parents[2]
+TABLE = """
+    _TEST(0001_multiobj, 0),
+    _TEST(0004_conf, TEST_F_LOCAL),
+    _TEST(0028_long_topicnames,
+          TEST_F_KNOWN_ISSUE,
+          TEST_BRKVER(0, 9, 0, 0)),
+    _TEST(0103_transactions,
+          0,
+          TEST_BRKVER(0, 11, 0, 0),
+          .scenario = "default,ak23"),
+    _TEST(0107_topic_recreate, 0, TEST_BRKVER_TOPIC_ADMINAPI, .scenario = "noautocreate"),
+    _TEST(0139_offset_validation_mock, 0),
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("go") is None, reason="franz-go's tests are built with Go")
 def test_a_test_of_franz_go_passes_on_three_nodes() -> None:
-    command = [sys.executable, "-m", "tests.clients.suites", "--run", "TestIssue337$|TestPing$"]
+    command = [sys.executable, "-m", "tests.clients.suites", "franz-go", "--run", "TestIssue337$|TestPing$"]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == "2 pass, 0 fail, 0 skip"
+
+
+def test_each_failure_that_is_kept_has_a_reason_and_the_page_shows_it() -> None:
+    rows = results.load()
+    assert {(suite, test) for suite, test, _ in results.failed(rows)} == REASONS.keys()
+    assert results.PAGE.read_text() == results.page(SUITES, rows)
+
+
+def test_what_is_run_again_replaces_what_was_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(results, "STORE", tmp_path / "results.json")
+    suite = SUITES["kafka-go"]
+    results.store(suite, "reference", [Outcome("a", FAIL), Outcome("b", PASS), Outcome("c", SKIP)])
+    results.store(suite, "kafka:4.3.1", [Outcome("a", FAIL)])
+    results.store(suite, "reference", [Outcome("a", PASS)])
+    first, second = results.load()
+    assert (first["target"], first[PASS], first[FAIL], first[SKIP]) == ("reference", ["a", "b"], [], ["c"])
+    assert list(results.failed([first, second])) == [("kafka-go", "a", ["kafka:4.3.1"])]
+
+
+def test_a_go_test_that_panics_is_left_running_and_its_subtests_output_is_shown() -> None:
+    events = Events()
+    lines = [
+        '{"Action":"run","Test":"A"}',
+        '{"Action":"run","Test":"A/one"}',
+        '{"Action":"output","Test":"A/one","Output":"why\\n"}',
+        '{"Action":"fail","Test":"A/one"}',
+        '{"Action":"fail","Test":"A","Elapsed":1.5}',
+        '{"Action":"run","Test":"B"}',
+        "panic: runtime error",
+    ]
+    assert [outcome for line in lines for outcome in events.take(line)] == [Outcome("A", FAIL, 1.5, "why\n")]
+    assert list(events.running) == ["B"]
+
+
+def test_only_tests_of_librdkafka_that_need_a_broker_are_run() -> None:
+    assert needing_a_broker(TABLE, "") == ["0001_multiobj", "0103_transactions"]
+    assert needing_a_broker(TABLE, "trans") == ["0103_transactions"]

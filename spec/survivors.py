@@ -16,6 +16,7 @@ KEPT = "which records are kept only distinguishes states by their past: each ste
 RATION = "the ration of a fault, or the model's bound: no rule"
 ENVIRONMENT = "the environment's: it loses less, or spends a fault without effect"
 JUDGES = "what the judge remembers of lost tails, not a broker: kept longer, it excuses more"
+EVEN = "of two partitions and two members each has one, by either rule"
 EQUAL = "where both are equal, either will do"
 
 REASONS: tuple[tuple[str, str], ...] = (
@@ -261,6 +262,15 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Quorum.AnswerFetch.guard3", UNCHANGED),
     ("Quorum.Take.comparison1", EQUAL),
     # Groups
+    ("Groups.Balanced.comparison1", EVEN),
+    ("Groups.Balanced.count1", EVEN),
+    ("Groups.RaiseGroupEpoch.guard1", "a group without members has nothing to assign, in whatever epoch"),
+    ("Groups.RaiseGroupEpoch.reset1", ENVIRONMENT),
+    ("Groups.RaiseGroupEpoch.count1", ENVIRONMENT),
+    ("Groups.LoseAnswer.guard1", ENVIRONMENT),
+    ("Groups.LoseAnswer.reset1", ENVIRONMENT),
+    ("Groups.LoseMember.reset1", "the answer may as well have come before the member was lost"),
+    ("Groups.JoinGroup.guard2", "who is no member has no answer on its way: leaving and being lost take it away"),
     ("Groups.Enter.reset3", "Remove has set it to 0 (OnlyMembersHave)"),
     ("Groups.Enter.reset4", "Remove has set it to 0 (OnlyMembersHave)"),
     ("Groups.Assign.guard1", "without members there is no assignment to choose (UpdateTarget)"),

@@ -29,13 +29,14 @@ from linearizability.simulation.cooperating import CooperativeMember
 from linearizability.simulation.coordinator_agreement import COORDINATED, require_replayed
 from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.describing import SimulatedDescriber
+from linearizability.simulation.evidence import commit_transactions
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.inspecting import Chapters, Inspector
-from linearizability.simulation.machine import Machine
 from linearizability.simulation.operating import Operator
 from linearizability.simulation.producing import SimulatedProducer
 from linearizability.simulation.reconciling import ReconcilingMember
+from linearizability.simulation.restarting import start_again
 from linearizability.simulation.schedule import (
     Administrator,
     Client,
@@ -62,9 +63,6 @@ TRANSACTIONAL_REST_BOUND_MS = 45_000
 """A broker waits for the response of a coordinator that has lost power as long as a request may take: 30 s."""
 DRAIN_BOUND_MS = 60_000
 EVIDENCE_BATCHES = 3
-LEAVE_BOUND_MS = 4_000
-"""Once all is healed, a node that asks leave to stop gets it within this time; it waits twice as long."""
-STOP_BOUND_MS = 10_000
 GROUPS_BOUND_MS = 20_000
 """Once the other clients rest, every group is stable and has read everything within this time."""
 LOOK_EVERY_US = 10_000
@@ -153,7 +151,7 @@ class SimulatedRun:
         self._compare_look_ups()
         self._compare_tables()
         for machine in self.cluster.machines:
-            self._start_again(machine)
+            start_again(self.cluster, machine)
 
     def _work_under_faults(self) -> None:
         """Let clients work and inject faults until the schedule's duration and its last fault are over."""
@@ -188,6 +186,7 @@ class SimulatedRun:
         self._wait_for_leaders()
         if self._operator is not None:
             self._operator.finish()
+        commit_transactions(self.cluster, self.add_client, TRANSACTIONAL_REST_BOUND_MS)
         self._wait_for_stable_ends()
         self._leave_evidence()
         self._wait_for_abdications()
@@ -203,44 +202,6 @@ class SimulatedRun:
         self.cluster.checker.listener = driver.on_action
         driver.start()
         return driver
-
-    def _start_again(self, machine: Machine) -> None:
-        """Stop a node cleanly, once the controller takes all nodes to be alive, and start it again.
-
-        Errors: Violation, also where it stops without leave.
-        """
-        if not self.cluster.is_alone:
-            bound_us = self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
-            self._world.run(bound_us, lambda: self._is_owed_leave(machine), LOOK_EVERY_US)
-            if not self._is_owed_leave(machine):
-                raise Violation("no-progress", f"after {REST_BOUND_MS} ms {machine.name} cannot be given leave to stop")
-        began_us = self._world.now_us
-        machine.stop(2 * LEAVE_BOUND_MS)
-        bound_us = self._world.now_us + STOP_BOUND_MS * MICROSECONDS_A_MS
-        if machine.is_up:
-            self._world.run(bound_us, lambda: not machine.is_up)
-        if machine.is_up:
-            raise Violation("no-progress", f"{machine.name} did not stop within {STOP_BOUND_MS} ms")
-        if not self.cluster.is_alone and self._world.now_us - began_us >= LEAVE_BOUND_MS * MICROSECONDS_A_MS:
-            raise Violation("no-leave-to-stop", f"{machine.name} got no leave to stop within {LEAVE_BOUND_MS} ms")
-        machine.start()
-
-    def _is_owed_leave(self, machine: Machine) -> bool:
-        """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop.
-
-        With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked.
-        """
-        if self._schedule.coordination == "zookeeper":
-            node = machine.node
-            led = [each for each in node.partitions.values() if each.is_leader] if node is not None else []
-            return self.cluster.are_unfenced(self._schedule.node_ids) and not any(
-                len(each.state.isr) == 1 < len(each.state.replicas) for each in led
-            )
-        active = self.cluster.active_controller()
-        controller = self.cluster.machine(active).node if active is not None else None
-        if machine.node is None or controller is None or not self.cluster.are_unfenced(self._schedule.node_ids):
-            return False
-        return controller.image.brokers[machine.node.id].epoch == machine.node.broker_epoch
 
     def _create_topics(self) -> None:
         recorder = self.cluster.new_recorder(None)

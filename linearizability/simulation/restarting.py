@@ -1,0 +1,52 @@
+"""The end of a run: each node is stopped cleanly, and started once more."""
+
+from __future__ import annotations
+
+from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.machine import Machine
+from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+
+ALIVE_BOUND_MS = 20_000
+"""Once all is healed, the controller takes all nodes to be alive within this time."""
+LEAVE_BOUND_MS = 4_000
+"""A node that asks leave to stop then gets it within this time; it waits twice as long."""
+STOP_BOUND_MS = 10_000
+LOOK_EVERY_US = 10_000
+
+
+def start_again(cluster: Cluster, machine: Machine) -> None:
+    """Stop a node cleanly, once the controller takes all nodes to be alive, and start it again.
+
+    Errors: Violation, also where it stops without leave.
+    """
+    world = cluster.world
+    if not cluster.is_alone:
+        bound_us = world.now_us + ALIVE_BOUND_MS * MICROSECONDS_A_MS
+        world.run(bound_us, lambda: _is_owed_leave(cluster, machine), LOOK_EVERY_US)
+        if not _is_owed_leave(cluster, machine):
+            raise Violation("no-progress", f"after {ALIVE_BOUND_MS} ms {machine.name} cannot be given leave to stop")
+    began_us = world.now_us
+    machine.stop(2 * LEAVE_BOUND_MS)
+    if machine.is_up:
+        world.run(began_us + STOP_BOUND_MS * MICROSECONDS_A_MS, lambda: not machine.is_up)
+    if machine.is_up:
+        raise Violation("no-progress", f"{machine.name} did not stop within {STOP_BOUND_MS} ms")
+    if not cluster.is_alone and world.now_us - began_us >= LEAVE_BOUND_MS * MICROSECONDS_A_MS:
+        raise Violation("no-leave-to-stop", f"{machine.name} got no leave to stop within {LEAVE_BOUND_MS} ms")
+    machine.start()
+
+
+def _is_owed_leave(cluster: Cluster, machine: Machine) -> bool:
+    """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop.
+
+    With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked.
+    """
+    node, alive = machine.node, cluster.are_unfenced(cluster.schedule.node_ids)
+    if cluster.schedule.coordination == "zookeeper":
+        led = [each for each in node.partitions.values() if each.is_leader] if node is not None else []
+        return alive and not any(len(each.state.isr) == 1 < len(each.state.replicas) for each in led)
+    active = cluster.active_controller()
+    controller = cluster.machine(active).node if active is not None else None
+    if node is None or controller is None or not alive:
+        return False
+    return controller.image.brokers[node.id].epoch == node.broker_epoch

@@ -1,0 +1,22 @@
+"""A broker that refuses everything is no sound one."""
+
+from __future__ import annotations
+
+import pytest
+
+from linearizability.simulation.judging import run_schedule
+from linearizability.simulation.schedule import Schedule, Transactor
+from reference.protocol.errors import ErrorCode
+from reference.storage.errors import RefusedByProducerState
+from reference.storage.producer_state import ProducerState
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_cluster_that_opens_no_transaction_is_found(monkeypatch: pytest.MonkeyPatch, version: int) -> None:
+    def refuse(*_: object) -> None:
+        raise RefusedByProducerState(ErrorCode.INVALID_TXN_STATE, "no transaction is opened")
+
+    plan = Schedule(duration_ms=500, clients=(Transactor.model_validate({"transactions": 3, "version": version}),))
+    assert run_schedule(plan)[0].rule == ""
+    monkeypatch.setattr(ProducerState, "check_opening", refuse)
+    assert run_schedule(plan)[0].rule == "no-transaction-committed"

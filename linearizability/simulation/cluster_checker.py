@@ -172,6 +172,9 @@ class ClusterChecker:
         if before is not None and (quorum.epoch < before[3] or quorum.high_watermark < before[1]):
             raise Violation("quorum-back", f"node {number}: epoch and high watermark went from {before} to {seen}")
         log = quorum.records_log
+        if quorum.high_watermark > log.log_end_offset:
+            text = f"node {number} says {quorum.high_watermark}, and its metadata log ends at {log.log_end_offset}"
+            raise Violation("high-watermark-beyond-end", text)
         self._require_own_epoch(number, before, quorum)
         self._metadata.observe_log(number, log, quorum.high_watermark, quorum.epoch if quorum.is_leader else None)
         snapshot = quorum.latest_snapshot
@@ -183,7 +186,7 @@ class ClusterChecker:
         """What a majority has is committed only together with a record of the leader's own epoch (Raft, 5.4.2)."""
         if before is None or not (before[2] and quorum.is_leader) or before[3] != quorum.epoch:
             return
-        if quorum.high_watermark > before[1] >= 0:
+        if quorum.high_watermark > max(before[1], quorum.records_log.log_start_offset) and before[1] >= 0:
             epoch = quorum.records_log.epoch_at(quorum.high_watermark - 1)
             if epoch != quorum.epoch:
                 text = f"node {number} commits up to {quorum.high_watermark}, of epoch {epoch}, as the leader of {quorum.epoch}"

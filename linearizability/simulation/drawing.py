@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.drawing_compaction import with_compaction
-from linearizability.simulation.drawing_rare import with_death_at_start, with_rarities
+from linearizability.simulation.drawing_rare import with_deaths_and_cleanings, with_rarities
 from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
 from linearizability.simulation.workloads import consumer, producer, topic, with_workload
@@ -28,7 +28,7 @@ def draw(
     drawn = recipe(choices, seed, mutant, nodes, workload)
     if coordination == "zookeeper":
         return under_zookeeper(choices, drawn)
-    return with_death_at_start(choices, seed, with_compaction(choices, seed, drawn))
+    return with_deaths_and_cleanings(choices, seed, with_compaction(choices, seed, drawn))
 
 
 def schedules(mutant: str | None = None, nodes: int = 1) -> SearchStrategy[Schedule]:

@@ -17,6 +17,11 @@ MOST_MOVES = 4
 MOST_CRASHES = 3
 CHANGES_BEFORE_DEATH = (2, 1, 3, 4, 5, 7, 10, 14)
 """Most steps change the disk one to three times, and truncations, new segments and checkpoints more often."""
+QUICK_SNAPSHOTS = {
+    "metadata.log.max.record.bytes.between.snapshots": "600",
+    "metadata.max.retention.bytes": "1",
+}
+"""Often a snapshot, and none is kept but the newest."""
 MOST_CHANGES_AT_START = 9
 """So many make the metadata log with its first segment; one node alone goes on and registers, in 22 changes."""
 
@@ -36,14 +41,20 @@ def with_rarities(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
     return schedule
 
 
-def with_death_at_start(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
-    """The same schedule; in one of three of those that have something rare the last node dies as it starts for the first time.
+def with_deaths_and_cleanings(choices: Choices, seed: int, schedule: Schedule) -> Schedule:
+    """The same schedule; in some of those that have something rare the last node dies as it starts for the first time, or the
+    metadata log begins with a snapshot, which members that come back must fetch.
 
     It is drawn last of all, so that the rest of a seed's schedule is what it was before 2026-11-27.
     """
-    if seed % EVERY < FROM or choices.integer(0, 2) != 2:
+    if seed % EVERY < FROM:
         return schedule
-    return schedule.model_copy(update={"first_start_dies_at": choices.integer(1, MOST_CHANGES_AT_START)})
+    changes: dict[str, object] = {}
+    if choices.integer(0, 2) == 2:
+        changes["first_start_dies_at"] = choices.integer(1, MOST_CHANGES_AT_START)
+    if schedule.nodes > 1 and choices.integer(0, 2) == 2:
+        changes["properties"] = schedule.properties | QUICK_SNAPSHOTS
+    return schedule.model_copy(update=changes)
 
 
 def _with_seekers(choices: Choices, schedule: Schedule) -> Schedule:

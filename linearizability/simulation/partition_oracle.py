@@ -113,7 +113,11 @@ class PartitionOracle:
 
     def observe_log(self, number: int, log: Log, high_watermark: int, led_epoch: int | None) -> None:
         """A replica of the metadata log has changed; its leader leads in this epoch. Errors: Violation."""
+        former = self.views.get(number)
         view = self._follow(number, log)
+        if led_epoch is not None and former is not None and former is not view and former.log is log:
+            # One step of a leader may commit, write a snapshot of it, and let the log begin there.
+            self._compare(number, former, min(high_watermark, log.log_start_offset), may_add=True)
         if led_epoch is not None:
             self._lead(number, led_epoch)
         if self._commit(number, view, high_watermark) and self.leaders:

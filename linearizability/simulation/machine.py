@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import errno
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -21,16 +21,17 @@ from linearizability.simulation.replica_agreement import require_followed
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from linearizability.simulation.survival import Survival
+from linearizability.simulation.watched_disk import BOUNDS, WatchedDisk
 from linearizability.simulation.world import MICROSECONDS_A_MS, Killed, Violation, World
 from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.errors import KafkaError
-from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
-from reference.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from reference.storage.checkpoints import HIGH_WATERMARKS
 from reference.storage.disk import Disk, SimulatedDisk
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory
@@ -63,35 +64,6 @@ class Checker(Protocol):
     def on_process_end(self, number: int, is_clean: bool) -> None: ...
 
     def on_power_loss(self, number: int) -> None: ...
-
-
-class WatchedDisk(SimulatedDisk):
-    """A disk that shows each change before it is made, and what is written to the checkpoints of offsets."""
-
-    def __init__(
-        self, on_checkpoint: Callable[[SimulatedDisk, str, bytes], None], before_change: Callable[[], None]
-    ) -> None:
-        super().__init__()
-        self._on_checkpoint = on_checkpoint
-        self._before_change = before_change
-
-    def _require_writable(self) -> None:
-        super()._require_writable()
-        self._before_change()
-
-    def write_file(self, path: Path, data: bytes) -> None:
-        """See `Disk`."""
-        super().write_file(path, data)
-        if path.name in BOUNDS:
-            self._on_checkpoint(self, path.name, data)
-
-
-BOUNDS: dict[str, tuple[str, Callable[[Partition], Offset]]] = {
-    HIGH_WATERMARKS: ("checkpoint-beyond-high-watermark", lambda partition: partition.high_watermark),
-    RECOVERY_POINTS: ("recovery-point-beyond-end", lambda partition: partition.log.log_end_offset),
-    LOG_START_OFFSETS: ("checkpoint-beyond-log-start", lambda partition: partition.log.log_start_offset),
-}
-"""What no line of a checkpoint may be beyond when it is written."""
 
 
 class Machine:

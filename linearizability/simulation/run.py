@@ -50,7 +50,7 @@ from linearizability.simulation.schedule import (
     Updater,
 )
 from linearizability.simulation.seeking import SimulatedSeeker
-from linearizability.simulation.settling import unsettled
+from linearizability.simulation.settling import out_of_sync, unsettled
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.updating import SimulatedUpdater
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
@@ -190,6 +190,7 @@ class SimulatedRun:
         self._wait_for_stable_ends()
         self._leave_evidence()
         self._wait_for_abdications()
+        self._wait_for_replicas()
         self._inspect(inspecting_partitions.CHAPTERS)
         self._inspect(inspecting_metadata.FORWARDED)
         self._inspect(() if self.cluster.is_alone else inspecting_metadata.AT_CONTROLLERS)
@@ -378,6 +379,16 @@ class SimulatedRun:
         if deposed:
             text = f"{REST_BOUND_MS} ms after everything was healed {', '.join(deposed)} does not know of its successor"
             raise Violation("no-progress", text)
+
+    def _wait_for_replicas(self) -> None:
+        """Wait until every replica is in sync. Errors: Violation."""
+        if self.cluster.is_alone or self._schedule.coordination == "zookeeper":
+            return
+        until_us = self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
+        self._world.run(until_us, lambda: not out_of_sync(self.cluster), LOOK_EVERY_US)
+        if late := out_of_sync(self.cluster):
+            text = f"{REST_BOUND_MS} ms after everything was healed these are not in sync: {'; '.join(late[:3])}"
+            self._world.broken("replica-out-of-sync", text)
 
     def _deposed(self) -> list[str]:
         """The nodes that lead a partition by their own knowledge, while a newer leader was elected."""

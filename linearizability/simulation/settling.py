@@ -1,4 +1,4 @@
-"""Whether groups have come to rest: one generation, every partition owned once, all of it read and committed."""
+"""Whether groups have come to rest: one generation, every partition owned once, all of it read and committed; and replicas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from linearizability.simulation.client import Key
 from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import SimulatedMember
+from reference.controller.image import NO_LEADER
 
 
 def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:
@@ -48,3 +49,27 @@ def _ends(cluster: Cluster) -> dict[Key, int]:
             if partition.is_leader and key in ends:
                 ends[key] = max(ends[key], partition.high_watermark)
     return ends
+
+
+def out_of_sync(cluster: Cluster) -> list[str]:
+    """The replicas on sound disks that are not in sync with a leader, as the active controller knows.
+
+    A reassignment that another one has replaced may never end: see findings/replaced_reassignment.
+    """
+    active = cluster.active_controller()
+    node = cluster.machine(active).node if active is not None else None
+    if node is None:
+        return ["no node is the active controller"]
+    return [
+        f"{topic.name}-{index} on node {replica}, of {partition}"
+        for topic in node.image.topics.values()
+        for index, partition in topic.partitions.items()
+        if partition.leader != NO_LEADER and not partition.adding_replicas
+        for replica in {*partition.replicas} - {*partition.isr}
+        if not _is_offline(cluster, replica, (topic.name, index))
+    ]
+
+
+def _is_offline(cluster: Cluster, replica: int, key: Key) -> bool:
+    node = cluster.machine(replica).node
+    return node is not None and key in node.replicas.offline

@@ -1,0 +1,40 @@
+"""A machine's disk, which shows what is about to change, and what the checkpoints of offsets say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from reference.protocol.primitives import Offset
+from reference.replication.partition import Partition
+from reference.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
+from reference.storage.disk import SimulatedDisk
+
+
+class WatchedDisk(SimulatedDisk):
+    """A disk that shows each change before it is made, and what is written to the checkpoints of offsets."""
+
+    def __init__(
+        self, on_checkpoint: Callable[[SimulatedDisk, str, bytes], None], before_change: Callable[[], None]
+    ) -> None:
+        super().__init__()
+        self._on_checkpoint = on_checkpoint
+        self._before_change = before_change
+
+    def _require_writable(self) -> None:
+        super()._require_writable()
+        self._before_change()
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        """See `Disk`."""
+        super().write_file(path, data)
+        if path.name in BOUNDS:
+            self._on_checkpoint(self, path.name, data)
+
+
+BOUNDS: dict[str, tuple[str, Callable[[Partition], Offset]]] = {
+    HIGH_WATERMARKS: ("checkpoint-beyond-high-watermark", lambda partition: partition.high_watermark),
+    RECOVERY_POINTS: ("recovery-point-beyond-end", lambda partition: partition.log.log_end_offset),
+    LOG_START_OFFSETS: ("checkpoint-beyond-log-start", lambda partition: partition.log.log_start_offset),
+}
+"""What no line of a checkpoint may be beyond when it is written."""

@@ -14,7 +14,7 @@ from linearizability.history.facts import FactsBuilder
 from linearizability.history.operations import INVOKE
 from linearizability.history.streams import History, unify
 from linearizability.pipeline.engine import judge_history
-from linearizability.pipeline.verdict import INVALID, Judgement
+from linearizability.pipeline.verdict import INVALID, UNKNOWN, Judgement
 from linearizability.rules import RULES
 from linearizability.rules.rule import Weight
 from linearizability.simulation.history_recorder import ClientHistory
@@ -76,6 +76,8 @@ def judge(finished: FinishedRun) -> Outcome:
         outcome.verdict = judgement.verdict
         if judgement.verdict == INVALID:
             outcome.rule, outcome.text = _condemning(judgement)
+        elif judgement.verdict == UNKNOWN:
+            outcome.text = "; ".join(judgement.reasons)
     return outcome
 
 

@@ -7,6 +7,7 @@ snapshot, and one in COMPARED of the others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from linearizability.simulation.world import Violation
@@ -24,6 +25,8 @@ from reference.protocol.primitives import NodeId, Offset
 from reference.protocol.schema import Message
 
 COMPARED = 16
+READ_AGAIN = 7
+"""So many of the last offsets are read again now and then: also from within a batch."""
 Place = tuple[Any, int]
 """Topic id and partition."""
 
@@ -53,18 +56,25 @@ class MetadataAgreement:
         self._steps += 1
         if image.end_offset == self._image.end_offset and (is_first or self._steps % COMPARED == 0):
             self._compare(number, image)
+            start = max(quorum.records_log.log_start_offset, quorum.high_watermark - READ_AGAIN)
+            for _ in self._read(quorum, Offset(start)):
+                pass
 
     def _take_up_to(self, end: Offset, quorum: Quorum) -> None:
-        """Errors: Violation, also where a record is read twice, or one that is not committed."""
-        least = self._image.end_offset
-        for offset, record in quorum.committed(least):
-            if not least <= offset < quorum.high_watermark:
-                text = f"offset {offset} is read where {least} to {quorum.high_watermark} are asked for"
-                self._broken("metadata-out-of-order", text)
-            least = Offset(offset + 1)
+        """Errors: Violation."""
+        for offset, record in self._read(quorum, self._image.end_offset):
             if offset < end:
                 self._take(offset, record)
         self._image.end_offset = end
+
+    def _read(self, quorum: Quorum, start: Offset) -> Iterator[tuple[Offset, Message]]:
+        """What is committed from an offset on. Errors: Violation, where a record is read twice, or not asked for."""
+        least, end = start, quorum.high_watermark
+        for offset, record in quorum.committed(start):
+            if not least <= offset < end:
+                self._broken("metadata-out-of-order", f"offset {offset} is read where {least} to {end} are asked for")
+            yield offset, record
+            least = Offset(offset + 1)
 
     def _take(self, offset: Offset, record: Message) -> None:
         image = self._image

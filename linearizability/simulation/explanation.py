@@ -57,6 +57,8 @@ def explain(outcome: Outcome, trace: Trace) -> str:
     head = [f"verdict: {outcome.verdict}"]
     if outcome.rule:
         head += [f"broken promise: {outcome.rule}", f"seen: {outcome.text}"]
+    elif outcome.text:
+        head.append(f"because: {outcome.text}")
     if outcome.judgement is not None:
         for item in outcome.judgement.findings:
             mark = f"permitted: {item.permitted}" if item.permitted else "not permitted"

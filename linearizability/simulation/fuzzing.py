@@ -155,7 +155,8 @@ class Summary:
             return ""
         if self.interrupted:
             return f"interrupted after {len(self.runs)} schedules, of which {self.verdicts[VALID]} are valid"
-        return "no run showed enough to be judged"
+        why = next((f", as that of seed {run.seed}: {run.text}" for run in self.runs if run.text), "")
+        return f"no run showed enough to be judged{why}"
 
     @property
     def speeds(self) -> list[int]:

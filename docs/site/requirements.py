@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from conformance.known_bugs import KNOWN_BUGS
 from conformance.levels import Level
 from conformance.profiles import ConformanceProfile
-from conformance.releases import NOT_MEASURED
+from conformance.releases import LONGEST_REASON, NOT_MEASURED
 from conformance.requirement import AREAS, Entry, Requirement, catalogue
 from docs.site.evidence import NOT_OWED, grouped, strangers
 
@@ -101,7 +101,8 @@ def _facts(entry: Entry) -> list[tuple[str, str]]:
 def _release_rows(entry: Entry) -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for evidence, versions in grouped(entry).items():
-        seen = evidence.reason + (" (measured before the test changed)" if evidence.outdated else "")
+        cut = "…" if len(evidence.reason) == LONGEST_REASON else ""
+        seen = evidence.reason + cut + (" (measured before the test changed)" if evidence.outdated else "")
         rows.append((evidence.verdict, ", ".join(versions), text(seen.strip())))
     return sorted(rows, key=lambda row: row[0] == NOT_OWED)
 

@@ -53,6 +53,7 @@ class AwaitingCommit:
     """One step, and the end offset of its records."""
 
     __slots__ = ("_connection", "_context", "_end", "_leader_epoch", "_outcome", "_partition")
+    awaits_commits = True
 
     def __init__(
         self, context: Context, connection: ConnectionId, partition: Partition, end: Offset, outcome: Outcome

@@ -185,6 +185,10 @@ class Serving:
     def connection(self) -> ConnectionId:
         return self._request.client.connection
 
+    @property
+    def awaits_commits(self) -> bool:
+        return self._follower < 0
+
     def _name_of(self, wanted: Wanted) -> TopicName | None:
         by_id = self._request.version >= FIRST_VERSION_WITH_TOPIC_IDS
         return self._fetching.context.image.topic_name(wanted.topic_id) if by_id else wanted.topic
@@ -341,7 +345,7 @@ class Serving:
         read = leading.answer_fetch(asked, now)
         if read.moved:
             self._fetching.may_propose(partition)
-            self._fetching.context.purgatories.wake_fetches(partition.key, now)
+            self._fetching.context.purgatories.wake_fetches(partition.key, now, has_records=False)
             self._moved.append(partition)
         return read
 

@@ -52,7 +52,7 @@ from reference.node.registering import Registering
 from reference.node.release import BROKER, CONTROLLER, SUPPORTED_FEATURES, peers_release_of
 from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
-from reference.node.replication import Replication
+from reference.node.replication import FETCH_PURPOSE, Replication
 from reference.node.requests import Purgatories, Responder, earliest
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
@@ -99,6 +99,8 @@ class Node:
         self._is_draining = False
         self._upkeep_deadline: TimestampMs | None = None
         """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
+        self._background_deadline: TimestampMs | None = None
+        """That, or an earlier one that a quiet step can reach; None while it has to be looked up in this step."""
         integer = self.configuration.integer
         self.quotas = Quotas(self.configuration)
         self.responder = Responder(self._emit, self.quotas)
@@ -258,7 +260,7 @@ class Node:
         """Another node has answered a request on the channel of this purpose; `frame` comes without its size."""
         if self._begins(now):
             self.peers.answered(peer, purpose, frame, now)
-            self._drain(now)
+            self._drain(now, is_quiet=purpose == FETCH_PURPOSE and self.replication.waits)
 
     def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
         """The connection of this channel could not be made, or was lost: its open requests will not be answered."""
@@ -269,6 +271,7 @@ class Node:
     def _begins(self, now: TimestampMs) -> bool:
         """Whether the node takes an input, at whose time quotas are counted."""
         self.quotas.now = now
+        self._background_deadline = None
         return not self.is_broken
 
     def tick(self, now: TimestampMs) -> None:
@@ -296,17 +299,21 @@ class Node:
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
-        if self._upkeep_deadline is None:
-            self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
-        deadline = self._with_reachable(self._upkeep_deadline)
-        deadline = earliest(deadline, self.purgatories.produces.next_deadline())
+        deadline = earliest(self._next_background_work(), self.purgatories.produces.next_deadline())
         deadline = earliest(deadline, self.purgatories.fetches.next_deadline())
         return earliest(deadline, self.groups.next_deadline()) if self.is_serving else deadline
 
+    def _next_background_work(self) -> TimestampMs:
+        """When `_drain` has something to do next; looked up once in a quiet step."""
+        if self._background_deadline is None:
+            if self._upkeep_deadline is None:
+                self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
+            self._background_deadline = min([time for time in self._reachable_deadlines() if time is not None])
+        return self._background_deadline
+
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
-        """The deadlines that no quiet request reaches; None for never."""
-        times = [self._coordination_deadline(), self.logs.next_deadline()]
-        times += self.controller.deadlines()
+        """The deadlines that no quiet step reaches; None for never."""
+        times = [self._coordination_deadline(), self.logs.next_deadline(), *self.controller.deadlines()]
         if self.is_broker:
             times += (self.membership.next_deadline(), self.channel.next_deadline())
             if self.is_serving:
@@ -315,15 +322,13 @@ class Node:
                 times.append(self._directories.next_deadline() if self._directories is not None else None)
         return times
 
-    def _with_reachable(self, deadline: TimestampMs) -> TimestampMs:
-        """The earliest of a deadline and those of parts that a quiet request may give work to: read after each request."""
-        deadline = earliest(deadline, self.peers.next_deadline())
-        deadline = earliest(deadline, self._reception.next_deadline())
+    def _reachable_deadlines(self) -> list[TimestampMs | None]:
+        """The earliest of those, and of parts that a quiet step may give work to: read after each step; None for never."""
+        times = [self._upkeep_deadline, self.peers.next_deadline(), self._reception.next_deadline()]
         if self.is_broker and self.is_serving:
-            deadline = earliest(deadline, self.replication.proposal_deadline())
-            for part in (self.transactions, self.verification, self.moves):
-                deadline = earliest(deadline, part.next_deadline())
-        return deadline
+            times += [self.replication.proposal_deadline(), self.transactions.next_deadline()]
+            times += [self.verification.next_deadline(), self.moves.next_deadline()]
+        return times
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -404,14 +409,14 @@ class Node:
     def _drain(self, now: TimestampMs, is_quiet: bool = False) -> None:
         """The end of each step: send what the quorum asks, answer, apply what is committed, decide, propose, fetch.
 
-        After a quiet request there is nothing of that to do, unless something is due.
+        After a quiet step there is nothing of that to do, unless something is due.
         """
         if self.logs.has_failed:
             self._lose_directories(now)
             is_quiet = False
         if not is_quiet:
-            self._upkeep_deadline = None
-        if self._is_draining or not self._is_due(now):
+            self._upkeep_deadline = self._background_deadline = None
+        if self._is_draining or (self._upkeep_deadline is not None and self._next_background_work() > now):
             return
         self._is_draining = True
         try:
@@ -428,10 +433,7 @@ class Node:
                 self._exchange(now)
         finally:
             self._is_draining = False
-
-    def _is_due(self, now: TimestampMs) -> bool:
-        """Whether there is background work; so it is when the deadlines have to be looked up."""
-        return self._upkeep_deadline is None or self._with_reachable(self._upkeep_deadline) <= now
+            self._background_deadline = None
 
     def _lose_directories(self, now: TimestampMs) -> None:
         """Directories have failed in this step: their partitions are offline, and the controller is informed (KIP-858)."""

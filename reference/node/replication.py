@@ -77,6 +77,11 @@ class Replication:
             self._fetchers[leader] = fetcher
         fetcher.follow(partition)
 
+    @property
+    def waits(self) -> bool:
+        """Whether each fetcher has a request out: none of them has a deadline, nor anything to ask."""
+        return all(fetcher.waits for fetcher in self._fetchers.values())
+
     def on_given_up(self, partition: Partition) -> None:
         for fetcher in self._fetchers.values():
             fetcher.leave(partition)

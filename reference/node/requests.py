@@ -123,6 +123,11 @@ class Parked(Protocol):
     @property
     def connection(self) -> ConnectionId: ...
 
+    @property
+    def awaits_commits(self) -> bool:
+        """Whether it may be complete because more is committed; a follower waits for records alone."""
+        ...
+
     def try_complete(self, now: TimestampMs, key: Key) -> bool:
         """A partition has changed: respond if the operation is complete now; True when it was."""
         ...
@@ -185,12 +190,15 @@ class Purgatory(Generic[P]):
         waiting.keys.append(key)
         self._by_key.setdefault(key, {})[waiting.number] = waiting
 
-    def wake(self, key: Key, now: TimestampMs) -> None:
-        """There is news of a partition: the requests that wait for it look at it again, and at nothing else."""
+    def wake(self, key: Key, now: TimestampMs, *, has_records: bool = True) -> None:
+        """There is news of a partition: the requests that wait for it look at it again, and at nothing else.
+
+        `has_records` is False where its log, role and leader epoch are what they were, and more of it is committed.
+        """
         watching = self._by_key.get(key)
         if watching:
             for waiting in [watching[number] for number in sorted(watching)]:
-                if not waiting.done and not waiting.is_looking:
+                if not waiting.done and not waiting.is_looking and (has_records or waiting.parked.awaits_commits):
                     self._look(waiting, key, now)
 
     def _look(self, waiting: _Waiting[P], key: Key, now: TimestampMs) -> None:
@@ -245,10 +253,10 @@ class Purgatories:
         self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
 
-    def wake_fetches(self, key: Key, now: TimestampMs) -> None:
-        """The response to a fetch of the partition would be another now."""
+    def wake_fetches(self, key: Key, now: TimestampMs, *, has_records: bool = True) -> None:
+        """The response to a fetch of the partition would be another now; `has_records` as for `Purgatory.wake`."""
         self.news(key)
-        self.fetches.wake(key, now)
+        self.fetches.wake(key, now, has_records=has_records)
 
 
 class OfPartition(Protocol):
@@ -261,6 +269,8 @@ Part = TypeVar("Part", bound=OfPartition)
 
 class AwaitedParts(Generic[Part]):
     """A request whose parts are decided partition by partition, and which is answered when all are."""
+
+    awaits_commits = True
 
     def __init__(
         self,

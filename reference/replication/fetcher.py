@@ -147,6 +147,11 @@ class Fetcher:
         return known is not None and known.stage is Stage.FAILED
 
     @property
+    def waits(self) -> bool:
+        """Whether a request is out."""
+        return self._out is not None
+
+    @property
     def is_idle(self) -> bool:
         """Whether there is nothing to follow, nothing out, and no session to close: the fetcher can go."""
         return not self._followed and self._out is None and not self.session.partitions

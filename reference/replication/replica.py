@@ -83,7 +83,9 @@ class Replica:
         """The bounds for a fetch from this offset, without records yet. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
         log = self.log
         found = Read(self.high_watermark, self.last_stable_offset(), log.log_start_offset)
-        if last_epoch >= 0:
+        if last_epoch >= 0 and not (
+            last_epoch == log.leader_epoch and log.log_start_offset <= offset <= log.log_end_offset
+        ):
             end = log.end_offset_for_epoch(last_epoch)
             if end.end_offset < 0 or offset < log.log_start_offset:
                 raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)

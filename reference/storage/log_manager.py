@@ -66,8 +66,10 @@ class LogManager:
     @property
     def failure(self) -> str | None:
         """Why the node must end; None while it can go on."""
-        if self.metadata.disk.failure is None and any(each.disk.failure is None for each in self.directories):
-            return None
+        if self.metadata.disk.failure is None:
+            for each in self.directories:
+                if each.disk.failure is None:
+                    return None
         failed = self.metadata if self.metadata.disk.failure is not None else self.directories[0]
         return f"log directory {failed.folder} has failed: {failed.disk.failure}"
 

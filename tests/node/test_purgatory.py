@@ -4,8 +4,9 @@ from reference.node.requests import Purgatory
 
 
 class Car:
-    def __init__(self, connection: int, log: list[str]) -> None:
+    def __init__(self, connection: int, log: list[str], *, awaits_commits: bool = True) -> None:
         self.connection = connection
+        self.awaits_commits = awaits_commits
         self.ready = False
         self._log = log
 
@@ -33,6 +34,19 @@ def test_wakes_in_the_order_of_arrival_and_only_what_is_ready() -> None:
     lot.wake("a", 6)
     assert log == ["3 completed at 6", "2 completed at 6"]
     assert len(lot) == 1
+
+
+def test_what_waits_for_records_alone_is_not_woken_for_commits() -> None:
+    log: list[str] = []
+    lot: Purgatory[Car] = Purgatory()
+    cars = [Car(1, log, awaits_commits=False), Car(2, log)]
+    for car in cars:
+        lot.park(car, ["a"], 100)
+        car.ready = True
+    lot.wake("a", 5, has_records=False)
+    assert log == ["2 completed at 5"]
+    lot.wake("a", 6)
+    assert log == ["2 completed at 5", "1 completed at 6"]
 
 
 def test_a_request_that_watches_two_keys_is_answered_once() -> None:

@@ -1,4 +1,4 @@
-"""A quiet request leaves nothing to do: background work after it changes neither effects nor deadlines."""
+"""A quiet step leaves nothing to do: background work after it changes neither effects nor deadlines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Doubter(Node):
 
     def _drain(self, now: TimestampMs, is_quiet: bool = False) -> None:
         deadline = self._upkeep_deadline
-        if not is_quiet or self.logs.has_failed or self._is_draining or self._is_due(now):
+        is_due = deadline is None or self._next_background_work() <= now
+        if not is_quiet or self.logs.has_failed or self._is_draining or is_due:
             super()._drain(now, is_quiet)
             return
         effects = len(self._effects)
@@ -29,7 +30,7 @@ class Doubter(Node):
         Doubter.quiet_steps += 1
         assert len(self._effects) == effects, f"left undone: {self._effects[effects:]}"
         self.next_deadline()
-        assert self._upkeep_deadline == deadline, "a deadline has moved that is not read after a quiet request"
+        assert self._upkeep_deadline == deadline, "a deadline has moved that is not read after a quiet step"
 
 
 def schedule(seed: int, nodes: int, workload: str) -> Schedule:
@@ -41,7 +42,7 @@ def schedule(seed: int, nodes: int, workload: str) -> Schedule:
     ("seed", "nodes", "workload"),
     [(1, 1, "records"), (2, 3, "records"), (3, 3, "transactions"), (4, 3, "groups"), (5, 1, "transactions")],
 )
-def test_a_quiet_request_leaves_nothing_to_do(
+def test_a_quiet_step_leaves_nothing_to_do(
     seed: int, nodes: int, workload: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "Node", Doubter)

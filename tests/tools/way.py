@@ -149,6 +149,7 @@ class Nodes:
         before = len(self.arriving)
         with self.way.traced() if is_traced else nullcontext():
             does()
+            self.nodes[number].next_deadline()  # as drivers ask after each step
         for effect in self.nodes[number].take_effects():
             if isinstance(effect, Send):
                 self.arriving.append((effect.peer, self._connection(number, effect), effect.frame[4:], is_traced))

@@ -164,6 +164,9 @@ class LogDirectory:
             if self.last_broker_epoch is not None:
                 self.broker_epoch = self.last_broker_epoch
             self._found = frozenset(self.disk.list_folder(self.folder))
+            if self._found and not self._clean:
+                # A kill may have left the name of a new log's folder in memory alone, and the log goes on as one of long ago.
+                self.disk.sync_folder(self.folder)
             self._remove_deleted([name for name in sorted(self._found) if name.endswith(DELETE_SUFFIX)])
         except OSError as error:
             raise self._storage_error(error) from error

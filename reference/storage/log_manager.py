@@ -210,7 +210,7 @@ class LogManager:
             raise CorruptFile(f"{folder_name(*key)} may be in {offline}, which is offline")
         if preferred in live:
             return preferred
-        return found or min(live, key=lambda each: sum(topic != METADATA_TOPIC for topic, _ in each.logs))
+        return found or min(live, key=lambda each: len(each.logs) - ((METADATA_TOPIC, 0) in each.logs))
 
     def prefer(self, key: TopicPartition, directory: LogDirectory) -> None:
         """Make the log of a partition that is not here yet in this directory, unless too many are waited for already."""

@@ -95,6 +95,7 @@ def load(
     Errors: OSError; CorruptFile where data that the previous run had flushed is damaged.
     """
     log_start, recovery_point, clean, checksums = previous
+    found = disk.list_folder(folder)
     complete_swaps(disk, folder)
     check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
     remove_leftovers(disk, folder)
@@ -113,7 +114,8 @@ def load(
         segments = [Segment(disk, folder, log_start, now)]
     log_start = max(log_start, segments[0].base_offset)
     recovery.remove_stray_snapshots(segments, log_end)
-    if bases and not clean:
+    if recovery.lost_bytes or (bases and not clean and disk.list_folder(folder) != found):
+        # What was removed must not come back. Names that are new to the disk are made durable by the first flush.
         disk.sync_folder(folder)
     recovery.check_epochs(segments, log_end)
     epochs.truncate_from_end(log_end)
@@ -441,10 +443,11 @@ class _Recovery:
                 self.producers.remove_snapshot(offset)
 
     def rebuild_producers(self, segments: list[Segment], log_end: Offset) -> None:
-        """Bring the producer state to the log end, from the newest snapshot on."""
+        """Bring the producer state to the log end, from the newest snapshot on.
+
+        No snapshot is taken: only a later start would use it, and a start after a crash would wait for the disk with each log.
+        """
         self._rebuild_producers_to(log_end, segments)
-        if self.recovered_bytes:
-            self.producers.take_snapshot()
 
     def _rebuild_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
         if self.producers.end_offset != offset or not segments:

@@ -278,7 +278,8 @@ class SegmentRow:
             self._producers.end_offset = self.log_end_offset
             self._producers.take_snapshot()
             self._active.close()
-            self._active.flush()
+            if self.recovery_point >= self.log_end_offset:
+                self._active.flush()  # its trimmed indexes; else it is flushed with what is not yet durable
             self._epochs.store(self.log_end_offset)  # no batch is read after a clean end
             self._flush_segments(self._segments, self.log_end_offset)
             for _, segment in self._deleted:

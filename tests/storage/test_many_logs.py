@@ -68,6 +68,72 @@ def test_a_new_replica_waits_three_times_and_an_election_does_not() -> None:
     assert disk.waits == before + 3
 
 
+def logs_of(disk: SimulatedDisk, count: int) -> LogDirectory:
+    logs = load(disk)
+    for partition in range(count):
+        append(logs.get_or_create("t", partition, TOPIC, LogConfig(), NOW))
+    return logs
+
+
+def open_all(disk: CountingDisk, count: int) -> tuple[LogDirectory, int]:
+    """The logs at the next start, and how often it has waited."""
+    logs, before = load(disk), disk.waits
+    for partition in range(count):
+        logs.get_or_create("t", partition, TOPIC, LogConfig(), NOW)
+    return logs, disk.waits - before
+
+
+def test_a_start_after_a_crash_waits_for_no_log_that_has_lost_nothing() -> None:
+    disk = CountingDisk()
+    logs_of(disk, 5)
+    _, waits = open_all(disk, 5)
+    assert waits == 0
+
+
+def test_a_start_waits_for_a_folder_from_which_it_removes_something() -> None:
+    disk = CountingDisk()
+    logs_of(disk, 5)
+    with_rubbish = ROOT / "t-3"
+    disk.write_file(with_rubbish / "leader-epoch-checkpoint.tmp", b"")
+    disk.waits = 0
+    logs, waits = open_all(disk, 5)
+    assert waits == 1
+    assert logs.logs["t", 3].log_end_offset == 1
+    disk.lose_power(Nothing())
+    assert not [name for name in disk.list_folder(with_rubbish) if name.endswith(".tmp")]
+
+
+def test_a_clean_end_flushes_each_file_of_a_log_once() -> None:
+    """Three files of its segment, two small files with their names, and the folder."""
+    disk = CountingDisk()
+    ends: list[int] = []
+    for count in (3, 4):
+        disk = CountingDisk()
+        logs = logs_of(disk, count)
+        disk.waits = 0
+        logs.shut_down({}, NOW)
+        ends.append(disk.waits)
+    assert ends[1] - ends[0] == 8
+
+
+class Nothing(random.Random):
+    """Of what is not durable nothing survives."""
+
+    def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
+        return 0
+
+
+def test_a_folder_whose_name_a_kill_left_in_memory_is_durable_after_the_next_start() -> None:
+    disk = CountingDisk()
+    load(disk)
+    disk.make_folder(ROOT / "t-0")  # and the process is killed
+    log = load(disk).get_or_create("t", 0, TOPIC, LogConfig(), NOW)
+    append(log)
+    log.flush()
+    disk.lose_power(Nothing())
+    assert load(disk).get_or_create("t", 0, TOPIC, LogConfig(), NOW).log_end_offset == 1
+
+
 def test_an_epoch_is_in_the_file_before_the_recovery_point_passes_its_first_record() -> None:
     disk = CountingDisk()
     log = lead(load(disk), 4)

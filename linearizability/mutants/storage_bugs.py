@@ -152,7 +152,7 @@ def closed_segment_unflushed(original: Any, log: Any, base: int, now: int) -> An
 
 @mutant(
     "failed-flush-forgotten",
-    "reference.storage.disk:_Failing.failed",
+    "reference.storage.making_durable:Failing.failed",
     "A node goes on after a failed fsync: the next one, of pages that the system takes for written, moves the recovery point.",
     fuzz=True,
 )

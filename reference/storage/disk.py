@@ -18,12 +18,13 @@ import mmap
 import os
 import weakref
 from collections import OrderedDict
-from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, Protocol
 
 from reference.protocol.primitives import LONG_AGO, Buffer, Chance, TimestampMs
+from reference.storage.making_durable import Failing, RunAll, run_in_turn
 
 
 class File(Protocol):
@@ -132,6 +133,10 @@ class Disk(Protocol):
     def sync_folder(self, path: Path) -> None:
         """Make a folder's entries durable."""
 
+    def side_by_side(self) -> AbstractContextManager[None]:
+        """Within it `flush`, `write_file` and `sync_folder` may wait for its end. Errors: OSError, of the first that failed."""
+        ...
+
     def space(self, path: Path) -> tuple[int, int]:
         """Bytes of the file system that holds a folder, and how many are free; -1 where it is unknown."""
         ...
@@ -144,32 +149,12 @@ TEMPORARY = ".tmp"
 # ---- POSIX
 
 
-class _Failing:
-    """The first failure of all operations on one disk."""
-
-    def __init__(self) -> None:
-        self.failure: OSError | None = None
-
-    def failed(self, error: OSError) -> None:
-        if self.failure is None and not isinstance(error, FileNotFoundError):
-            self.failure = error
-
-    @contextmanager
-    def noticed(self) -> Generator[None]:
-        """Remember what fails."""
-        try:
-            yield
-        except OSError as error:
-            self.failed(error)
-            raise
-
-
 class PosixFile:
     """A file behind a descriptor."""
 
     __slots__ = ("_descriptor", "_disk", "size")
 
-    def __init__(self, path: Path, disk: _Failing) -> None:
+    def __init__(self, path: Path, disk: Failing) -> None:
         self._disk = disk
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.size = os.fstat(self._descriptor).st_size
@@ -210,8 +195,10 @@ class PosixFile:
 
     def flush(self) -> None:
         """See `File`."""
-        with self._disk.noticed():
-            os.fdatasync(self._descriptor)
+        self._disk.make_durable(self, self._flush)
+
+    def _flush(self) -> None:
+        os.fdatasync(self._descriptor)
 
     def fileno(self) -> int:
         """See `File`."""
@@ -308,19 +295,28 @@ class PosixMappedFile:
 
     def flush(self) -> None:
         """See `MappedFile`."""
+        # Of its own, because this one is closed when other files are used.
         with self._disk.noticed():
-            os.fdatasync(self._open())
+            descriptor = os.dup(self._open())
+        self._disk.make_durable(self, partial(_flush_and_close, descriptor))
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", None) is not None:
             self.close()
 
 
-class PosixDisk(_Failing):
+def _flush_and_close(descriptor: int) -> None:
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class PosixDisk(Failing):
     """The operating system's files."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, run_all: RunAll = run_in_turn) -> None:
+        super().__init__(run_all)
         self._open_maps: OrderedDict[int, weakref.ref[PosixMappedFile]] = OrderedDict()
 
     def opened(self, file: PosixMappedFile) -> None:
@@ -349,8 +345,7 @@ class PosixDisk(_Failing):
 
     def write_file(self, path: Path, data: bytes) -> None:
         """See `Disk`."""
-        with self.noticed():
-            self._replace(path, data)
+        self.make_durable(path, partial(self._replace, path, data))
 
     def _replace(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + TEMPORARY)
@@ -363,7 +358,7 @@ class PosixDisk(_Failing):
         finally:
             os.close(descriptor)
         temporary.replace(path)
-        self.sync_folder(path.parent)
+        self._sync_folder(path.parent)
 
     def exists(self, path: Path) -> bool:
         """See `Disk`."""
@@ -413,12 +408,14 @@ class PosixDisk(_Failing):
 
     def sync_folder(self, path: Path) -> None:
         """See `Disk`."""
-        with self.noticed():
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        self.make_durable(path, partial(self._sync_folder, path))
+
+    def _sync_folder(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def space(self, path: Path) -> tuple[int, int]:
         """See `Disk`."""
@@ -524,7 +521,7 @@ class SimulatedFile:
         raise OSError(errno.ENOTSUP, "a simulated file has no descriptor")
 
 
-class SimulatedDisk(_Failing):
+class SimulatedDisk(Failing):
     """A disk in memory that loses, at a power failure, what was not made durable.
 
     Of the changes since a file's last flush a prefix survives, in which the last write may be torn, and a longer file may
@@ -592,6 +589,9 @@ class SimulatedDisk(_Failing):
 
     def flush(self, inode: _Inode) -> None:
         """Make a file durable."""
+        self.make_durable(inode, partial(self._flush, inode))
+
+    def _flush(self, inode: _Inode) -> None:
         if inode.changes:
             if self.flushes_fail:
                 inode.changes, inode.has_lost = [], True
@@ -621,6 +621,9 @@ class SimulatedDisk(_Failing):
 
     def write_file(self, path: Path, data: bytes) -> None:
         """See `Disk`."""
+        self.make_durable(path, partial(self._replace, path, data))
+
+    def _replace(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + TEMPORARY)
         self.remove(temporary)
         file = self.open_file(temporary)
@@ -686,6 +689,9 @@ class SimulatedDisk(_Failing):
 
     def sync_folder(self, path: Path) -> None:
         """See `Disk`."""
+        self.make_durable(path, partial(self._sync_folder, path))
+
+    def _sync_folder(self, path: Path) -> None:
         self._folder(path).sync()
 
     def space(self, path: Path) -> tuple[int, int]:

@@ -499,11 +499,7 @@ class LogDirectory:
         failures: list[StorageError] = []
         if not self._clean:
             self._recover_what_is_left(now)
-        for log in self.logs.values():
-            try:
-                log.close()
-            except StorageError as error:
-                failures.append(error)
+        failures += self._close_all()
         self.checkpoint_high_watermarks(high_watermarks)
         try:
             self._checkpoint(is_closed=not failures)
@@ -515,6 +511,32 @@ class LogDirectory:
             raise self._storage_error(error) from error
         if failures:
             raise failures[0]
+
+    def _close_all(self) -> list[StorageError]:
+        """Close the logs; their flushes are side by side. Gives the errors of those that cannot be closed.
+
+        Errors: StorageError where a flush fails: then no log is known to be durable beyond its recovery point.
+        """
+        failures: list[StorageError] = []
+        closing: dict[Log, Offset] = {}
+        for log in self.logs.values():
+            try:
+                log.resume()  # the order of what it writes matters
+                closing[log] = log.recovery_point
+            except StorageError as error:
+                failures.append(error)
+        try:
+            with self.disk.side_by_side():
+                for log in closing:
+                    try:
+                        log.close()
+                    except StorageError as error:
+                        failures.append(error)
+        except OSError as error:
+            for log, recovery_point in closing.items():
+                log.recovery_point = recovery_point
+            raise self._storage_error(error) from error
+        return failures
 
     def _recover_what_is_left(self, now: TimestampMs) -> None:
         """Open the logs that a crash left and no metadata have named since: those of partitions that were moved meanwhile.

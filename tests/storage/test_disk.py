@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from reference.runtime.folders import run_side_by_side
 from reference.storage.disk import MOST_OPEN_MAPS, Disk, PosixDisk, SimulatedDisk
+from reference.storage.making_durable import MOST_POSTPONED
 
 
 @pytest.fixture(params=["posix", "simulated"])
@@ -55,6 +57,51 @@ def test_a_small_file_is_replaced_as_a_whole(disk: Disk, folder: Path) -> None:
     assert disk.list_folder(folder) == ["f"]
     with pytest.raises(FileNotFoundError):
         disk.read_file(folder / "other")
+
+
+def test_what_is_flushed_side_by_side_is_durable_at_the_end_and_not_before(tmp_path: Path) -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(Path("/data"))
+    disk.sync_folder(Path("/"))
+    file = disk.open_file(Path("/data/a"))
+    file.append(b"whole")
+    with disk.side_by_side():
+        file.flush()
+        disk.write_file(Path("/data/f"), b"one")
+        disk.write_file(Path("/data/f"), b"two")
+        disk.sync_folder(Path("/data"))
+    disk.lose_power(random.Random(1))
+    assert disk.read_file(Path("/data/a")) == b"whole"
+    assert disk.read_file(Path("/data/f")) == b"two"
+
+
+def test_of_what_is_flushed_side_by_side_the_rest_is_done_where_one_fails(disk: Disk, folder: Path) -> None:
+    with pytest.raises(FileNotFoundError), disk.side_by_side():
+        disk.write_file(folder / "before", b"1")
+        disk.write_file(folder / "nowhere" / "f", b"2")
+        disk.write_file(folder / "after", b"3")
+    assert disk.list_folder(folder) == ["after", "before"]
+    disk.write_file(folder / "at once", b"4")
+    assert disk.read_file(folder / "at once") == b"4"
+
+
+def test_threads_flush_side_by_side_what_one_would_flush(tmp_path: Path) -> None:
+    disk = PosixDisk(run_side_by_side)
+    files = [disk.map_file(tmp_path / f"{number}") for number in range(MOST_POSTPONED + 50)]
+    with disk.side_by_side():
+        for number, file in enumerate(files):
+            file.resize(8)
+            file.write_at(0, number.to_bytes(8))
+            file.flush()
+            disk.write_file(tmp_path / f"{number}.note", str(number).encode())
+    assert [int.from_bytes(disk.read_file(tmp_path / f"{number}")) for number in range(len(files))] == [
+        *range(len(files))
+    ]
+    assert all(disk.read_file(tmp_path / f"{number}.note") == str(number).encode() for number in range(len(files)))
+    with pytest.raises(IsADirectoryError), disk.side_by_side():
+        (tmp_path / "folder").mkdir()
+        disk.write_file(tmp_path / "folder", b"")
+    assert isinstance(disk.failure, IsADirectoryError)
 
 
 def test_names(disk: Disk, folder: Path) -> None:

@@ -116,6 +116,19 @@ def test_a_clean_end_flushes_each_file_of_a_log_once() -> None:
     assert ends[1] - ends[0] == 8
 
 
+def test_a_clean_end_whose_flush_fails_is_none_and_moves_no_recovery_point() -> None:
+    disk = CountingDisk()
+    logs = logs_of(disk, 3)
+    disk.flushes_fail = True
+    with pytest.raises(StorageError):
+        logs.shut_down({}, NOW)
+    assert [log.recovery_point for log in logs.logs.values()] == [0, 0, 0]
+    disk.flushes_fail, disk.failure = False, None
+    disk.lose_power(Nothing())
+    again = load(disk)
+    assert again.last_broker_epoch is None, "the start is one after a crash"
+
+
 class Nothing(random.Random):
     """Of what is not durable nothing survives."""
 

@@ -1,0 +1,83 @@
+"""What a disk does to make bytes durable: one wait after the other or, at a clean end, many side by side.
+
+A file system flushes many files in little more time than one, and a node that ends has several to flush for each of its logs.
+The end of `side_by_side` is the end of all of them; until then none is known to be durable, and nothing that depends on it may be
+written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+Act = Callable[[], None]
+"""Makes something durable. Errors: OSError."""
+
+RunAll = Callable[[Sequence[Act]], None]
+"""Carries out all, also where some fail. Errors: OSError, of the first that failed."""
+
+MOST_POSTPONED = 200
+"""Acts that wait for each other: each may hold a descriptor."""
+
+
+def run_in_turn(acts: Sequence[Act]) -> None:
+    """One after the other. Errors: OSError, of the first that failed."""
+    errors: list[OSError] = []
+    for act in acts:
+        try:
+            act()
+        except OSError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+class Failing:
+    """The first failure of all operations on one disk, and how it makes things durable."""
+
+    def __init__(self, run_all: RunAll = run_in_turn) -> None:
+        self.failure: OSError | None = None
+        self._run_all = run_all
+        self._postponed: dict[object, Act] | None = None
+        """Acts that `side_by_side` carries out, by what they make durable; None outside of it."""
+
+    def failed(self, error: OSError) -> None:
+        if self.failure is None and not isinstance(error, FileNotFoundError):
+            self.failure = error
+
+    @contextmanager
+    def noticed(self) -> Generator[None]:
+        """Remember what fails."""
+        try:
+            yield
+        except OSError as error:
+            self.failed(error)
+            raise
+
+    def make_durable(self, what: object, act: Act) -> None:
+        """Carry it out, now or at the end of `side_by_side`. Errors: OSError."""
+        if self._postponed is None:
+            with self.noticed():
+                act()
+            return
+        if what in self._postponed or len(self._postponed) == MOST_POSTPONED:
+            self._carry_out_postponed()
+        self._postponed[what] = act
+
+    @contextmanager
+    def side_by_side(self) -> Generator[None]:
+        """Within it `flush`, `write_file` and `sync_folder` may wait for its end. Errors: OSError, of the first that failed."""
+        self._postponed = {}
+        try:
+            yield
+            self._carry_out_postponed()
+        finally:
+            self._postponed = None
+
+    def _carry_out_postponed(self) -> None:
+        postponed, self._postponed = self._postponed or {}, None
+        try:
+            with self.noticed():
+                self._run_all([*postponed.values()])
+        finally:
+            self._postponed = {}

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
 from typing import Protocol
 
 from reference.controller.config_table import TOPIC
@@ -155,9 +157,23 @@ class Replicas:
 
     def _follow_due(self, now: TimestampMs) -> None:
         """Follow what is due, as much of it as one step may."""
+        self._make_folders()
         taken_up = 0
         while self._due and taken_up < TAKE_UPS_A_STEP:
             taken_up += self._follow(self._due.popitem(last=False)[0], now)
+
+    def _make_folders(self) -> None:
+        """Make the folders of the new replicas among those that are followed next."""
+        topic_ids: dict[Key, TopicId] = {}
+        for name, index in islice(self._due, TAKE_UPS_A_STEP):
+            topic = self._image.topics.get(name)
+            image = topic.partitions.get(index) if topic is not None else None
+            is_here = (name, index) in self.partitions or (name, index) in self._set_aside
+            if topic is not None and image is not None and self._node in image.replicas and not is_here:
+                topic_ids[name, index] = topic.id
+        if len(topic_ids) > 1:
+            with suppress(StorageError):  # each replica meets it again, and reports it
+                self._logs.make_folders(topic_ids)
 
     def _follow(self, key: Key, now: TimestampMs) -> bool:
         """Make one replica what the image says; whether it leads or follows in a new leader epoch, or has another ISR."""

@@ -33,6 +33,7 @@ from reference.storage.checkpoints import (
     was_shut_down_clean,
     write_clean_shutdown,
     write_offsets,
+    write_topic_id,
 )
 from reference.storage.cleaner import Cleaner
 from reference.storage.config import DAY_MS, LogConfig
@@ -311,6 +312,27 @@ class LogDirectory:
         self._forget(key)
         if self._has_stale_lines:
             self._checkpoint()
+
+    def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        """Make the folders of new logs with their topics' ids, durably, and wait for the disk with all of them together.
+
+        A folder that is there, or that may not be made, is left to `get_or_create`. Errors: StorageError.
+        """
+        made: dict[Path, UUID] = {}
+        try:
+            for key, topic_id in topic_ids.items():
+                folder = self._path(key)
+                if not self.disk.exists(folder) and not self.misses(key, topic_id):
+                    self._begin_folder(key, topic_id)
+                    self.disk.make_folder(folder)
+                    made[folder] = topic_id
+            with self.disk.side_by_side():
+                for folder, topic_id in made.items():
+                    write_topic_id(self.disk, folder, topic_id)
+                if made:
+                    self.disk.sync_folder(self.folder)
+        except OSError as error:
+            raise self._storage_error(error) from error
 
     def has(self, key: TopicPartition) -> bool:
         """Whether the log of a partition is here, and not as a copy in the making. Errors: StorageError."""

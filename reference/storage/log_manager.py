@@ -200,6 +200,15 @@ class LogManager:
         self._preferred.pop(key, None)
         return holder.get_or_create(*key, topic_id, config, now)
 
+    def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
+        """Make the folders of logs that `get_or_create` will open next, and wait for the disk with all of them together.
+
+        Where there are several directories each log is placed when it is opened. Errors: StorageError.
+        """
+        if len(self.directories) == 1:
+            (directory,) = self.directories
+            directory.make_folders({key: id for key, id in topic_ids.items() if key not in directory.futures})
+
     def _choose(self, key: TopicPartition, assigned: UUID | None, is_new: bool) -> LogDirectory:
         """Where a new log is made. Errors: CorruptFile where it may be in a directory that is offline."""
         live, preferred = self.live, self._preferred.get(key)

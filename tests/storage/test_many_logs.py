@@ -11,9 +11,10 @@ import pytest
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
 from reference.storage.disk import SimulatedDisk
-from reference.storage.errors import StorageError
+from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
+from reference.storage.log_manager import LogManager
 from tests.storage.logs import NOW, append, offsets
 
 ROOT = Path("/data")
@@ -145,6 +146,37 @@ def test_a_folder_whose_name_a_kill_left_in_memory_is_durable_after_the_next_sta
     log.flush()
     disk.lose_power(Nothing())
     assert load(disk).get_or_create("t", 0, TOPIC, LogConfig(), NOW).log_end_offset == 1
+
+
+def test_new_replicas_wait_together_for_their_folders() -> None:
+    disk = CountingDisk()
+    manager = LogManager([load(disk)])
+    keys = [("t", partition) for partition in range(5)]
+    manager.make_folders(dict.fromkeys(keys, TOPIC))
+    disk.waits = 0
+    logs = [manager.get_or_create(key, TOPIC, LogConfig(), NOW) for key in keys]
+    assert disk.waits == 0
+    for log in logs:
+        append(log)
+        log.flush()
+    disk.lose_power(Nothing())
+    again = LogManager([load(disk)])
+    found = [again.get_or_create(key, TOPIC, LogConfig(), NOW) for key in keys]
+    assert [(log.topic_id, log.log_end_offset) for log in found] == [(TOPIC, 1)] * 5
+
+
+def test_a_folder_that_is_there_or_was_lost_is_not_made_again() -> None:
+    disk = CountingDisk()
+    manager = LogManager([load(disk)])
+    log = manager.get_or_create(("t", 0), TOPIC, LogConfig(), NOW)
+    append(log)
+    manager.shut_down({}, NOW, None)
+    manager = LogManager([load(disk)])
+    disk.remove_folder(ROOT / "t-0")
+    manager.make_folders({("t", 0): TOPIC, ("t", 1): TOPIC})
+    assert not disk.exists(ROOT / "t-0")
+    with pytest.raises(CorruptFile, match="was flushed"):
+        manager.get_or_create(("t", 0), TOPIC, LogConfig(), NOW)
 
 
 def test_an_epoch_is_in_the_file_before_the_recovery_point_passes_its_first_record() -> None:

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from reference.node.context import Context
 from reference.node.current_leaders import NOT_LEADING, name_leaders_of_fetch
-from reference.node.effects import ConnectionId
 from reference.node.fetch_sessions import FetchContext, FetchSessions, Settled, Wanted
 from reference.node.preferred_replicas import RACK_AWARE, preferred_replica
 from reference.node.quotas import Quotas
@@ -143,6 +142,7 @@ class Serving:
         "_size",
         "_urgent",
         "_waiting",
+        "connection",
         "places",
     )  # fmt: skip
 
@@ -157,6 +157,7 @@ class Serving:
     ) -> None:
         self._fetching = fetching
         self._request = request
+        self.connection = request.client.connection
         self._body = body
         self._context = context
         self._follower = follower
@@ -180,10 +181,6 @@ class Serving:
         for wanted in context.wanted:
             if (name := self._name_of(wanted)) is not None:
                 self.places.setdefault((name, wanted.partition), []).append(wanted)
-
-    @property
-    def connection(self) -> ConnectionId:
-        return self._request.client.connection
 
     @property
     def awaits_commits(self) -> bool:

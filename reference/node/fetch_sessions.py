@@ -66,10 +66,10 @@ class Wanted:
     """Its place in the session: partitions are read in this order."""
     settled_as: Key | None = None
     """The node's key of this partition while it is settled (see `FetchSessions.news`); else None."""
+    key: PartitionKey = field(init=False)
 
-    @property
-    def key(self) -> PartitionKey:
-        return self.topic, self.topic_id, self.partition
+    def __post_init__(self) -> None:
+        self.key = self.topic, self.topic_id, self.partition
 
 
 class Waiting(Protocol):

@@ -53,7 +53,7 @@ from reference.node.release import BROKER, CONTROLLER, SUPPORTED_FEATURES, peers
 from reference.node.replay import MetadataSnapshots, Replay
 from reference.node.replicas import Replicas
 from reference.node.replication import FETCH_PURPOSE, Replication
-from reference.node.requests import Purgatories, Responder, earliest
+from reference.node.requests import Purgatories, Responder
 from reference.node.transactions import Transactions
 from reference.node.verification import Verification
 from reference.node.write_markers import write_markers_here
@@ -299,9 +299,9 @@ class Node:
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
-        deadline = earliest(self._next_background_work(), self.purgatories.produces.next_deadline())
-        deadline = earliest(deadline, self.purgatories.fetches.next_deadline())
-        return earliest(deadline, self.groups.next_deadline()) if self.is_serving else deadline
+        times = [self._next_background_work(), *self.purgatories.next_deadlines()]
+        times.append(self.groups.next_deadline() if self.is_serving else None)
+        return min([time for time in times if time is not None])
 
     def _next_background_work(self) -> TimestampMs:
         """When `_drain` has something to do next; looked up once in a quiet step."""

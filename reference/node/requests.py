@@ -113,10 +113,6 @@ Key = tuple[TopicName, int]
 """A partition."""
 
 
-def earliest(deadline: TimestampMs, other: TimestampMs | None) -> TimestampMs:
-    return deadline if other is None or other > deadline else other
-
-
 class Parked(Protocol):
     """A request that waits: for news of one of its partitions, or for its deadline."""
 
@@ -252,6 +248,10 @@ class Purgatories:
         """Records, high watermark, ISR, log start or role of a partition have changed."""
         self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
+
+    def next_deadlines(self) -> tuple[TimestampMs | None, TimestampMs | None]:
+        """When a request has waited long enough; None for never."""
+        return self.produces.next_deadline(), self.fetches.next_deadline()
 
     def wake_fetches(self, key: Key, now: TimestampMs, *, has_records: bool = True) -> None:
         """The response to a fetch of the partition would be another now; `has_records` as for `Purgatory.wake`."""

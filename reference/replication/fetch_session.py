@@ -53,7 +53,8 @@ class FetchSession:
         are those that are not wanted any more.
         """
         forgotten = [key for key in left if self.partitions.pop(key, None) is not None]
-        known = {} if self.is_full else self.partitions
+        is_full = self.is_full
+        known = {} if is_full else self.partitions
         news = {key: each for key, each in wanted.items() if known.get(key) != each}
         self.partitions = known
         known.update(news)
@@ -63,7 +64,7 @@ class FetchSession:
             topics=_topics(news, partition_max_bytes),
             forgotten_topics_data=[
                 FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=[index])
-                for topic_id, index in (() if self.is_full else forgotten)
+                for topic_id, index in (() if is_full else forgotten)
             ],
         )
 
@@ -89,7 +90,7 @@ class FetchSession:
             return f"the answer names partitions that were not asked for: {strange[:3]}"
         if len(set(named)) != len(named):
             return "the answer names a partition twice"
-        if self.is_full and len(named) != len(self.partitions):
+        if len(named) != len(self.partitions) and self.is_full:
             return f"the answer to a full fetch of {len(self.partitions)} partitions names {len(named)}"
         return None
 

@@ -6,7 +6,7 @@ end where it is longer, and begun again at the leader's start where it ends befo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from reference.protocol.primitives import AT_ONCE, LeaderEpoch, NodeId, TimestampMs
@@ -58,14 +58,14 @@ class Followed:
     """Whether it is to be looked at at `ready_at`."""
     noted: str = ""
     """The failure that was noted last: one that repeats itself until it succeeds is worth one line."""
+    key: Key = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.key = self.partition.topic_id, self.partition.index
 
     def go_to(self, stage: Stage) -> None:
         assert (self.stage, stage) in TRANSITIONS, f"{self.partition.name}: {self.stage.name} to {stage.name}"
         self.stage = stage
-
-    @property
-    def key(self) -> Key:
-        return self.partition.topic_id, self.partition.index
 
     def is_followed_from(self, leader: NodeId) -> bool:
         """Whether the replica still follows that broker in that leader epoch."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -43,6 +43,11 @@ class Replica:
     """min.insync.replicas of the topic."""
     lag_max_ms: int = LAG_MAX_MS
     """replica.lag.time.max.ms"""
+    key: tuple[TopicName, int] = field(init=False)
+    """Topic and index."""
+
+    def __post_init__(self) -> None:
+        self.key = self.topic, self.index
 
     @property
     def is_leader(self) -> bool:
@@ -52,10 +57,6 @@ class Replica:
     @property
     def leader_epoch(self) -> LeaderEpoch:
         return self.state.leader_epoch
-
-    @property
-    def key(self) -> tuple[TopicName, int]:
-        return self.topic, self.index
 
     @property
     def name(self) -> str:

@@ -100,7 +100,7 @@ class Node:
         self._upkeep_deadline: TimestampMs | None = None
         """The earliest of `_upkeep_deadlines`; None while it has to be looked up."""
         self._background_deadline: TimestampMs | None = None
-        """That, or an earlier one that a quiet step can reach; None while it has to be looked up in this step."""
+        """That, or an earlier one that a quiet step can reach, as this step has looked it up; None before and after."""
         integer = self.configuration.integer
         self.quotas = Quotas(self.configuration)
         self.responder = Responder(self._emit, self.quotas)
@@ -301,6 +301,7 @@ class Node:
         """When `tick` has something to do next."""
         times = [self._next_background_work(), *self.purgatories.next_deadlines()]
         times.append(self.groups.next_deadline() if self.is_serving else None)
+        self._background_deadline = None
         return min([time for time in times if time is not None])
 
     def _next_background_work(self) -> TimestampMs:
@@ -418,7 +419,7 @@ class Node:
             self._upkeep_deadline = self._background_deadline = None
         if self._is_draining or (self._upkeep_deadline is not None and self._next_background_work() > now):
             return
-        self._is_draining = True
+        self._is_draining, self._background_deadline = True, None
         try:
             self._exchange(now)
             self.controller.advance(now)
@@ -433,7 +434,6 @@ class Node:
                 self._exchange(now)
         finally:
             self._is_draining = False
-            self._background_deadline = None
 
     def _lose_directories(self, now: TimestampMs) -> None:
         """Directories have failed in this step: their partitions are offline, and the controller is informed (KIP-858)."""

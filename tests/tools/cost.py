@@ -1,6 +1,7 @@
 """Counts what an acknowledged record costs three nodes: instructions and system calls, which do not depend on the machine's load.
 
     python -m tests.tools.cost [--records N] [--json FILE]
+    python -m tests.tools.cost --in-process [--records N]
 
 One record of 100 B a request, one request at a time, RF 3, acks=all, min.insync.replicas=2. Each node runs under Valgrind's callgrind,
 which counts the instructions of the process, without those of system calls, between the first request and the last response. What an idle node
@@ -15,6 +16,10 @@ The rows are those of the leader, and of the two followers together:
     reads, writes   pread64, pwrite64, pwritev, write
     other           all other system calls
 
+With --in-process three nodes run in one process, without sockets, on simulated disks (`tests.tools.way`): the instructions of the
+core, with the client's share, in half a minute on any machine. The other way needs a machine that is not too busy: a node that
+does not answer within 90 seconds ends it.
+
 Needs `valgrind` and `strace` (and the right to trace processes): exits with 3 where one is missing.
 """
 
@@ -22,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import signal
@@ -37,6 +43,7 @@ from linearizability.targets import TargetError
 from linearizability.targets.cluster import Member
 from linearizability.targets.reference import ReferenceCluster
 from reference.protocol.frames import encode_request
+from tests.tools.way import Operations
 
 ENGINE_ERROR = 3
 NODES = 3
@@ -92,6 +99,33 @@ class UnderCallgrind(ReferenceCluster):
             new = {*member.folder.glob("callgrind.out.*")} - files[member.node.id]
             found[member.node.id] = sum(map(total_of, new))
         return found
+
+
+def write_under_callgrind(records: int) -> None:
+    """In a process under callgrind, whose instructions are counted from the first record to the last."""
+    nodes = Operations()
+
+    def control(*words: str) -> None:
+        command = ["callgrind_control", *words, str(os.getpid())]
+        subprocess.run(command, check=True, capture_output=True, timeout=TOOL_TIMEOUT_S)
+
+    for _ in range(WARM_UP):
+        nodes.write()
+    control("-i", "on")
+    for _ in range(records):
+        nodes.write()
+    control("-i", "off")
+    control("-d")
+
+
+def in_process(records: int) -> float:
+    """Thousands of instructions of one record on three nodes in one process."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "callgrind.out")
+        command = ["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={out}", sys.executable]
+        command += ["-c", f"from tests.tools.cost import write_under_callgrind; write_under_callgrind({records})"]
+        subprocess.run(command, check=True, capture_output=True)
+        return sum(map(total_of, Path(folder).iterdir())) / records / 1000
 
 
 def total_of(path: Path) -> int:
@@ -198,10 +232,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--records", type=int, default=300, help="counted under Valgrind; ten times as many under strace"
     )
     parser.add_argument("--json", type=Path, help="write the rows to this file")
+    parser.add_argument("--in-process", action="store_true", help="three nodes in one process, without sockets")
     options = parser.parse_args(arguments)
     if missing := [tool for tool in ("valgrind", "callgrind_control", "strace") if shutil.which(tool) is None]:
         print(f"there is no {missing[0]}", file=sys.stderr)
         return ENGINE_ERROR
+    if options.in_process:
+        print(f"{in_process(options.records):.0f} thousand instructions per record")
+        return 0
     rows = measure(options.records)
     print(f"{'per record':20}{'leader':>12}{'followers':>12}{'all':>12}")
     for name, row in rows.items():

@@ -229,7 +229,7 @@ class Operations(Nodes):
         self.follower = replicas[-1]
         self.ask(CreateTopicsRequest(topics=[new_topic(TOPIC, placed=[replicas])], timeout_ms=10_000), 7)
         self.until(lambda: all((TOPIC, 0) in node.partitions for node in self.nodes.values()))
-        self._write()
+        self.write()
 
     def _coordinator(self, topic: str, key_type: int) -> int:
         """The node that leads the only partition of an internal topic, once it answers for it."""
@@ -244,23 +244,23 @@ class Operations(Nodes):
         self.until(lambda: self.ask(loaded, 4, of=leader).error_code == ErrorCode.NONE)
         return leader
 
-    def _write(self, traced: Traced = "nothing", id: str | None = None, acks: int = -1, **fields: Any) -> None:
+    def write(self, traced: Traced = "nothing", id: str | None = None, acks: int = -1, **fields: Any) -> None:
         records = bytes(build([Record(0, self.now, None, b"value")], **fields))
         body = produce_request({(TOPIC, 0): records}, acks=acks, transactional_id=id)
         check(error_of(self.ask(body, 9, of=self.leader, traced=traced)))
 
     def produce(self) -> None:
         """Produce with acks=all to a partition with two followers."""
-        self._write("all")
+        self.write("all")
 
     def fetch(self) -> None:
         """The followers' part of a produce: from the answers to their waiting fetches on."""
-        self._write("what it sends")
+        self.write("what it sends")
 
     def shrink(self) -> None:
         """A follower is silent and behind, and the leader has it taken out of the ISR."""
         self.silent = self.follower
-        self._write(acks=1)
+        self.write(acks=1)
         self.awaited = ALTER_PARTITION
         self.until(lambda: not self.awaited)
 
@@ -274,7 +274,7 @@ class Operations(Nodes):
         given = self.ask(session.begin(), 4, of=self.transactions)
         session.become(given.producer_id, given.producer_epoch)
         check(error_of(self.ask(session.add_partitions([(TOPIC, 0)]), 3, of=self.transactions)))
-        self._write(
+        self.write(
             id=NAME,
             base_sequence=0,
             transactional=True,

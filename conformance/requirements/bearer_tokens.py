@@ -1,6 +1,6 @@
 """SEC: OAUTHBEARER with signed tokens (KIP-255, KIP-768).
 
-The controllers' listener takes it beside the other mechanisms (see `authentication`), by the public key in `conformance/keys`;
+The controllers' listener takes it beside the other mechanisms (see `authentication`), by the public key in `token_keys.json`;
 only targets of this machine are configured so. The key that signs is no secret: nothing but the suite's own brokers trusts it.
 """
 
@@ -33,7 +33,7 @@ from conformance.wire import Closed, Connection
 from reference.protocol.errors import ErrorCode
 
 OAUTHBEARER = "OAUTHBEARER"
-KEYS = Path(__file__).parents[1] / "keys" / "public.json"
+KEYS = Path(__file__).with_name("token_keys.json")
 SIGNING_KEY = {
     "kty": "EC",
     "crv": "P-256",

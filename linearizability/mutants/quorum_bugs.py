@@ -45,17 +45,17 @@ def divergence_unchecked(original: Any, log: Any, offset: int, epoch: int) -> An
 
 @mutant(
     "fetch-across-epochs",
-    "reference.controller.quorum_leading:Leading._read_for",
+    "reference.controller.quorum_leading:Leader._read_for",
     "The active controller serves fetches of any epoch, and takes them for progress in its own.",
     fuzz=True, nodes=3,
 )  # fmt: skip
 def fetch_across_epochs(
-    original: Any, leading: Any, partition: Any, request: Any, replica: int = NO_NODE, now: int | None = None
+    original: Any, leader: Any, partition: Any, request: Any, replica: int = NO_NODE, now: int | None = None
 ) -> Any:
     asked, own = partition.current_leader_epoch, copy(partition)
-    own.current_leader_epoch = leading.epoch
-    response, has_news = original(leading, own, request, replica, now)
-    if leading.is_leader:
+    own.current_leader_epoch = leader.member.epoch
+    response, has_news = original(leader, own, request, replica, now)
+    if leader.member.is_leader:
         response.responses[0].partitions[0].current_leader.leader_epoch = asked
     return response, has_news
 
@@ -77,4 +77,4 @@ def shorter_log_elected(original: Any, epoch: int, end: int, own_epoch: int, own
     fuzz=True, nodes=3,
 )  # fmt: skip
 def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, now: int, level: int) -> Any:
-    return quorum._log.write_snapshot(quorum._log.end, records, now, level)
+    return quorum.log.write_snapshot(quorum.log.end, records, now, level)

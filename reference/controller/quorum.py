@@ -54,156 +54,449 @@ raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when i
 # Who votes
 
 The voters are the configuration's, or those in the log (KIP-853): `quorum_voters` has their history, which the log keeps up to
-date, `quorum_changing` the leader's part in changing them, `quorum_raising` in writing those of the configuration into the log,
-`quorum_joining` what a follower asks for itself. What counts is
+date, `quorum_changing` the leader's part in changing them, `quorum_following` what a follower asks for itself. What counts is
 always the latest set in this member's log, committed or not.
+
+# Where it is
+
+`Member` (`quorum_member`) is what every role works with: the log, the stored state, the open requests. In each epoch the role
+is one value, `state`, which is replaced with the role and holds all that only this role knows: `Leader` in `quorum_leading`,
+`Follower` in `quorum_following`, `Prospective` and `Candidate` in `quorum_electing`. This module drives the role, and gives it
+the requests and responses that are for it.
 
 Source: KIP-595, KIP-630, KIP-853, KIP-996, KIP-1166; org.apache.kafka.raft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
+from reference.controller import quorum_changing as changing
+from reference.controller import quorum_messages as messages
 from reference.controller.metadata_records import NEWEST_LEVEL
-from reference.controller.quorum_electing import Electing
-from reference.controller.quorum_joining import Joining
-from reference.controller.quorum_roles import NEVER, Follower, Leader, Nominee, Resigned, Unattached
-from reference.controller.quorum_snapshots import SnapshotId
+from reference.controller.quorum_electing import (
+    Candidate,
+    Nominee,
+    become_prospective,
+    become_unattached,
+    believe,
+    decide_vote,
+    heeds,
+    vote_error,
+)
+from reference.controller.quorum_following import Follower, become_follower, fetch_from_any_voter
+from reference.controller.quorum_leading import Leader, fetch_error, refuse_fetch, refuse_piece
+from reference.controller.quorum_member import Member
+from reference.controller.quorum_roles import NEVER, Resigned, Role, RoleState, Unattached
+from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
-from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.primitives import NO_NODE, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
-from reference.storage.errors import CorruptFile
+from reference.storage.errors import StorageError
+
+ABOUT_THE_PARTITION: dict[type[Message], type[Message]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+}
+"""The requests whose responses say who leads the metadata partition."""
 
 
-class Quorum(Electing, Joining):
-    """One voter or observer."""
+@dataclass(eq=False)
+class Quorum(Member):
+    """One voter or observer, with its role; the only voter of a quorum leads when it is made."""
 
-    def _begin(self, now: TimestampMs) -> None:
+    _is_shutting_down: bool = field(init=False, default=False)
+
+    def __post_init__(self, now: TimestampMs) -> None:
+        """Start from the stored state. Errors: StorageError; CorruptFile that names the file."""
+        super().__post_init__(now)
+        self.state = self._first_role(now)
+        # Voters in the log are not named: the traces of quorums that change are not checked against the specification.
+        self.trace_step("Restart", {"voters": [*self.voters.ids] if self.is_static else []})
         if self.is_only_voter:
-            self._become_prospective(now)
+            become_prospective(self, now)
         self._drive(now)
+
+    def _first_role(self, now: TimestampMs) -> RoleState:
+        """The role after a start: a former leader never leads its epoch again, for it may have lost the end of its log."""
+        stored, others = self.stored, self.others
+        if not self.is_voter:
+            return Unattached(NEVER)
+        if not others:
+            return Unattached(now)
+        if stored.leader == self.node:
+            return Resigned(self.election_deadline(now), list(others), set(others))
+        if stored.leader in others:
+            return Follower(self, now + self.settings.fetch_timeout_ms)
+        if stored.voted == self.node:
+            return Candidate(self, self.election_deadline(now))
+        return Unattached(self.election_deadline(now))
+
+    @property
+    def leading(self) -> Leader | None:
+        """The leader's role; None where this member does not lead."""
+        return self.state if isinstance(self.state, Leader) else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it leads and may decide: a record of its epoch is committed, so it knows all that was ever committed."""
+        return self.leading is not None and self.leading.is_ready
+
+    # ---- time
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: elections, resignation, requests, responses to delayed fetches, cleaning."""
-        for waiting in [waiting for waiting in self._waiting if waiting.deadline <= now]:
-            self._waiting.remove(waiting)
-            self._answers.append((waiting.token, self._read_for(waiting.partition, waiting.request)[0]))
-        if len(self._log.snapshots.ids) > 1 and now >= self._log.next_cleaning:
-            self._attempt(lambda: self._clean(now), now)
+        if self.leading is not None:
+            self.leading.answer_overdue(now)
+        if len(self.log.snapshots.ids) > 1 and now >= self.log.next_cleaning:
+            self.attempt(lambda: self.clean(now), now)
         self._drive(now)
 
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next; None when nothing is due ever."""
-        times = [waiting.deadline for waiting in self._waiting]
-        if self._log.is_broken:
+        times = [waiting.deadline for waiting in self.leading.waiting] if self.leading is not None else []
+        if self.log.is_broken:
             return min(times, default=None)
         if self._paused_until is not None:
             return min([*times, self._paused_until])
-        if self._state.deadline != NEVER and not self._stays_until_the_end():
-            times.append(self._state.deadline)
-        if (request := self._requests.next_deadline()) is not None:
+        if self.state.deadline != NEVER and not self._stays_until_the_end():
+            times.append(self.state.deadline)
+        if (request := self.requests.next_deadline()) is not None:
             times.append(request)
-        if len(self._log.snapshots.ids) > 1:
-            times.append(self._log.next_cleaning)
+        if len(self.log.snapshots.ids) > 1:
+            times.append(self.log.next_cleaning)
         return min(times, default=None)
 
+    def _drive(self, now: TimestampMs) -> None:
+        """Do the role's work that is due, and the next role's if the role changes."""
+        if self.log.is_broken or (self._paused_until is not None and now < self._paused_until):
+            return
+        self._paused_until = None
+        self.requests.tick(now)
+        for _ in range(len(Role)):
+            before = self.state
+            self.attempt(lambda: self._act(now), now)
+            if self.state is before or self._paused_until is not None:
+                return
+
     def _act(self, now: TimestampMs) -> None:
-        state = self._state
+        state = self.state
         overdue = now >= state.deadline and not self._stays_until_the_end()
         match state:
             case Leader():
-                self._lead(state, now)
+                state.lead(now)
             case Nominee() if overdue:
-                self._lose(state, now)
+                state.lose(now)
             case Nominee():
-                self._ask_for_votes(state, now)
-            case Follower() if overdue and self._is_voter:
-                self._become_prospective(now)
+                state.ask_for_votes(now)
+            case Follower() if overdue and self.is_voter:
+                become_prospective(self, now)
             case Follower() if overdue:
-                self._become_unattached(self.epoch, self._stored.leader, now)
+                become_unattached(self, self.epoch, self.stored.leader, now)
             case Follower():
-                self._fetch_from_leader(state, now)
-            case Unattached() if overdue and self._is_voter:
-                self._become_prospective(now)
+                state.fetch_from_leader(now)
+            case Unattached() if overdue and self.is_voter:
+                become_prospective(self, now)
             case Unattached():
-                self._fetch_from_any_voter(now)
+                fetch_from_any_voter(self, now)
             case Resigned() if overdue:
                 self.leave_epoch(now)
             case Resigned():
                 self._announce_resignation(state, now)
+            case _:
+                raise AssertionError(f"no work for {state}")
 
-    # ---- answers
+    def _stays_until_the_end(self) -> bool:
+        """A member that shuts down begins no election."""
+        return self._is_shutting_down and self.role is not Role.LEADER
+
+    # ---- resigning
+
+    def resign(self, now: TimestampMs) -> None:
+        """A clean end is near: lead no longer, begin no election. The caller lets the messages go out before it stops."""
+        self._is_shutting_down = True
+        if self.leading is not None:
+            self.leading.resign(now)
+        self._drive(now)
+
+    def leave_epoch(self, now: TimestampMs) -> None:
+        """No other voter was elected: a resigned leader becomes unattached in the next epoch."""
+        become_unattached(self, self.epoch + 1, NO_NODE, now)
+        self.trace_step("LeaveEpoch")
+
+    def _announce_resignation(self, state: Resigned, now: TimestampMs) -> None:
+        for voter in sorted(state.unaware):
+            if self.requests.may_ask(voter):
+                successors = [(id, self.voters.directory_of(id)) for id in state.successors]
+                request = messages.end_request(self.asker, successors)
+                self.name_itself(request)
+                self.send(voter, request, now)
+
+    # ---- responses of others
 
     def receive(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
         """An answer has come to a request of `take_sends`; to one that is not open any more it is ignored."""
-        if self._requests.close(peer, request) and not self._log.is_broken:
-            self._attempt(lambda: self._read_answer(peer, request, response, now), now)
+        if self.requests.close(peer, request) and not self.log.is_broken:
+            self.attempt(lambda: self._read_answer(peer, request, response, now), now)
         self._drive(now)
 
     def _read_answer(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
-        self._addresses.learn_from(response)
+        self.addresses.learn_from(response)
         match request, response:
             case ApiVersionsRequest(), ApiVersionsResponse():
-                self._on_api_versions(peer, response, now)
+                if self.leading is not None:
+                    changing.on_api_versions(self.leading, peer, response, now)
             case UpdateRaftVoterRequest(), UpdateRaftVoterResponse():
-                self._on_update_raft_voter(response)
+                if isinstance(self.state, Follower):
+                    self.state.on_update_raft_voter(response)
             case AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
                 pass  # the log says what became of it
-            case VoteRequest(), VoteResponse():
-                self._on_vote(peer, request, response, now)
-            case BeginQuorumEpochRequest(), BeginQuorumEpochResponse():
-                self._on_begin(peer, request, response, now)
-            case EndQuorumEpochRequest(), EndQuorumEpochResponse():
-                self._on_end(peer, request, response, now)
-            case FetchRequest(), FetchResponse():
-                self._on_fetch(peer, request, response, now)
-            case FetchSnapshotRequest(), FetchSnapshotResponse():
-                self._on_fetch_snapshot(peer, request, response, now)
+            case _ if isinstance(response, ABOUT_THE_PARTITION.get(type(request), ())):
+                self._read_partition(peer, request, messages.answered(response), now)
             case _:
-                self._requests.pause(peer, now)
+                self.requests.pause(peer, now)
+
+    def _read_partition(self, peer: NodeId, request: Message, answer: Any | None, now: TimestampMs) -> None:
+        """Learn who leads, and give the rest of a response to the role that had asked."""
+        if answer is None:
+            if not isinstance(request, BeginQuorumEpochRequest):
+                self.requests.pause(peer, now)
+            return
+        said = getattr(answer, "current_leader", answer)
+        heeded = heeds(self, peer, answer.error_code, said.leader_epoch, said.leader_id, now)
+        state = self.state
+        match state, request:
+            case Follower(), FetchSnapshotRequest():
+                state.on_fetch_snapshot(peer, answer, heeded, now)
+            case _ if not heeded:
+                pass
+            case Follower(), FetchRequest() if peer == self.stored.leader:
+                state.on_fetch(peer, request, answer, now)
+            case _, FetchRequest() if not self.is_static:
+                self.requests.pause(peer, now)
+            case Nominee(), VoteRequest():
+                if request.topics[0].partitions[0].pre_vote == (state.role is Role.PROSPECTIVE):
+                    state.on_vote(peer, answer.vote_granted, now)
+            case Resigned(), EndQuorumEpochRequest():
+                state.unaware.discard(peer)
+            case _:
+                pass  # another role had asked
 
     def unreachable(self, peer: NodeId, request: Message, now: TimestampMs) -> None:
         """A request of `take_sends` will not be answered."""
-        if self._requests.close(peer, request):
-            self._requests.pause(peer, now)
-        if isinstance(request, ApiVersionsRequest):
-            self._on_no_api_versions(peer)
+        if self.requests.close(peer, request):
+            self.requests.pause(peer, now)
+        if isinstance(request, ApiVersionsRequest) and self.leading is not None:
+            changing.on_no_api_versions(self.leading, peer)
         self._drive(now)
 
-    # ---- snapshots
+    # ---- requests of other members
 
-    def write_snapshot(
-        self, end_offset: Offset, records: Iterable[Message], now: TimestampMs, level: int = NEWEST_LEVEL
-    ) -> SnapshotId | None:
-        """Write a snapshot of the committed log below an offset, so that the log's beginning may be deleted.
+    def handle_vote(self, request: VoteRequest, now: TimestampMs) -> VoteResponse:
+        """Give this member's vote, or say whether it would (pre-vote).
 
-        `end_offset` is `high_watermark`, or an earlier one; `level` is the metadata.version there.
-        None where a snapshot already reaches so far.
-        Errors: ValueError for an offset that is not committed or inside of a batch; StorageError, and there is none.
+        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, INCONSISTENT_VOTER_SET for strangers, FENCED_LEADER_EPOCH,
+        INVALID_VOTER_KEY when another node was meant, KAFKA_STORAGE_ERROR.
         """
-        if not self._may_replace(end_offset):
-            raise ValueError(f"a snapshot up to {end_offset}, where {self._high_watermark} is committed")
-        id = self._log.write_snapshot(end_offset, records, now, level)
-        if id is not None:
-            self._attempt(lambda: self._clean(now), now)
-        return id
+        if self.is_other_cluster(request.cluster_id):
+            return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = messages.of_metadata(request.topics)
+        if asked is None:
+            return VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+        error = vote_error(self, asked)
+        granted = False
+        if error is ErrorCode.NONE:
+            try:
+                error, granted = decide_vote(self, request, asked, now)
+            except StorageError as failure:
+                self.say_error(failure.message)
+                error = ErrorCode.KAFKA_STORAGE_ERROR
+        response = messages.vote_response(error, self.epoch, self.stored.leader, granted=granted)
+        self._drive(now)
+        return self.with_leader(response)
 
-    def _may_replace(self, end_offset: Offset) -> bool:
-        """What is not committed may still go: no snapshot must hold it."""
-        return end_offset <= self._high_watermark
+    def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
+        """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
+        if self.is_other_cluster(request.cluster_id):
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        reported = messages.of_metadata(request.topics)
+        if reported is None:
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        self.addresses.learn(reported.leader_id, request.leader_endpoints)
+        error = believe(self, reported.leader_id, reported.leader_epoch, now)
+        if error is ErrorCode.NONE and not self.is_meant(request.voter_id, reported.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+        if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and reported.leader_id == self.stored.leader:
+            self.attempt(lambda: become_follower(self, self.epoch, reported.leader_id, now), now)
+        response = messages.voter_response(BeginQuorumEpochResponse, error, self.epoch, self.stored.leader)
+        self._drive(now)
+        return self.with_leader(response)
 
-    def _clean(self, now: TimestampMs) -> None:
-        settings = self.settings
+    def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
+        """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
+        if self.is_other_cluster(request.cluster_id):
+            return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        reported = messages.of_metadata(request.topics)
+        if reported is None:
+            return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        self.addresses.learn(reported.leader_id, request.leader_endpoints)
+        error = believe(self, reported.leader_id, reported.leader_epoch, now)
+        if error is ErrorCode.NONE and isinstance(self.state, Follower) and self.stored.leader == reported.leader_id:
+            self.state.leader_resigned(messages.successors_in(reported), now)
+        response = messages.voter_response(EndQuorumEpochResponse, error, self.epoch, self.stored.leader)
+        self._drive(now)
+        return self.with_leader(response)
+
+    def handle_fetch(self, request: FetchRequest, token: object, now: TimestampMs) -> None:
+        """Serve a member's fetch, or a consumer's: records now, or when there are some, or nothing after max_wait_ms.
+
+        A member whose log diverges gets the diverging epoch, one whose end is below the leader's log start a snapshot id.
+        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
+        NOT_LEADER_OR_FOLLOWER, each with the epoch and leader that this member knows; KAFKA_STORAGE_ERROR.
+        """
+        partition = messages.of_metadata_by_id(request.topics)
+        if self.is_other_cluster(request.cluster_id):
+            self.answers.append((token, FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)))
+        elif partition is None:
+            self.answers.append((token, FetchResponse(error_code=ErrorCode.INVALID_REQUEST)))
+        elif self.leading is not None:
+            self.leading.take_fetch(request, partition, token, now)
+        else:
+            error = fetch_error(self, partition, request.max_wait_ms, messages.replica_of(request))
+            self.answers.append((token, refuse_fetch(self, error)))
+        self._drive(now)
+
+    def forget(self, token: object) -> None:
+        """The answer to a fetch is not wanted any more."""
+        if self.leading is not None:
+            self.leading.waiting = [waiting for waiting in self.leading.waiting if waiting.token != token]
+
+    def handle_fetch_snapshot(self, request: FetchSnapshotRequest, now: TimestampMs) -> FetchSnapshotResponse:
+        """A piece of a snapshot, from a position on.
+
+        Answers as `handle_fetch`; SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        if self.is_other_cluster(request.cluster_id):
+            return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
+        asked = messages.of_metadata(request.topics)
+        if asked is None:
+            return refuse_piece(self, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = self.leader_error(asked.current_leader_epoch)
+        if error is not ErrorCode.NONE or self.leading is None:
+            return refuse_piece(self, error)
+        response = self.leading.send_piece(request, asked, now)
+        self._drive(now)
+        return response
+
+    def handle_describe_quorum(self, body: DescribeQuorumRequest, now: TimestampMs) -> DescribeQuorumResponse:
+        """How far every member is, as the leader knows. The caller adds `nodes`.
+
+        Errors in the response: UNKNOWN_TOPIC_OR_PARTITION for each partition where another than the metadata log is
+        asked for, NOT_LEADER_OR_FOLLOWER of a member that does not lead.
+        """
+        if refused := messages.unknown_described(body):
+            return refused
+        if self.leading is not None:
+            return messages.describe_response(self.leading.describe(now))
+        refusal = DescribeQuorumResponse.PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return messages.describe_response(refusal)
+
+    # ---- what the active controller asks of the leader
+
+    def append(self, records: Sequence[Message], now: TimestampMs, level: int = NEWEST_LEVEL) -> Offset:
+        """Append records of one decision, durably, at a level of metadata.version; gives the offset of the first.
+
+        They are committed when `high_watermark` is above the last; until then no response may depend on them.
+        Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
+        MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
+        """
+        if self.leading is None or not self.is_ready:
+            whose = f"The active controller appears to be node {self.leader}." if self.leader >= 0 else None
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, whose or "No controller appears to be active.")
+        return self.leading.append(records, now, level)
+
+    def handle_add_raft_voter(self, request: AddRaftVoterRequest, token: object, now: TimestampMs) -> None:
+        """Make an observer a voter; the response comes out of `take_answers`, when the new set is committed.
+
+        The node is asked first for its levels of kraft.version, and must have caught up with this leader's log.
+        Errors in the response: INCONSISTENT_CLUSTER_ID, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST, UNSUPPORTED_VERSION with
+        kraft.version 0, DUPLICATE_VOTER, REQUEST_TIMED_OUT where another change, the epoch's first record or the new voter is
+        waited for.
+        """
+        self._change_voters(request, token, lambda leader: changing.add_voter(leader, request, token, now))
+
+    def handle_remove_raft_voter(self, request: RemoveRaftVoterRequest, token: object, now: TimestampMs) -> None:
+        """Make a voter an observer; the response comes out of `take_answers`, when the new set is committed.
+
+        A leader that removes itself resigns then. Errors in the response: as `handle_add_raft_voter`; VOTER_NOT_FOUND.
+        """
+        self._change_voters(request, token, lambda leader: changing.remove_voter(leader, request, token, now))
+        self._drive(now)
+
+    def _change_voters(
+        self, request: AddRaftVoterRequest | RemoveRaftVoterRequest, token: object, step: Callable[[Leader], None]
+    ) -> None:
         try:
-            self._log.clean(now, self._high_watermark, settings.retention_bytes, settings.retention_ms)
-        except CorruptFile as error:
-            self._say("error", str(error))
+            if self.is_other_cluster(request.cluster_id):
+                raise KafkaError(
+                    ErrorCode.INCONSISTENT_CLUSTER_ID,
+                    f'The given id "{request.cluster_id}" doesn\'t match the cluster id "{self.cluster_id}"',
+                )
+            if (error := self.leader_error(self.epoch)) is not ErrorCode.NONE:
+                raise KafkaError(error)
+            assert self.leading is not None
+            step(self.leading)
+        except KafkaError as error:
+            self.answers.append((token, messages.change_response(request, error.code, error.message)))
+
+    def handle_update_raft_voter(
+        self, request: UpdateRaftVoterRequest, listener: str, now: TimestampMs
+    ) -> UpdateRaftVoterResponse:
+        """UpdateRaftVoter: a voter reports its endpoints and its range of kraft.version.
+
+        With the voters of the configuration (kraft.version 0) the leader keeps it in memory, until kraft.version is raised.
+        `listener` is the controllers'.
+        An update that names the leader itself is refused; Kafka 4.3.1 and 4.4.0 exit (findings/voter_update_of_the_leader).
+        Errors in the answer: INCONSISTENT_CLUSTER_ID, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER,
+        INVALID_REQUEST, REQUEST_TIMED_OUT while another change or the epoch's first record is not committed, VOTER_NOT_FOUND.
+        """
+        code = self.leader_error(request.current_leader_epoch)
+        if self.is_other_cluster(request.cluster_id):
+            code = ErrorCode.INCONSISTENT_CLUSTER_ID
+        elif self.leading is not None and code is ErrorCode.NONE:
+            code = changing.update_voter(self.leading, request, listener, now)
+        current = UpdateRaftVoterResponse.CurrentLeader(leader_id=self.stored.leader, leader_epoch=self.epoch)
+        if (address := self.leader_address) is not None:
+            current.host, current.port = address
+        self._drive(now)
+        return UpdateRaftVoterResponse(error_code=code, current_leader=current)
+
+    def raise_kraft_version(self, level: int, now: TimestampMs, *, validate_only: bool = False) -> None:
+        """Append the level and the voters, durably; a level that is there already is none to append.
+
+        Errors: KafkaError NOT_CONTROLLER; INVALID_UPDATE_VERSION where a voter has not said that it supports the level, or
+        which directory it has; KAFKA_STORAGE_ERROR.
+        """
+        if self.leading is None or not self.is_ready:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "No controller appears to be active.")
+        if level == self.kraft_version:
+            return
+        voters = changing.reported_voters(self.leading, level)
+        if not validate_only:
+            self.leading.append_level(voters, level, now)

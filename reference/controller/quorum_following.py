@@ -1,92 +1,136 @@
 """Following: fetching the leader's log, or its snapshot when the log begins too late. See `quorum` for the whole.
 
-Source: KIP-595, KIP-630; org.apache.kafka.raft.FollowerState.
+A follower also asks the leader for its own entry among the voters (KIP-853). A voter whose endpoints or levels are others than
+the log says sends UpdateRaftVoter; with kraft.version 0, where the log says nothing, each voter does so once to each leader,
+which needs the entries to raise kraft.version. A controller that is no voter, and may join by itself
+(controller.quorum.auto.join.enable), sends RemoveRaftVoter for the voter of its id with another directory, which it was before it
+lost its disk, and AddRaftVoter when there is none.
+
+Source: KIP-595, KIP-630, KIP-853; org.apache.kafka.raft.FollowerState, KafkaRaftClient.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
 from reference.controller import quorum_messages as messages
-from reference.controller.quorum_member import PARTITION_NAME, Member
-from reference.controller.quorum_roles import Follower
-from reference.controller.quorum_snapshots import SnapshotId
+from reference.controller.quorum_member import Member
+from reference.controller.quorum_roles import Role
+from reference.controller.quorum_rules import successor_delay_ms
+from reference.controller.quorum_snapshots import SnapshotId, SnapshotReceipt
+from reference.controller.quorum_voters import LEVELS, Voter
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from reference.protocol.primitives import AT_ONCE, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.records.errors import RecordsError
+from reference.protocol.schema import Message
 from reference.storage.errors import CorruptFile, LogError, StorageError
 
 
-class Following(Member):
-    """Replication from the leader, as a follower."""
+def become_follower(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
+    """A leader is known: fetch from it."""
+    timeout = TimestampMs(now + member.settings.fetch_timeout_ms)
+    member.change(Follower(member, timeout, next_report=timeout), member.stored_with(epoch, leader))
 
-    def _fetch_from_leader(self, state: Follower, now: TimestampMs) -> None:
-        """Fetch; while the leader does not answer, ask another voter, which may know a newer leader."""
-        leader = self._stored.leader
-        if self._requests.is_pausing(leader):
-            self._fetch_from_any_voter(now)
-        elif not self._requests.any_open:
-            receipt = state.receipt
-            if receipt is None:
-                self._send(leader, self._fetch_request(), now)
-            else:
-                request = messages.fetch_snapshot_request(
-                    self.cluster_id,
-                    self.node,
-                    self._directory,
-                    self.epoch,
-                    receipt.id,
-                    receipt.size,
-                    self.settings.snapshot_chunk_bytes,
-                )
-                self._send(leader, request, now)
 
-    def _fetch_from_any_voter(self, now: TimestampMs) -> None:
-        """Ask any voter: if it does not lead, its error response names the leader."""
-        if self._requests.any_open:
-            return
-        known = *self._others, *self._addresses.bootstrap
-        candidates = [peer for peer in known if self._requests.may_ask(peer)]
-        if candidates:
-            peer = candidates[self._chance.randrange(0, len(candidates))]
-            self._send(peer, self._fetch_request(), now)
+def fetch_from_any_voter(member: Member, now: TimestampMs) -> None:
+    """Ask any voter: if it does not lead, its error response names the leader."""
+    if member.requests.any_open:
+        return
+    known = *member.others, *member.addresses.bootstrap
+    candidates = [peer for peer in known if member.requests.may_ask(peer)]
+    if candidates:
+        peer = candidates[member.chance.randrange(0, len(candidates))]
+        member.send(peer, _fetch_request(member), now)
 
-    def _fetch_request(self) -> FetchRequest:
-        return messages.fetch_request(
-            self.cluster_id,
-            self.node,
-            self._directory,
-            self.epoch,
-            (self._log.last_epoch, self._log.end),
-            self._high_watermark,
-            max_wait_ms=self.settings.fetch_max_wait_ms,
-            max_bytes=self.settings.fetch_max_bytes,
-        )
 
-    def _on_fetch(self, peer: NodeId, request: FetchRequest, response: FetchResponse, now: TimestampMs) -> None:
-        answer = messages.of_metadata_by_id(response.responses) if response.error_code == ErrorCode.NONE else None
-        if answer is None:
-            self._requests.pause(peer, now)
-            return
-        said = answer.current_leader
-        if not self._heeds(peer, answer.error_code, said.leader_epoch, said.leader_id, now):
-            return
-        state = self._state
+def _fetch_request(member: Member) -> FetchRequest:
+    log, settings = member.log, member.settings
+    return messages.fetch_request(
+        member.asker,
+        (log.last_epoch, log.end),
+        member.high_watermark,
+        max_wait_ms=settings.fetch_max_wait_ms,
+        max_bytes=settings.fetch_max_bytes,
+    )
+
+
+@dataclass(slots=True, eq=False)
+class Follower:
+    """A member that knows its leader: what it keeps of it, and its steps."""
+
+    role: ClassVar[Role] = Role.FOLLOWER
+    member: Member
+    deadline: TimestampMs
+    has_fetched: bool = False
+    """Whether the leader has answered a fetch: then it is alive, and no other node gets a pre-vote."""
+    receipt: SnapshotReceipt | None = None
+    """The snapshot that the leader is sending; meanwhile no records are fetched."""
+    next_report: TimestampMs = AT_ONCE
+    """When the leader may be asked again for a change of this node's own entry among the voters."""
+    has_reported: bool = False
+    """Whether the leader knows the entry that kraft.version 0 writes nowhere."""
+
+    def end(self) -> None:
+        """Another role has begun: a snapshot that had not come whole is dropped."""
+        if self.receipt is not None:
+            self.receipt.abandon()
+
+    def leader_resigned(self, successors: Sequence[NodeId], now: TimestampMs) -> None:
+        """Wait for this member's turn among the preferred successors."""
+        position = successors.index(self.member.node) if self.member.node in successors else -1
+        most_ms = self.member.settings.election_backoff_max_ms
+        self.deadline = now + successor_delay_ms(position, len(successors), most_ms)
+        self.has_fetched = False
+
+    def _is_answered(self, now: TimestampMs) -> None:
+        self.deadline = now + self.member.settings.fetch_timeout_ms
+        self.has_fetched = True
+
+    # ---- fetching
+
+    def fetch_from_leader(self, now: TimestampMs) -> None:
+        """Fetch; while the leader does not answer, ask another voter, which may know a newer leader.
+
+        A request for this node's own entry goes first, once in each fetch timeout.
+        """
+        member, leader = self.member, self.member.stored.leader
+        request = self._request_for_entry() if now >= self.next_report and self.receipt is None else None
+        if request is not None and not member.requests.any_open and member.requests.may_ask(leader):
+            self.next_report = TimestampMs(now + member.settings.fetch_timeout_ms)
+            member.send(leader, request, now)
+        if member.requests.is_pausing(leader):
+            fetch_from_any_voter(member, now)
+        elif not member.requests.any_open:
+            member.send(leader, self._next_request(), now)
+
+    def _next_request(self) -> Message:
+        if self.receipt is None:
+            return _fetch_request(self.member)
+        max_bytes = self.member.settings.snapshot_chunk_bytes
+        return messages.fetch_snapshot_request(self.member.asker, self.receipt.id, self.receipt.size, max_bytes)
+
+    def on_fetch(
+        self, peer: NodeId, request: FetchRequest, answer: FetchResponse.PartitionData, now: TimestampMs
+    ) -> None:
+        """The leader has answered a fetch."""
+        log = self.member.log
         asked = request.topics[0].partitions[0]
-        if not isinstance(state, Follower) or peer != self._stored.leader:
-            if not self.is_static:
-                self._requests.pause(peer, now)
-            return
         # The log has moved since the request: the records would be appended in the wrong place.
-        if (asked.last_fetched_epoch, asked.fetch_offset) != (self._log.last_epoch, self._log.end):
+        if (asked.last_fetched_epoch, asked.fetch_offset) != (log.last_epoch, log.end):
             return
-        if self.apply_fetch(state, answer, now):
-            state.deadline = now + self.settings.fetch_timeout_ms
-            state.has_fetched = True
+        if self.apply_fetch(answer, now):
+            self._is_answered(now)
         else:
-            self._requests.pause(peer, now)
+            self.member.requests.pause(peer, now)
 
-    def apply_fetch(self, state: Follower, answer: FetchResponse.PartitionData, now: TimestampMs) -> bool:
+    def apply_fetch(self, answer: FetchResponse.PartitionData, now: TimestampMs) -> bool:
         """Apply a fetch response: append records, truncate, or begin to fetch a snapshot; False if it cannot be applied.
 
         Errors: StorageError.
@@ -94,104 +138,148 @@ class Following(Member):
         if answer.diverging_epoch.epoch >= 0 or answer.diverging_epoch.end_offset >= 0:
             done = self._cut(answer.diverging_epoch, now)
         elif answer.snapshot_id.epoch >= 0 or answer.snapshot_id.end_offset >= 0:
-            done = self._begin_snapshot(state, answer.snapshot_id)
+            done = self._begin_snapshot(answer.snapshot_id)
         else:
             done = self._append_fetched(answer, now)
         if done:
-            self._trace_step("ApplyFetch", {"from": self._stored.leader, "to": self.node})
+            self.member.trace_step("ApplyFetch", {"from": self.member.stored.leader, "to": self.member.node})
         return done
 
     def _cut(self, diverging: FetchResponse.EpochEndOffset, now: TimestampMs) -> bool:
-        offset = self._log.truncation_offset(diverging.epoch, diverging.end_offset)
+        member = self.member
+        offset = member.log.truncation_offset(diverging.epoch, diverging.end_offset)
         # No leader of a sound quorum lacks what is committed: one that does has lost a part of its log.
-        if offset < self._high_watermark:
-            self._say(
-                "error",
-                f"{PARTITION_NAME}: the leader of epoch {self.epoch} asks to cut the log at {offset}, below what is "
-                f"committed ({self._high_watermark}): refused",
+        if offset < member.high_watermark:
+            member.say_error(
+                f"the leader of epoch {member.epoch} asks to cut the log at {offset}, below what is "
+                f"committed ({member.high_watermark}): refused"
             )
             return False
-        if offset >= self._log.end:
+        if offset >= member.log.end:
             return False
-        self._log.truncate(offset, now)
-        return True
-
-    def _begin_snapshot(self, state: Follower, said: FetchResponse.SnapshotId) -> bool:
-        id = SnapshotId(said.epoch, said.end_offset)
-        if id.epoch < 0 or id.end_offset <= self._high_watermark or id <= (self._log.last_epoch, self._log.end):
-            self._say("error", f"{PARTITION_NAME}: the leader offers snapshot {id.file_name}, which is behind: refused")
-            return False
-        state.receipt = self._log.snapshots.receive(id)
+        member.log.truncate(offset, now)
         return True
 
     def _append_fetched(self, answer: FetchResponse.PartitionData, now: TimestampMs) -> bool:
-        before = self._log.end
+        member, before = self.member, self.member.log.end
         records = messages.bytes_of(answer.records)
         if records:
+            # What it fetches is durable before it fetches on: so it is with every node that may become a voter.
+            flushes = member.is_voter or bool(member.settings.endpoints)
             try:
-                self._log.append_fetched(records, self.epoch, now, durably=self._flushes)
+                member.log.append_fetched(records, member.epoch, now, durably=flushes)
             except StorageError:
                 raise
             except (RecordsError, LogError) as error:
-                self._say("error", f"{PARTITION_NAME}: records of the leader of epoch {self.epoch}: {error}")
-            if self._log.end == before:
+                member.say_error(f"records of the leader of epoch {member.epoch}: {error}")
+            if member.log.end == before:
                 return False
         if answer.high_watermark >= 0:
-            self._high_watermark = max(self._high_watermark, min(answer.high_watermark, self._log.end))
+            member.high_watermark = max(member.high_watermark, min(answer.high_watermark, member.log.end))
         return True
-
-    @property
-    def _flushes(self) -> bool:
-        """Whether what it fetches is durable before it fetches on: so it is with every node that may become a voter."""
-        return self._is_voter or bool(self.settings.endpoints)
 
     # ---- snapshots
 
-    def _on_fetch_snapshot(
-        self, peer: NodeId, request: FetchSnapshotRequest, response: FetchSnapshotResponse, now: TimestampMs
+    def _begin_snapshot(self, said: FetchResponse.SnapshotId) -> bool:
+        member, log = self.member, self.member.log
+        id = SnapshotId(said.epoch, said.end_offset)
+        if id.epoch < 0 or id.end_offset <= member.high_watermark or id <= (log.last_epoch, log.end):
+            member.say_error(f"the leader offers snapshot {id.file_name}, which is behind: refused")
+            return False
+        self.receipt = log.snapshots.receive(id)
+        return True
+
+    def on_fetch_snapshot(
+        self, peer: NodeId, answer: FetchSnapshotResponse.PartitionSnapshot, heeded: bool, now: TimestampMs
     ) -> None:
-        answer = messages.of_metadata(response.topics) if response.error_code == ErrorCode.NONE else None
-        if answer is None:
-            self._requests.pause(peer, now)
+        """A node has answered a request for the next piece; `heeded` is False where only its error is valid."""
+        if self.receipt is None:
             return
-        said = answer.current_leader
-        heeded = self._heeds(peer, answer.error_code, said.leader_epoch, said.leader_id, now)
-        state = self._state
-        if not isinstance(state, Follower) or state.receipt is None:
-            return
-        if heeded and self._take_piece(state, answer, now):
-            state.deadline = now + self.settings.fetch_timeout_ms
-            state.has_fetched = True
+        if heeded and self._take_piece(self.receipt, answer, now):
+            self._is_answered(now)
             return
         # The leader has dropped the snapshot, or sends what does not fit: fetch again, and learn of another.
-        state.receipt.abandon()
-        state.receipt = None
-        self._requests.pause(peer, now)
+        self.receipt.abandon()
+        self.receipt = None
+        self.member.requests.pause(peer, now)
 
-    def _take_piece(self, state: Follower, answer: FetchSnapshotResponse.PartitionSnapshot, now: TimestampMs) -> bool:
+    def _take_piece(
+        self, receipt: SnapshotReceipt, answer: FetchSnapshotResponse.PartitionSnapshot, now: TimestampMs
+    ) -> bool:
         """The next piece of a snapshot; with the last one the log begins again. False if it does not fit."""
-        receipt, data = state.receipt, messages.bytes_of(answer.unaligned_records)
-        assert receipt is not None
+        data = messages.bytes_of(answer.unaligned_records)
         id = SnapshotId(answer.snapshot_id.epoch, answer.snapshot_id.end_offset)
         if id != receipt.id or answer.position != receipt.size:
             return False
         if not data or receipt.size + len(data) > answer.size:
             return False
         receipt.append(data)
-        if receipt.size < answer.size:
-            return True
-        return self._install(state, now)
+        return receipt.size < answer.size or self._install(receipt, now)
 
-    def _install(self, state: Follower, now: TimestampMs) -> bool:
-        receipt = state.receipt
-        assert receipt is not None
+    def _install(self, receipt: SnapshotReceipt, now: TimestampMs) -> bool:
+        member = self.member
         try:
-            self._log.install(receipt, now)
+            member.log.install(receipt, now)
         except (CorruptFile, ValueError) as error:
-            self._say("error", f"{PARTITION_NAME}: {error}")
+            member.say_error(str(error))
             return False
-        state.receipt = None
-        self._high_watermark = max(self._high_watermark, receipt.id.end_offset)
-        self._snapshot_notice = True
-        self._trace_step("ApplyFetch", {"from": self._stored.leader, "to": self.node, "snapshot": True})
+        self.receipt = None
+        member.high_watermark = max(member.high_watermark, receipt.id.end_offset)
+        member.snapshot_notice = True
+        member.trace_step("ApplyFetch", {"from": member.stored.leader, "to": member.node, "snapshot": True})
         return True
+
+    # ---- its own entry among the voters
+
+    def _request_for_entry(self) -> Message | None:
+        """What to ask the leader for; None where this node's entry is right, or is not its own to ask for."""
+        member, settings = self.member, self.member.settings
+        if not settings.endpoints:
+            return None
+        own = Voter(member.node, member.directory, settings.endpoints, LEVELS)
+        found = member.voters.get(member.node)
+        if member.kraft_version == 0:
+            return self._update_request(own) if member.is_voter and self._reports_to_static_leader() else None
+        if member.is_voter:
+            return None if found == own else self._update_request(own)
+        if not settings.auto_join:
+            return None
+        if found is not None:
+            return RemoveRaftVoterRequest(
+                cluster_id=member.cluster_id, voter_id=found.id, voter_directory_id=found.directory
+            )
+        return AddRaftVoterRequest(
+            cluster_id=member.cluster_id,
+            timeout_ms=settings.request_timeout_ms,
+            voter_id=own.id,
+            voter_directory_id=own.directory,
+            listeners=[
+                AddRaftVoterRequest.Listener(name=each.listener, host=each.host, port=each.port)
+                for each in own.endpoints
+            ],
+            ack_when_committed=False,
+        )
+
+    def _reports_to_static_leader(self) -> bool:
+        """Releases before 4.1 do not take the request with kraft.version 0, and know no pre-votes where they are before 4.0."""
+        return self.member.is_static and self.member.settings.pre_vote and not self.has_reported
+
+    def _update_request(self, own: Voter) -> UpdateRaftVoterRequest:
+        lowest, highest = own.levels
+        return UpdateRaftVoterRequest(
+            cluster_id=self.member.cluster_id,
+            current_leader_epoch=self.member.epoch,
+            voter_id=own.id,
+            voter_directory_id=own.directory,
+            listeners=[
+                UpdateRaftVoterRequest.Listener(name=each.listener, host=each.host, port=each.port)
+                for each in own.endpoints
+            ],
+            k_raft_version_feature=UpdateRaftVoterRequest.KRaftVersionFeature(
+                min_supported_version=lowest, max_supported_version=highest
+            ),
+        )
+
+    def on_update_raft_voter(self, response: UpdateRaftVoterResponse) -> None:
+        if response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+            self.has_reported = True

@@ -1,29 +1,36 @@
 """Leading: appending, committing, and serving those that fetch. See `quorum` for the whole.
 
+`Leader` is made when an election is won and thrown away with its epoch, and with it what it knows of the other members, the
+fetches that wait, and the change of voters that is under way (`quorum_changing` has the requests for one).
 Source: KIP-595, KIP-630, KIP-1166; org.apache.kafka.raft.LeaderState.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar
 from uuid import UUID
 
 from reference.controller import quorum_messages as messages
 from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.controller.quorum_log import Verdict
-from reference.controller.quorum_member import PARTITION_NAME, Waiting
-from reference.controller.quorum_raising import Raising
-from reference.controller.quorum_roles import NEVER, Leader, Progress, Resigned
+from reference.controller.quorum_member import PARTITION_NAME, Member
+from reference.controller.quorum_progress import Members, Progress, described
+from reference.controller.quorum_roles import NEVER, Resigned, Role
 from reference.controller.quorum_rules import majority_end, next_commit
 from reference.controller.quorum_snapshots import BOOTSTRAP, SnapshotId
 from reference.controller.quorum_state import QuorumState
+from reference.controller.quorum_voters import LEVELS, Entry, Voter, VoterSet, voter_records
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.primitives import FIRST_OFFSET, NO_NODE, NO_OFFSET, NodeId, Offset, TimestampMs
+from reference.protocol.records.control import ControlType
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.schema import Message
 from reference.storage.errors import LogError, StorageError
@@ -31,139 +38,241 @@ from reference.storage.errors import LogError, StorageError
 MAX_WAITING = 1000
 """Fetches that wait at a leader; more are answered at once, with nothing."""
 
-MAX_OBSERVERS = 1000
-"""Members without a vote that a leader remembers."""
 
-OBSERVER_SESSION_MS = 300_000
-"""After this time without a fetch an observer is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+@dataclass(slots=True)
+class Waiting:
+    """A fetch that the leader has nothing for yet."""
+
+    token: object
+    request: FetchRequest
+    partition: FetchRequest.FetchPartition
+    deadline: TimestampMs
 
 
-class Leading(Raising):
-    """The leader's part: appending, committing, serving fetches, resigning."""
+@dataclass(slots=True)
+class VoterChange:
+    """A voter that is being added or removed: one at a time (KIP-853)."""
 
-    def _become_leader(self, granting: set[NodeId], now: TimestampMs) -> None:
-        """Lead the epoch: its first record makes all before it committable."""
-        settings = self.settings
-        state = Leader(
-            epoch_start=self._log.end,
-            check_quorum_at=now + settings.check_quorum_ms if self._others else NEVER,
-            begin_epoch_at=now if self._others else NEVER,
-            voters={voter: Progress(self._voters.directory_of(voter)) for voter in self._others},
-        )
-        self._change(state, QuorumState(self.node, self.epoch, self._stored.voted))
-        self._trace_step("BecomeLeader")
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest
+    token: object
+    """The caller's, for the response."""
+    deadline: TimestampMs
+    offset: Offset | None = None
+    """Where the new voters are in the log; None before."""
+
+
+def become_leader(member: Member, granting: set[NodeId], now: TimestampMs) -> None:
+    """Lead the epoch: its first record makes all before it committable."""
+    others = member.others
+    leader = Leader(
+        member,
+        epoch_start=member.log.end,
+        check_quorum_at=now + member.settings.check_quorum_ms if others else NEVER,
+        begin_epoch_at=now if others else NEVER,
+        members=Members({voter: Progress(member.voters.directory_of(voter)) for voter in others}),
+    )
+    member.change(leader, QuorumState(member.node, member.epoch, member.stored.voted))
+    member.trace_step("BecomeLeader")
+    try:
+        more = leader.voters_at_start()
+        member.log.begin_epoch(member.epoch, member.node, member.voters.ids, sorted(granting), now, more)
+    except StorageError:
+        leader.resign(now)
+        raise
+    member.trace_step("AppendRecord")
+    leader.advance_high_watermark(now)
+
+
+@dataclass(slots=True, eq=False)
+class Leader:
+    """A member that leads an epoch: what it keeps, and its steps."""
+
+    role: ClassVar[Role] = Role.LEADER
+    member: Member
+    epoch_start: Offset
+    """Where its epoch began: behind it is the epoch's first record."""
+    check_quorum_at: TimestampMs
+    begin_epoch_at: TimestampMs
+    members: Members
+    """The others."""
+    change: VoterChange | None = None
+    """The voter that is being added or removed."""
+    reported: dict[NodeId, Voter] = field(default_factory=dict[NodeId, Voter])
+    """What voters of the configuration say of themselves (UpdateRaftVoter), until kraft.version is raised."""
+    waiting: list[Waiting] = field(default_factory=list[Waiting])
+    """The fetches that wait for records."""
+
+    @property
+    def deadline(self) -> TimestampMs:
+        change = NEVER if self.change is None else self.change.deadline
+        return min(self.check_quorum_at, self.begin_epoch_at, change)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it may decide: a record of its epoch is committed, so it knows all that was ever committed."""
+        return self.member.state is self and self.member.high_watermark > self.epoch_start
+
+    def lead(self, now: TimestampMs) -> None:
+        """Do what is due: resign without a majority, or report the epoch to voters that do not fetch."""
+        member = self.member
+        self.expire_change(now)
+        if now >= self.check_quorum_at:
+            member.say("warning", f"{PARTITION_NAME}: no majority fetches in epoch {member.epoch}: resigned")
+            self.resign(now)
+        elif now >= self.begin_epoch_at:
+            every_ms = member.settings.begin_epoch_ms
+            self.begin_epoch_at = now + every_ms
+            for voter, progress in self.members.voters.items():
+                silent = progress.last_fetch < 0 or now - progress.last_fetch >= every_ms
+                if silent and member.requests.may_ask(voter):
+                    request = messages.meant_for(messages.begin_request(member.asker, voter), progress.directory)
+                    member.name_itself(request)
+                    member.send(voter, request, now)
+
+    def resign(self, now: TimestampMs) -> None:
+        """Lead no longer, and inform the others, so that they need not wait for a timeout."""
+        member = self.member
+        ends = {voter: progress.end for voter, progress in self.members.voters.items()}
+        successors = sorted(ends, key=lambda voter: (-ends[voter], voter))
+        member.change(Resigned(member.election_deadline(now), successors, set(member.others)), member.stored)
+
+    def end(self) -> None:
+        """Another role has begun: whatever waits here is refused, so that its senders look for the next leader."""
+        member = self.member
+        for waiting in self.waiting:
+            refusal = messages.fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, member.epoch, member.stored.leader)
+            member.answers.append((waiting.token, refusal))
+        self.waiting = []
+        self.end_change(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    # ---- appending
+
+    @contextmanager
+    def _resigned_in_doubt(self, now: TimestampMs) -> Generator[None]:
+        """An append. Errors: KafkaError KAFKA_STORAGE_ERROR where the disk refuses."""
+        member, end = self.member, self.member.log.end
         try:
-            more = self._voters_at_start()
-            self._log.begin_epoch(self.epoch, self.node, self._voters.ids, sorted(granting), now, more)
-        except StorageError:
-            self._become_resigned(state, now)
-            raise
-        self._trace_step("AppendRecord")
-        self._advance_high_watermark(state, now)
-
-    def _lead(self, state: Leader, now: TimestampMs) -> None:
-        self._expire_change(state, now)
-        if now >= state.check_quorum_at:
-            self._say("warning", f"{PARTITION_NAME}: no majority fetches in epoch {self.epoch}: resigned")
-            self._become_resigned(state, now)
-        elif now >= state.begin_epoch_at:
-            state.begin_epoch_at = now + self.settings.begin_epoch_ms
-            for voter, progress in state.voters.items():
-                silent = progress.last_fetch < 0 or now - progress.last_fetch >= self.settings.begin_epoch_ms
-                if silent and self._requests.may_ask(voter):
-                    request = messages.begin_request(self.cluster_id, voter, self.node, self.epoch)
-                    request = messages.meant_for(request, progress.directory)
-                    self._name_itself(request)
-                    self._send(voter, request, now)
-
-    def _name_itself(self, request: Message) -> None:
-        """Add this leader's endpoints, for members whose log does not have them."""
-        if not self.is_static:
-            self._addresses.add_own(request)
-
-    def _on_begin(
-        self, peer: NodeId, request: BeginQuorumEpochRequest, response: BeginQuorumEpochResponse, now: TimestampMs
-    ) -> None:
-        answer = messages.of_metadata(response.topics) if response.error_code == ErrorCode.NONE else None
-        if answer is not None:
-            self._heeds(peer, answer.error_code, answer.leader_epoch, answer.leader_id, now)
+            yield
+        except StorageError as error:
+            member.say_error(error.message)
+            if member.log.end != end:
+                # What may be there or not must not be built upon: another leader finds out.
+                member.attempt(lambda: self.resign(now), now)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
 
     def append(self, records: Sequence[Message], now: TimestampMs, level: int = NEWEST_LEVEL) -> Offset:
-        """Append records of one decision, durably, at a level of metadata.version; gives the offset of the first.
-
-        They are committed when `high_watermark` is above the last; until then no response may depend on them.
-        Errors: KafkaError NOT_CONTROLLER when this member does not lead or is not ready, KAFKA_STORAGE_ERROR,
-        MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE for what no batch holds, and then nothing was appended.
-        """
-        state = self._state
-        if not isinstance(state, Leader) or not self.is_ready:
-            whose = f"The active controller appears to be node {self.leader}." if self.leader >= 0 else None
-            raise KafkaError(ErrorCode.NOT_CONTROLLER, whose or "No controller appears to be active.")
-        end = self._log.end
+        """As `Quorum.append`, by a leader that is ready."""
+        member = self.member
         try:
-            first = self._log.append(records, self.epoch, now, level)
-        except StorageError as error:
-            self._say("error", f"{PARTITION_NAME}: {error.message}")
-            if self._log.end != end:
-                # What may be there or not must not be built upon: another leader finds out.
-                self._attempt(lambda: self._become_resigned(state, now), now)
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "The metadata log cannot be written.") from error
+            with self._resigned_in_doubt(now):
+                first = member.log.append(records, member.epoch, now, level)
         except (RecordsError, LogError) as error:
             raise KafkaError(error.code, error.message) from error
-        self._trace_step("AppendRecord")
-        self._advance_high_watermark(state, now)
-        self._answer_waiting()
+        self._appended("AppendRecord", now)
         return first
 
-    def _advance_high_watermark(self, state: Leader, now: TimestampMs) -> None:
+    def _appended(self, step: str, now: TimestampMs, **arguments: object) -> None:
+        self.member.trace_step(step, arguments)
+        self.advance_high_watermark(now)
+        self.answer_waiting()
+
+    def advance_high_watermark(self, now: TimestampMs) -> None:
         """Commit what a majority has, once that includes a record of this epoch."""
-        ends = [max(FIRST_OFFSET, progress.end) for progress in state.voters.values()]
+        member = self.member
+        ends = [max(FIRST_OFFSET, progress.end) for progress in self.members.voters.values()]
         # What it has flushed, and not its log's end: a loss of power would take from it what was committed by its vote.
-        if self._is_voter:
-            ends.append(self._log.durable_end)
+        if member.is_voter:
+            ends.append(member.log.durable_end)
         # Never by counting replicas of an earlier epoch's records alone: another leader could still replace them (Raft, 5.4.2).
-        moved = next_commit(self._high_watermark, majority_end(ends), state.epoch_start)
-        if moved != self._high_watermark:
-            self._high_watermark = moved
-            self._trace_step("AdvanceHighWatermark")
-            self._answer_waiting()
-            self._change_committed(state, now)
+        moved = next_commit(member.high_watermark, majority_end(ends), self.epoch_start)
+        if moved != member.high_watermark:
+            member.high_watermark = moved
+            member.trace_step("AdvanceHighWatermark")
+            self.answer_waiting()
+            self._change_committed(now)
+
+    # ---- voters
+
+    def own_voter(self) -> Voter | None:
+        """What the voters' record is to say of this node; None where the node is no controller."""
+        endpoints = self.member.settings.endpoints
+        return Voter(self.member.node, self.member.directory, endpoints, LEVELS) if endpoints else None
+
+    def voters_at_start(self) -> Sequence[tuple[ControlType, Message]]:
+        """What comes with the first record of an epoch: the voters, where the log lacks them or this node's entry is old."""
+        own, history, node = self.own_voter(), self.member.log.history, self.member.node
+        if history.level == 0:
+            return []
+        updated = history.voters if own is None else history.voters.updated(own) or history.voters
+        if history.offset >= 0 and updated.get(node) == history.voters.get(node):
+            return []
+        return voter_records(Entry(self.member.log.end, updated, history.level))
+
+    def append_voters(self, voters: VoterSet, now: TimestampMs, change: VoterChange | None = None) -> None:
+        """Append a new set, and count by it from now on; `change` is waited for until the set is committed.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR, and nothing is waited for.
+        """
+        end = self.member.log.end
+        with self._resigned_in_doubt(now):
+            self.member.log.append_voters(voters, self.member.epoch, now)
+        if change is not None:
+            change.offset, self.change = end, change
+        self.count_by(voters, now)
+        self._appended("AppendVoters", now, voters=sorted(voters.ids))
+
+    def append_level(self, voters: VoterSet, level: int, now: TimestampMs) -> None:
+        """Append what kraft.version is raised to, with the voters; their progress, of no known directory, is forgotten.
+
+        Errors: KafkaError KAFKA_STORAGE_ERROR.
+        """
+        with self._resigned_in_doubt(now):
+            self.member.log.append_voters(voters, self.member.epoch, now, level)
+        self.members.voters = {}
+        self.count_by(voters, now)
+        self._appended("AppendRecord", now)  # the same nodes vote as before
+
+    def count_by(self, voters: VoterSet, now: TimestampMs) -> None:
+        """Count by a new set of voters from now on."""
+        self.members.count_by(voters, self.member.others)
+        if not self.members.voters:
+            self.check_quorum_at = self.begin_epoch_at = NEVER
+        elif self.check_quorum_at == NEVER:
+            self.check_quorum_at = TimestampMs(now + self.member.settings.check_quorum_ms)
+            self.begin_epoch_at = now
+
+    def _change_committed(self, now: TimestampMs) -> None:
+        """The high watermark has moved: the change may be over, and this leader no voter any more."""
+        member, change = self.member, self.change
+        if change is not None and change.offset is not None and change.offset < member.high_watermark:
+            self.end_change(ErrorCode.NONE)
+        if not member.is_voter and member.log.history.offset < member.high_watermark:
+            member.say("info", f"this leader is no voter any more: resigned from epoch {member.epoch}")
+            self.resign(now)
+
+    def expire_change(self, now: TimestampMs) -> None:
+        if self.change is not None and now >= self.change.deadline:
+            self.end_change(ErrorCode.REQUEST_TIMED_OUT)
+
+    def end_change(self, code: ErrorCode | int, message: str | None = None) -> None:
+        """Answer the request for the change that is under way, if there is one."""
+        change, self.change = self.change, None
+        if change is not None:
+            self.member.answers.append((change.token, messages.change_response(change.request, code, message)))
 
     # ---- fetches of others
 
-    def handle_fetch(self, request: FetchRequest, token: object, now: TimestampMs) -> None:
-        """Serve a member's fetch, or a consumer's: records now, or when there are some, or nothing after max_wait_ms.
-
-        A member whose log diverges gets the diverging epoch, one whose end is below the leader's log start a snapshot id.
-        Answers INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH,
-        NOT_LEADER_OR_FOLLOWER, each with the epoch and leader that this member knows; KAFKA_STORAGE_ERROR.
-        """
-        partition = messages.of_metadata_by_id(request.topics)
-        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
-            self._answers.append((token, FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)))
-        elif partition is None:
-            self._answers.append((token, FetchResponse(error_code=ErrorCode.INVALID_REQUEST)))
+    def take_fetch(
+        self, request: FetchRequest, partition: FetchRequest.FetchPartition, token: object, now: TimestampMs
+    ) -> None:
+        """Answer a fetch that has just come, or let it wait."""
+        response, urgent = self._read_for(partition, request, messages.replica_of(request), now)
+        # By this fetch a leader that was removed may have resigned: nothing waits for it any more.
+        has_ended = self.member.state is not self
+        if urgent or has_ended or request.max_wait_ms == 0 or len(self.waiting) >= MAX_WAITING:
+            self.member.answers.append((token, response))
         else:
-            replica = messages.replica_of(request)
-            response, urgent = self._read_for(partition, request, replica, now)
-            if urgent or request.max_wait_ms == 0 or len(self._waiting) >= MAX_WAITING:
-                self._answers.append((token, response))
-            else:
-                deadline = now + request.max_wait_ms
-                self._waiting.append(Waiting(token, replica, request, partition, deadline))
-        self._drive(now)
-
-    def _fetch_error(self, partition: FetchRequest.FetchPartition, max_wait_ms: int, replica: NodeId) -> ErrorCode:
-        epoch = partition.current_leader_epoch
-        if (
-            max_wait_ms < 0
-            or partition.fetch_offset < 0
-            or partition.last_fetched_epoch < 0
-            or partition.last_fetched_epoch > epoch
-            or replica == self.node
-        ):
-            return ErrorCode.INVALID_REQUEST
-        return self._leader_error(epoch)
+            self.waiting.append(Waiting(token, request, partition, now + request.max_wait_ms))
 
     def _read_for(
         self,
@@ -173,195 +282,145 @@ class Leading(Raising):
         now: TimestampMs | None = None,
     ) -> tuple[FetchResponse, bool]:
         """The answer to a fetch as of now, and whether there is reason to send it; `now` when the fetch has just come."""
-        error = self._fetch_error(partition, request.max_wait_ms, replica)
-        state = self._state
-        if error is not ErrorCode.NONE or not isinstance(state, Leader):
-            return self._with_leader(messages.fetch_response(error, self.epoch, self._stored.leader)), True
-        verdict, epoch, end = self._log.compare(partition.fetch_offset, partition.last_fetched_epoch)
+        member = self.member
+        error = fetch_error(member, partition, request.max_wait_ms, replica)
+        if error is not ErrorCode.NONE:
+            return refuse_fetch(member, error), True
+        verdict, epoch, end = member.log.compare(partition.fetch_offset, partition.last_fetched_epoch)
         records = b""
         if verdict is Verdict.IN_LINE:
             try:
-                max_bytes = max(0, min(request.max_bytes, self.settings.fetch_max_bytes))
-                records = self._log.read(partition.fetch_offset, max_bytes)
+                max_bytes = max(0, min(request.max_bytes, member.settings.fetch_max_bytes))
+                records = member.log.read(partition.fetch_offset, max_bytes)
             except StorageError as failure:
-                self._say("error", f"{PARTITION_NAME}: {failure.message}")
-                return messages.fetch_response(ErrorCode.KAFKA_STORAGE_ERROR, self.epoch, self.node), True
+                member.say_error(failure.message)
+                return messages.fetch_response(ErrorCode.KAFKA_STORAGE_ERROR, member.epoch, member.node), True
             # A fetch from `fetch_offset` says that all before is durable there: noted once, when it comes, and not when it is
             # read again after waiting.
             if now is not None:
-                self.answer_fetch(state, (replica, partition.replica_directory_id), partition.fetch_offset, now)
-        high_watermark = self._high_watermark if self.is_ready else NO_OFFSET
+                self.answer_fetch(replica, partition.replica_directory_id, partition.fetch_offset, now)
+        high_watermark = member.high_watermark if self.is_ready else NO_OFFSET
         response = messages.fetch_response(
             ErrorCode.NONE,
-            self.epoch,
-            self.node,
+            member.epoch,
+            member.node,
             high_watermark=high_watermark,
-            log_start=self._log.start,
+            log_start=member.log.start,
             records=records,
             diverging=(epoch, end) if verdict is Verdict.DIVERGING else None,
             snapshot=(epoch, end) if verdict is Verdict.SNAPSHOT else None,
         )
-        response = self._with_leader(response)
         news = verdict is not Verdict.IN_LINE or bool(records) or partition.high_watermark < high_watermark
-        return response, news
+        return member.with_leader(response), news
 
-    def answer_fetch(self, state: Leader, member: tuple[NodeId, UUID], end: Offset, now: TimestampMs) -> None:
+    def answer_fetch(self, replica: NodeId, directory: UUID, end: Offset, now: TimestampMs) -> None:
         """A member has everything below `end`, durably: remember it, and commit what a majority has now."""
-        replica, directory = member
-        if replica in state.voters and self._voters.is_voter(replica, directory):
-            state.voters[replica].fetched(end, self._log.end, now)
-            self._trace_step("AnswerFetch", {"from": replica, "to": self.node, "end": end})
-            self._note_following(state, member, now)
-            self._advance_high_watermark(state, now)
+        member, members = self.member, self.members
+        if replica in members.voters and member.voters.is_voter(replica, directory):
+            members.voters[replica].fetched(end, member.log.end, now)
+            member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
+            self._note_following(replica, directory, now)
+            self.advance_high_watermark(now)
         elif replica >= 0:
-            self._drop_silent_observers(state, now)
-            if replica in state.observers or len(state.observers) < MAX_OBSERVERS:
-                known = state.observers.get(replica)
-                if known is None or known.directory != directory:
-                    known = state.observers[replica] = Progress(directory)
-                known.fetched(end, self._log.end, now)
+            members.observer_fetched(replica, directory, end, member.log.end, now)
 
-    def _note_following(self, state: Leader, member: tuple[NodeId, UUID], now: TimestampMs) -> None:
+    def _note_following(self, replica: NodeId, directory: UUID, now: TimestampMs) -> None:
         """A voter has fetched: when a majority has, the check-quorum timer begins again."""
-        if member[0] not in state.voters or not self._voters.is_voter(*member):
+        member, members = self.member, self.members
+        if replica not in members.voters or not member.voters.is_voter(replica, directory):
             return
-        state.fetched.add(member[0])
-        if len(state.fetched) >= self._voters.majority - self._is_voter:
-            state.fetched.clear()
-            state.check_quorum_at = now + self.settings.check_quorum_ms
+        members.fetched.add(replica)
+        if len(members.fetched) >= member.voters.majority - member.is_voter:
+            members.fetched.clear()
+            self.check_quorum_at = now + member.settings.check_quorum_ms
 
-    def _drop_silent_observers(self, state: Leader, now: TimestampMs) -> None:
-        for observer in [id for id, seen in state.observers.items() if now - seen.last_fetch >= OBSERVER_SESSION_MS]:
-            del state.observers[observer]
-
-    def _answer_waiting(self) -> None:
+    def answer_waiting(self) -> None:
         """Answer the fetches for which there is something now."""
         still: list[Waiting] = []
-        for waiting in self._waiting:
+        for waiting in self.waiting:
             response, urgent = self._read_for(waiting.partition, waiting.request)
             if urgent:
-                self._answers.append((waiting.token, response))
+                self.member.answers.append((waiting.token, response))
             else:
                 still.append(waiting)
-        self._waiting = still
+        self.waiting = still
+
+    def answer_overdue(self, now: TimestampMs) -> None:
+        """Answer the fetches that have waited for as long as they may."""
+        for waiting in [waiting for waiting in self.waiting if waiting.deadline <= now]:
+            self.waiting.remove(waiting)
+            self.member.answers.append((waiting.token, self._read_for(waiting.partition, waiting.request)[0]))
 
     # ---- snapshots for others
 
-    def handle_fetch_snapshot(self, request: FetchSnapshotRequest, now: TimestampMs) -> FetchSnapshotResponse:
-        """A piece of a snapshot, from a position on.
-
-        Answers as `handle_fetch`; SNAPSHOT_NOT_FOUND, POSITION_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION.
-        """
-        if request.cluster_id is not None and request.cluster_id != self.cluster_id:
-            return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-            return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
-        asked = messages.of_metadata(request.topics)
-        if asked is None:
-            return self._refuse_piece(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        error = self._leader_error(asked.current_leader_epoch)
-        state = self._state
-        if error is not ErrorCode.NONE or not isinstance(state, Leader):
-            return self._refuse_piece(error)
+    def send_piece(
+        self, request: FetchSnapshotRequest, asked: FetchSnapshotRequest.PartitionSnapshot, now: TimestampMs
+    ) -> FetchSnapshotResponse:
+        """A piece of a snapshot, from a position on."""
         try:
             response = self._piece(asked, request.max_bytes)
         except StorageError as failure:
-            self._say("error", f"{PARTITION_NAME}: {failure.message}")
-            return self._refuse_piece(ErrorCode.KAFKA_STORAGE_ERROR)
-        self._note_following(state, (request.replica_id, asked.replica_directory_id), now)
-        self._drive(now)
+            self.member.say_error(failure.message)
+            return refuse_piece(self.member, ErrorCode.KAFKA_STORAGE_ERROR)
+        self._note_following(request.replica_id, asked.replica_directory_id, now)
         return response
 
-    def _refuse_piece(self, error: ErrorCode) -> FetchSnapshotResponse:
-        return self._with_leader(messages.fetch_snapshot_response(error, self.epoch, self._stored.leader))
-
     def _piece(self, asked: FetchSnapshotRequest.PartitionSnapshot, max_bytes: int) -> FetchSnapshotResponse:
-        snapshots = self._log.snapshots
+        member, snapshots = self.member, self.member.log.snapshots
         id = SnapshotId(asked.snapshot_id.epoch, asked.snapshot_id.end_offset)
         if id not in snapshots.ids or id == BOOTSTRAP:
-            return self._refuse_piece(ErrorCode.SNAPSHOT_NOT_FOUND)
+            return refuse_piece(member, ErrorCode.SNAPSHOT_NOT_FOUND)
         size = snapshots.size_bytes(id)
         if not 0 <= asked.position < size:
-            return self._refuse_piece(ErrorCode.POSITION_OUT_OF_RANGE)
-        length = max(1, min(max_bytes, self.settings.snapshot_chunk_bytes))
+            return refuse_piece(member, ErrorCode.POSITION_OUT_OF_RANGE)
+        length = max(1, min(max_bytes, member.settings.snapshot_chunk_bytes))
         data = snapshots.read(id, asked.position, length)
         return messages.fetch_snapshot_response(
-            ErrorCode.NONE, self.epoch, self.node, id=id, size=size, position=asked.position, data=data
+            ErrorCode.NONE, member.epoch, member.node, id=id, size=size, position=asked.position, data=data
         )
-
-    # ---- resigning
-
-    def resign(self, now: TimestampMs) -> None:
-        """A clean end is near: lead no longer, begin no election. The caller lets the messages go out before it stops."""
-        self._shutting_down = True
-        if isinstance(self._state, Leader):
-            self._become_resigned(self._state, now)
-        self._drive(now)
-
-    def leave_epoch(self, now: TimestampMs) -> None:
-        """No other voter was elected: a resigned leader becomes unattached in the next epoch."""
-        self._become_unattached(self.epoch + 1, NO_NODE, now)
-        self._trace_step("LeaveEpoch")
-
-    def _announce_resignation(self, state: Resigned, now: TimestampMs) -> None:
-        for voter in sorted(state.unaware):
-            if self._requests.may_ask(voter):
-                successors = [(id, self._voters.directory_of(id)) for id in state.successors]
-                request = messages.end_request(self.cluster_id, self.node, self.epoch, successors)
-                self._name_itself(request)
-                self._send(voter, request, now)
-
-    def _on_end(
-        self, peer: NodeId, request: EndQuorumEpochRequest, response: EndQuorumEpochResponse, now: TimestampMs
-    ) -> None:
-        answer = messages.of_metadata(response.topics) if response.error_code == ErrorCode.NONE else None
-        if answer is None:
-            self._requests.pause(peer, now)
-            return
-        heeded = self._heeds(peer, answer.error_code, answer.leader_epoch, answer.leader_id, now)
-        if heeded and isinstance(self._state, Resigned):
-            self._state.unaware.discard(peer)
 
     # ---- describing
 
-    def handle_describe_quorum(self, body: DescribeQuorumRequest, now: TimestampMs) -> DescribeQuorumResponse:
-        """How far every member is, as the leader knows. The caller adds `nodes`.
-
-        Errors in the response: UNKNOWN_TOPIC_OR_PARTITION for each partition where another than the metadata log is
-        asked for, NOT_LEADER_OR_FOLLOWER of a member that does not lead.
-        """
-        if refused := messages.unknown_described(body):
-            return refused
-        state = self._state
-        if not isinstance(state, Leader):
-            refusal = DescribeQuorumResponse.PartitionData(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return messages.describe_response(refusal)
-        self._drop_silent_observers(state, now)
+    def describe(self, now: TimestampMs) -> DescribeQuorumResponse.PartitionData:
+        """How far every member is."""
+        member = self.member
+        self.members.drop_silent(now)
         own = DescribeQuorumResponse.ReplicaState(
-            replica_id=self.node,
-            replica_directory_id=self._directory,
-            log_end_offset=self._log.end,
+            replica_id=member.node,
+            replica_directory_id=member.directory,
+            log_end_offset=member.log.end,
             last_fetch_timestamp=now,
             last_caught_up_timestamp=now,
         )
-        partition = DescribeQuorumResponse.PartitionData(
-            leader_id=self.node,
-            leader_epoch=self.epoch,
-            high_watermark=self._high_watermark if self.is_ready else NO_OFFSET,
-            current_voters=[*([own] if self._is_voter else ()), *_described(state.voters)],
-            observers=_described(state.observers),
+        return DescribeQuorumResponse.PartitionData(
+            leader_id=member.node,
+            leader_epoch=member.epoch,
+            high_watermark=member.high_watermark if self.is_ready else NO_OFFSET,
+            current_voters=[*([own] if member.is_voter else ()), *described(self.members.voters)],
+            observers=described(self.members.observers),
         )
-        return messages.describe_response(partition)
 
 
-def _described(members: Mapping[NodeId, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:
-    return [
-        DescribeQuorumResponse.ReplicaState(
-            replica_id=member,
-            replica_directory_id=progress.directory,
-            log_end_offset=progress.end,
-            last_fetch_timestamp=progress.last_fetch,
-            last_caught_up_timestamp=progress.caught_up,
-        )
-        for member, progress in sorted(members.items())
-    ]
+# ---- refusals, of a member in whichever role
+
+
+def fetch_error(member: Member, partition: FetchRequest.FetchPartition, max_wait_ms: int, replica: NodeId) -> ErrorCode:
+    """The error of a fetch; NONE for one that this leader serves."""
+    epoch = partition.current_leader_epoch
+    if (
+        max_wait_ms < 0
+        or partition.fetch_offset < 0
+        or partition.last_fetched_epoch < 0
+        or partition.last_fetched_epoch > epoch
+        or replica == member.node
+    ):
+        return ErrorCode.INVALID_REQUEST
+    return member.leader_error(epoch)
+
+
+def refuse_fetch(member: Member, error: ErrorCode) -> FetchResponse:
+    return member.with_leader(messages.fetch_response(error, member.epoch, member.stored.leader))
+
+
+def refuse_piece(member: Member, error: ErrorCode) -> FetchSnapshotResponse:
+    return member.with_leader(messages.fetch_snapshot_response(error, member.epoch, member.stored.leader))

@@ -6,15 +6,17 @@ They are built and read here; a message about any other partition is refused. So
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
 from reference.protocol.primitives import (
     FIRST_EPOCH,
@@ -32,6 +34,17 @@ from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 PARTITION = 0
 
 VotersRequest = TypeVar("VotersRequest", VoteRequest, BeginQuorumEpochRequest)
+VoterResponse = TypeVar("VoterResponse", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
+
+
+class Asker(NamedTuple):
+    """The sender of a request."""
+
+    cluster_id: str
+    node: NodeId
+    directory: UUID
+    epoch: LeaderEpoch
+
 
 # ---- the one partition
 
@@ -55,6 +68,15 @@ def of_metadata_by_id(topics: Sequence[Any]) -> Any | None:
     return partition if topic.topic_id == METADATA_TOPIC_ID and _index(partition) == PARTITION else None
 
 
+def answered(response: Any) -> Any | None:
+    """What a response says of the metadata partition; None where it says nothing of that, or is an error as a whole."""
+    if response.error_code != ErrorCode.NONE:
+        return None
+    return (
+        of_metadata_by_id(response.responses) if isinstance(response, FetchResponse) else of_metadata(response.topics)
+    )
+
+
 def bytes_of(field: Records) -> Buffer:
     """The bytes of a records field that came in a message; none for null."""
     return cast(Buffer, field) if isinstance(field, bytes | bytearray | memoryview) else b""
@@ -71,27 +93,18 @@ def _index(partition: Any) -> int:
 # ---- Vote
 
 
-def vote_request(
-    cluster_id: str,
-    voter: NodeId,
-    candidate: NodeId,
-    directory: UUID,
-    epoch: LeaderEpoch,
-    last: tuple[LeaderEpoch, Offset],
-    *,
-    pre_vote: bool,
-) -> VoteRequest:
+def vote_request(asker: Asker, voter: NodeId, last: tuple[LeaderEpoch, Offset], *, pre_vote: bool) -> VoteRequest:
     """Ask a voter for its vote, or whether it would give it. `last` is the candidate's last epoch and its log's end."""
     partition = VoteRequest.PartitionData(
-        replica_epoch=epoch,
-        replica_id=candidate,
-        replica_directory_id=directory,
+        replica_epoch=asker.epoch,
+        replica_id=asker.node,
+        replica_directory_id=asker.directory,
         last_offset_epoch=last[0],
         last_offset=last[1],
         pre_vote=pre_vote,
     )
     topic = VoteRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return VoteRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
+    return VoteRequest(cluster_id=asker.cluster_id, voter_id=voter, topics=[topic])
 
 
 def meant_for(request: VotersRequest, directory: UUID) -> VotersRequest:
@@ -101,35 +114,26 @@ def meant_for(request: VotersRequest, directory: UUID) -> VotersRequest:
 
 
 def vote_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId, *, granted: bool) -> VoteResponse:
-    """A voter's answer, with the epoch and leader that it knows."""
-    partition = VoteResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch, vote_granted=granted)
-    return VoteResponse(topics=[VoteResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
+    response = voter_response(VoteResponse, error, epoch, leader)
+    response.topics[0].partitions[0].vote_granted = granted
+    return response
 
 
 # ---- BeginQuorumEpoch and EndQuorumEpoch
 
 
-def begin_request(cluster_id: str, voter: NodeId, leader: NodeId, epoch: LeaderEpoch) -> BeginQuorumEpochRequest:
+def begin_request(asker: Asker, voter: NodeId) -> BeginQuorumEpochRequest:
     """Announces the leader to a voter."""
-    partition = BeginQuorumEpochRequest.PartitionData(leader_id=leader, leader_epoch=epoch)
+    partition = BeginQuorumEpochRequest.PartitionData(leader_id=asker.node, leader_epoch=asker.epoch)
     topic = BeginQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return BeginQuorumEpochRequest(cluster_id=cluster_id, voter_id=voter, topics=[topic])
+    return BeginQuorumEpochRequest(cluster_id=asker.cluster_id, voter_id=voter, topics=[topic])
 
 
-def begin_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> BeginQuorumEpochResponse:
-    """A voter's answer, with the epoch and leader that it knows."""
-    partition = BeginQuorumEpochResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
-    topic = BeginQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return BeginQuorumEpochResponse(topics=[topic])
-
-
-def end_request(
-    cluster_id: str, leader: NodeId, epoch: LeaderEpoch, successors: Sequence[tuple[NodeId, UUID]]
-) -> EndQuorumEpochRequest:
+def end_request(asker: Asker, successors: Sequence[tuple[NodeId, UUID]]) -> EndQuorumEpochRequest:
     """Informs a voter that the leader has resigned, with the preferred successors and their directories, the best first."""
     partition = EndQuorumEpochRequest.PartitionData(
-        leader_id=leader,
-        leader_epoch=epoch,
+        leader_id=asker.node,
+        leader_epoch=asker.epoch,
         preferred_successors=[id for id, _ in successors],
         preferred_candidates=[
             EndQuorumEpochRequest.ReplicaInfo(candidate_id=id, candidate_directory_id=directory)
@@ -137,7 +141,7 @@ def end_request(
         ],
     )
     topic = EndQuorumEpochRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return EndQuorumEpochRequest(cluster_id=cluster_id, topics=[topic])
+    return EndQuorumEpochRequest(cluster_id=asker.cluster_id, topics=[topic])
 
 
 def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[NodeId]:
@@ -145,39 +149,31 @@ def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[NodeId
     return [each.candidate_id for each in partition.preferred_candidates] or list(partition.preferred_successors)
 
 
-def end_response(error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> EndQuorumEpochResponse:
-    """A voter's answer, with the epoch and leader that it knows."""
-    partition = EndQuorumEpochResponse.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
-    topic = EndQuorumEpochResponse.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    return EndQuorumEpochResponse(topics=[topic])
+def voter_response(form: type[VoterResponse], error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> VoterResponse:
+    """A voter's answer to Vote, BeginQuorumEpoch or EndQuorumEpoch, with the epoch and leader that it knows."""
+    of = cast(Any, form)
+    partition = of.PartitionData(error_code=error, leader_id=leader, leader_epoch=epoch)
+    return of(topics=[of.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])])
 
 
 # ---- Fetch
 
 
 def fetch_request(
-    cluster_id: str,
-    replica: NodeId,
-    directory: UUID,
-    epoch: LeaderEpoch,
-    last: tuple[LeaderEpoch, Offset],
-    high_watermark: Offset,
-    *,
-    max_wait_ms: int,
-    max_bytes: int,
+    asker: Asker, last: tuple[LeaderEpoch, Offset], high_watermark: Offset, *, max_wait_ms: int, max_bytes: int
 ) -> FetchRequest:
     """A fetch from a log's end; `high_watermark` is the follower's (KIP-1166)."""
     partition = FetchRequest.FetchPartition(
         partition=PARTITION,
-        current_leader_epoch=epoch,
+        current_leader_epoch=asker.epoch,
         fetch_offset=last[1],
         last_fetched_epoch=last[0],
-        replica_directory_id=directory,
+        replica_directory_id=asker.directory,
         high_watermark=high_watermark,
     )
     return FetchRequest(
-        cluster_id=cluster_id,
-        replica_state=FetchRequest.ReplicaState(replica_id=replica),
+        cluster_id=asker.cluster_id,
+        replica_state=FetchRequest.ReplicaState(replica_id=asker.node),
         max_wait_ms=max_wait_ms,
         max_bytes=max_bytes,
         topics=[FetchRequest.FetchTopic(topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
@@ -223,24 +219,18 @@ def fetch_response(
 
 
 def fetch_snapshot_request(
-    cluster_id: str,
-    replica: NodeId,
-    directory: UUID,
-    epoch: LeaderEpoch,
-    id: tuple[LeaderEpoch, Offset],
-    position: int,
-    max_bytes: int,
+    asker: Asker, id: tuple[LeaderEpoch, Offset], position: int, max_bytes: int
 ) -> FetchSnapshotRequest:
     """Ask for the next piece of a snapshot."""
     partition = FetchSnapshotRequest.PartitionSnapshot(
         partition=PARTITION,
-        current_leader_epoch=epoch,
+        current_leader_epoch=asker.epoch,
         position=position,
-        replica_directory_id=directory,
+        replica_directory_id=asker.directory,
         snapshot_id=FetchSnapshotRequest.SnapshotId(epoch=id[0], end_offset=id[1]),
     )
     topic = FetchSnapshotRequest.TopicSnapshot(name=METADATA_TOPIC, partitions=[partition])
-    return FetchSnapshotRequest(cluster_id=cluster_id, replica_id=replica, max_bytes=max_bytes, topics=[topic])
+    return FetchSnapshotRequest(cluster_id=asker.cluster_id, replica_id=asker.node, max_bytes=max_bytes, topics=[topic])
 
 
 def fetch_snapshot_response(
@@ -294,3 +284,13 @@ def unknown_described(body: DescribeQuorumRequest) -> DescribeQuorumResponse | N
             for topic in body.topics
         ]
     )
+
+
+# ---- AddRaftVoter, RemoveRaftVoter
+
+
+def change_response(
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest, code: ErrorCode | int, message: str | None = None
+) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
+    form = AddRaftVoterResponse if isinstance(request, AddRaftVoterRequest) else RemoveRaftVoterResponse
+    return form(error_code=code, error_message=message or "")

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from linearizability.targets.wire import Wire, WireError
-from reference.controller import quorum_messages
+from reference.controller.quorum_messages import Asker, vote_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -177,17 +177,17 @@ def active(house: House) -> tuple[Member, int]:
 def test_absurd_epochs_and_unknown_voters_change_nothing(house: House) -> None:
     leader, epoch = active(house)
     asks = {
-        ErrorCode.INCONSISTENT_VOTER_SET: quorum_messages.vote_request(
-            house.cluster_id, leader.id, 77, NO_UUID, epoch + 1, (epoch, 10**9), pre_vote=False
+        ErrorCode.INCONSISTENT_VOTER_SET: vote_request(
+            Asker(house.cluster_id, 77, NO_UUID, epoch + 1), leader.id, (epoch, 10**9), pre_vote=False
         ),
-        ErrorCode.INVALID_REQUEST: quorum_messages.vote_request(
-            house.cluster_id, leader.id, leader.id % 3 + 1, NO_UUID, HIGHEST, (HIGHEST, 10**9), pre_vote=False
+        ErrorCode.INVALID_REQUEST: vote_request(
+            Asker(house.cluster_id, leader.id % 3 + 1, NO_UUID, HIGHEST), leader.id, (HIGHEST, 10**9), pre_vote=False
         ),
     }
     for expected, request in asks.items():
         answer = house.ask(leader, request, 2)
         assert answer.topics[0].partitions[0].error_code == expected
-    stranger = quorum_messages.vote_request("AAAA", leader.id, 77, NO_UUID, epoch + 1, (0, 0), pre_vote=False)
+    stranger = vote_request(Asker("AAAA", 77, NO_UUID, epoch + 1), leader.id, (0, 0), pre_vote=False)
     assert house.ask(leader, stranger, 2).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert active(house) == (leader, epoch)
 

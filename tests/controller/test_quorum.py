@@ -16,6 +16,7 @@ from reference.controller.quorum_roles import OBSERVER_ROLES, TRANSITIONS, Role
 from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
@@ -34,7 +35,7 @@ def vote(
     pre_vote: bool = False,
     cluster: str = CLUSTER,
 ) -> VoteRequest:
-    return messages.vote_request(cluster, voter, candidate, NO_UUID, epoch, last, pre_vote=pre_vote)
+    return messages.vote_request(messages.Asker(cluster, candidate, NO_UUID, epoch), voter, last, pre_vote=pre_vote)
 
 
 def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
@@ -46,7 +47,9 @@ def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
 def fetch(
     replica: int = 1, epoch: int = 1, *, last: tuple[int, int] = (0, 0), known: int = 2**62, wait_ms: int = 0
 ) -> FetchRequest:
-    return messages.fetch_request(CLUSTER, replica, NO_UUID, epoch, last, known, max_wait_ms=wait_ms, max_bytes=1 << 20)
+    return messages.fetch_request(
+        messages.Asker(CLUSTER, replica, NO_UUID, epoch), last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
+    )
 
 
 def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:
@@ -280,13 +283,13 @@ def test_an_old_leader_learns_of_the_new_epoch(three: Members) -> None:
     three.now += 1000
     three[0].tick(three.now)
     peer, request = three[0].take_sends()[0]
-    answer = messages.begin_response(ErrorCode.FENCED_LEADER_EPOCH, 7, 2)
+    answer = messages.voter_response(BeginQuorumEpochResponse, ErrorCode.FENCED_LEADER_EPOCH, 7, 2)
     three[0].receive(peer, request, answer, three.now)
     assert (three[0].role, three[0].epoch, three[0].leader) == (Role.FOLLOWER, 7, 2)
 
 
 def test_two_leaders_of_one_epoch_are_not_believed(three: Members) -> None:
-    answer = three.ask(1, messages.begin_request(CLUSTER, 1, 2, 1)).topics[0].partitions[0]
+    answer = three.ask(1, messages.begin_request(messages.Asker(CLUSTER, 2, NO_UUID, 1), 1)).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert three[1].leader == 0
 
@@ -404,7 +407,7 @@ def test_a_leader_cannot_make_a_member_drop_what_is_committed(three: Members) ->
     three[0].tick(three.now)
     three[0].take_answers()
     three[1].tick(three.now + 2_000)
-    three[1].handle_begin_quorum_epoch(messages.begin_request(CLUSTER, 1, 2, 9), three.now)
+    three[1].handle_begin_quorum_epoch(messages.begin_request(messages.Asker(CLUSTER, 2, NO_UUID, 9), 1), three.now)
     peer, request = next(each for each in three[1].take_sends() if isinstance(each[1], FetchRequest) and each[0] == 2)
     response = messages.fetch_response(ErrorCode.NONE, 9, 2, high_watermark=0, diverging=(1, 0))
     three[1].receive(peer, request, response, three.now)

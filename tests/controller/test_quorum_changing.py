@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from reference.controller.quorum_log import QuorumLog
-from reference.controller.quorum_roles import Leader, Role
+from reference.controller.quorum_roles import Role
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.controller.quorum_voters import VoterSet
 from reference.protocol.errors import ErrorCode
@@ -94,17 +94,17 @@ def test_observers_become_voters_one_after_the_other(one: Members) -> None:
 def test_what_is_known_of_the_voters_outlasts_a_change_of_them(three: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a voter has fetched counts on; of one that has another disk nothing is known."""
     leader = three[0]
-    state = leader._state
-    assert isinstance(state, Leader)
-    before = dict(state.voters)
+    role = leader.leading
+    assert role is not None
+    before = dict(role.members.voters)
     assert all(progress.end > 0 for progress in before.values())
-    leader._count_by(state, leader.voters, three.now)
-    assert all(state.voters[id] is progress for id, progress in before.items())
+    role.count_by(leader.voters, three.now)
+    assert all(role.members.voters[id] is progress for id, progress in before.items())
     voters = VoterSet(replace(each, directory=UUID(int=77)) if each.id == 2 else each for each in leader.voters)
-    monkeypatch.setattr(type(leader), "_voters", voters)
-    leader._count_by(state, voters, three.now)
-    assert state.voters[2].end < 0
-    assert state.voters[1] is before[1]
+    monkeypatch.setattr(type(leader), "voters", voters)
+    role.count_by(voters, three.now)
+    assert role.members.voters[2].end < 0
+    assert role.members.voters[1] is before[1]
 
 
 def test_a_new_voter_can_lead(one: Members) -> None:

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from reference.controller.quorum_changing import Changing
-from reference.controller.quorum_leading import Leading
-from reference.controller.quorum_roles import Leader
+from reference.controller import quorum_changing
+from reference.controller.quorum_leading import Leader
+from reference.controller.quorum_member import Member
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import TimestampMs
 from tests.controller.quorum_members import Members, topic
@@ -125,29 +125,28 @@ def test_what_is_committed_stays_while_voters_come_and_go() -> None:
     assert counts["add 0"] > 10 and counts["remove 0"] > 10 and counts["committed"] > 50, counts
 
 
-def two_changes_at_once(self: Changing, what: str, now: TimestampMs) -> None:
-    if not self.is_ready:
+def two_changes_at_once(leader: Leader, what: str, now: TimestampMs) -> None:
+    if not leader.is_ready:
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
-    assert isinstance(self._state, Leader)
-    self._state.change = None
+    leader.change = None
 
 
 @pytest.mark.slow
 def test_two_changes_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Changing, "_check_order", two_changes_at_once)
+    monkeypatch.setattr(quorum_changing, "check_order", two_changes_at_once)
     assert _found(), "no seed shows it"
 
 
 @pytest.mark.slow
 def test_a_removed_leader_that_counts_itself_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Leading._advance_high_watermark
+    right = Leader.advance_high_watermark
 
-    def wrong(self: Leading, state: Leader, now: TimestampMs) -> None:
+    def wrong(self: Leader, now: TimestampMs) -> None:
         with monkeypatch.context() as counting:
-            counting.setattr(type(self), "_is_voter", True, raising=False)
-            right(self, state, now)
+            counting.setattr(Member, "is_voter", True)
+            right(self, now)
 
-    monkeypatch.setattr(Leading, "_advance_high_watermark", wrong)
+    monkeypatch.setattr(Leader, "advance_high_watermark", wrong)
     assert _found(), "no seed shows it"
 
 

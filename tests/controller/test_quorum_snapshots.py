@@ -176,7 +176,7 @@ def test_what_just_fits_stays() -> None:
         append(members, number)
         if number % 10 == 0:
             write_snapshot(members)
-    log = members[0]._log
+    log = members[0].log
     size = log.log.size_bytes + sum(map(log.snapshots.size_bytes, log.snapshots.ids))
     kept = [*log.snapshots.ids]
     assert len(kept) == 2
@@ -333,7 +333,7 @@ def test_pieces_that_are_refused(epoch: int, id: tuple[int, int] | None, positio
     members = far_behind()
     latest = members[0].latest_snapshot
     assert latest is not None
-    request = messages.fetch_snapshot_request(CLUSTER, 2, NO_UUID, epoch, id or latest, position, 100)
+    request = messages.fetch_snapshot_request(messages.Asker(CLUSTER, 2, NO_UUID, epoch), id or latest, position, 100)
     answer = members.ask(0, request).topics[0].partitions[0]
     assert answer.error_code == code
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (0, 1)
@@ -343,9 +343,9 @@ def test_pieces_that_are_refused_as_a_whole() -> None:
     members = far_behind()
     latest = members[0].latest_snapshot
     assert latest is not None
-    request = messages.fetch_snapshot_request("another", 2, NO_UUID, 1, latest, 0, 100)
+    request = messages.fetch_snapshot_request(messages.Asker("another", 2, NO_UUID, 1), latest, 0, 100)
     assert members.ask(0, request).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    request = messages.fetch_snapshot_request(CLUSTER, 2, NO_UUID, 1, latest, 0, 100)
+    request = messages.fetch_snapshot_request(messages.Asker(CLUSTER, 2, NO_UUID, 1), latest, 0, 100)
     request.topics[0].name = "another"
     answer = members.ask(0, request).topics[0].partitions[0]
     assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

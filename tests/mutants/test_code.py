@@ -14,7 +14,7 @@ from linearizability.mutants.code.changes import PACKAGES, Change, all_changes, 
 from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_current, load, store
 from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
-REFUSES_FOLLOWERS = "controller.quorum_leading:Leading._fetch_error:bound2"
+REFUSES_FOLLOWERS = "controller.quorum_leading:fetch_error:bound2"
 HIGH_WATERMARK = "replication.partition:Partition.restart:bound1"
 
 

@@ -129,11 +129,11 @@ def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) ->
         def refuse_to_cut(offset: int, now: int) -> None:
             raise StorageError("broken")
 
-        node.quorum._log.log.truncate_to = refuse_to_cut  # type: ignore[method-assign]
+        node.quorum.log.log.truncate_to = refuse_to_cut  # type: ignore[method-assign]
         running = asyncio.create_task(server.run())
         await asyncio.sleep(0)
         with pytest.raises(StorageError):
-            node.quorum._log.truncate(0, clock.now())
+            node.quorum.log.truncate(0, clock.now())
         await running
 
     with pytest.raises(NodeBroken, match="only a new start"):

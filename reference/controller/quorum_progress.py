@@ -1,0 +1,98 @@
+"""The other members of the quorum, as their leader knows them from their fetches.
+
+Source: org.apache.kafka.raft.LeaderState (ReplicaState, updateVoterAndObserverStates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from reference.controller.quorum_voters import VoterSet
+from reference.protocol.messages.describe_quorum import DescribeQuorumResponse
+from reference.protocol.primitives import NO_OFFSET, NO_TIMESTAMP, NO_UUID, NodeId, Offset, TimestampMs
+
+MAX_OBSERVERS = 1000
+"""Members without a vote that a leader remembers."""
+
+OBSERVER_SESSION_MS = 300_000
+"""After this time without a fetch an observer is forgotten (LeaderState.OBSERVER_SESSION_TIMEOUT_MS)."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """Another member's progress, as the leader knows it from its fetches."""
+
+    directory: UUID = NO_UUID
+    end: Offset = NO_OFFSET
+    """Up to where its log is durable; -1 before its first fetch in this epoch."""
+    last_fetch: TimestampMs = NO_TIMESTAMP
+    leader_end_then: Offset = NO_OFFSET
+    """Where the leader's log ended at that fetch."""
+    caught_up: TimestampMs = NO_TIMESTAMP
+    """When it last had all that the leader had."""
+
+    def fetched(self, end: Offset, leader_end: Offset, now: TimestampMs) -> None:
+        """The member has asked for records from `end` on."""
+        if end >= leader_end:
+            self.caught_up = max(now, self.caught_up)
+        elif 0 < self.leader_end_then <= end:
+            self.caught_up = max(self.last_fetch, self.caught_up)
+        self.leader_end_then = leader_end
+        self.last_fetch = max(now, self.last_fetch)
+        self.end = end
+
+
+@dataclass(slots=True, eq=False)
+class Members:
+    """The voters but the leader, and the observers."""
+
+    voters: dict[NodeId, Progress]
+    observers: dict[NodeId, Progress] = field(default_factory=dict[NodeId, Progress])
+    fetched: set[NodeId] = field(default_factory=set[NodeId])
+    """Voters that have fetched since a majority last had."""
+
+    def count_by(self, voters: VoterSet, others: Sequence[NodeId]) -> None:
+        """Take over what is known of each voter's progress; a member that is no voter any more is an observer.
+
+        `others` are the new voters but the leader.
+        """
+        known = {**self.observers, **self.voters}
+        former = {id: progress for id, progress in self.voters.items() if not voters.is_voter(id, progress.directory)}
+        self.voters = {}
+        for id in others:
+            directory, progress = voters.directory_of(id), known.get(id)
+            matches = progress is not None and progress.directory == directory
+            self.voters[id] = progress if matches and progress is not None else Progress(directory)
+            if matches:
+                self.observers.pop(id, None)
+        for id, progress in former.items():
+            self.observers.setdefault(id, progress)
+        self.fetched &= self.voters.keys()
+
+    def observer_fetched(self, id: NodeId, directory: UUID, end: Offset, leader_end: Offset, now: TimestampMs) -> None:
+        """A member without a vote has asked for records from `end` on."""
+        self.drop_silent(now)
+        if id in self.observers or len(self.observers) < MAX_OBSERVERS:
+            known = self.observers.get(id)
+            if known is None or known.directory != directory:
+                known = self.observers[id] = Progress(directory)
+            known.fetched(end, leader_end, now)
+
+    def drop_silent(self, now: TimestampMs) -> None:
+        for observer in [id for id, seen in self.observers.items() if now - seen.last_fetch >= OBSERVER_SESSION_MS]:
+            del self.observers[observer]
+
+
+def described(members: Mapping[NodeId, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:
+    return [
+        DescribeQuorumResponse.ReplicaState(
+            replica_id=member,
+            replica_directory_id=progress.directory,
+            log_end_offset=progress.end,
+            last_fetch_timestamp=progress.last_fetch,
+            last_caught_up_timestamp=progress.caught_up,
+        )
+        for member, progress in sorted(members.items())
+    ]

@@ -11,6 +11,7 @@ import pytest
 
 from reference.controller import quorum_leading
 from reference.controller import quorum_messages as messages
+from reference.controller.quorum_electing import become_candidate
 from reference.controller.quorum_member import MAX_EPOCH
 from reference.controller.quorum_roles import OBSERVER_ROLES, TRANSITIONS, Role
 from reference.controller.quorum_settings import QuorumSettings
@@ -622,7 +623,7 @@ def test_every_role_can_be_reached_and_left() -> None:
 
 def test_a_step_that_the_table_does_not_know_is_a_mistake(three: Members) -> None:
     with pytest.raises(AssertionError, match="follower to candidate"):
-        three[1]._become_candidate(three.now)  # pyright: ignore[reportPrivateUsage]
+        become_candidate(three[1], three.now)
 
 
 def test_steps_bear_the_specifications_names() -> None:

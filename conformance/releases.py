@@ -109,8 +109,8 @@ class Matrix:
 
 
 def fingerprint(entry: Entry) -> str:
-    """Of a requirement's test and of what its record asks for."""
-    text = _source(entry.test) + entry.requirement.needs.model_dump_json()
+    """Of a requirement's test and of what its record asks for, wherever the suite is installed."""
+    text = _source(entry.test) + entry.requirement.needs.model_dump_json().replace(str(Path(__file__).parent), "")
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

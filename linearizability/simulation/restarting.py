@@ -5,6 +5,7 @@ from __future__ import annotations
 from linearizability.simulation.cluster import Cluster
 from linearizability.simulation.machine import Machine
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
+from reference.controller.elections import places
 
 ALIVE_BOUND_MS = 20_000
 """Once all is healed, the controller takes all nodes to be alive within this time."""
@@ -41,12 +42,11 @@ def _is_owed_leave(cluster: Cluster, machine: Machine) -> bool:
 
     With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked.
     """
-    node, alive = machine.node, cluster.are_unfenced(cluster.schedule.node_ids)
-    if cluster.schedule.coordination == "zookeeper":
-        led = [each for each in node.partitions.values() if each.is_leader] if node is not None else []
-        return alive and not any(len(each.state.isr) == 1 < len(each.state.replicas) for each in led)
-    active = cluster.active_controller()
+    node, active = machine.node, cluster.active_controller()
     controller = cluster.machine(active).node if active is not None else None
-    if node is None or controller is None or not alive:
+    if node is None or controller is None or not cluster.are_unfenced(cluster.schedule.node_ids):
         return False
+    if cluster.schedule.coordination == "zookeeper":
+        image = controller.controller.image  # of what the leader may not have learned yet
+        return not any(places(image, lambda each: [*each.isr] == [node.id] and len(each.replicas) > 1))
     return controller.image.brokers[node.id].epoch == node.broker_epoch

@@ -209,13 +209,15 @@ Serves(b, e) ==
 
 Greater(a, b) == IF a > b THEN a ELSE b
 
-\* A member that left the ISR lacked a record that nothing else may show.
+\* A member that left the ISR lacked a record that nothing else may show.  One
+\* that came back fetches in its new incarnation before it is admitted.
 Proposes(b, e) ==
     IF metadata[b].leaderEpoch # partition.leaderEpoch THEN TakesOver(b, partition.leaderEpoch)
     ELSE IF pending[b] # None \/ metadata[b].partitionEpoch # partition.partitionEpoch THEN Settles(b)
     ELSE \/ \E f \in e.partition.isr \ partition.isr :
                 LET end == Greater(highWatermark[b], StartOffsetOf(log[b], metadata[b].leaderEpoch))
-                IN  IF progress[b][f].end < end THEN Reaches(b, f, end) ELSE ExpandIsr(b, f)
+                    isOld == progress[b][f].brokerEpoch # registry[f].brokerEpoch
+                IN  IF progress[b][f].end < end \/ isOld THEN Reaches(b, f, end) ELSE ExpandIsr(b, f)
          \/ \E f \in partition.isr \ e.partition.isr :
                 IF progress[b][f].end < EndOffset(log[b]) THEN ShrinkIsr(b, f)
                 ELSE ProduceBatch(b, "one", EndOffset(log[b]) + 1)

@@ -72,7 +72,7 @@ def shorter_log_elected(original: Any, epoch: int, end: int, own_epoch: int, own
 
 @mutant(
     "snapshot-ahead",
-    "reference.controller.quorum:Quorum.write_snapshot",
+    "reference.controller.quorum_member:Member.write_snapshot",
     "A snapshot says to reach to the end of the log, beyond what is committed.",
     fuzz=True, nodes=3,
 )  # fmt: skip

@@ -151,12 +151,20 @@ class Queries:
         return sink.trigger(**(trigger or {"availableNow": True})).start()
 
     def finish(self, name: str, checkpoint: str = "", **options: object) -> Counter[bytes]:
-        """Run a query over what there is; gives the lines that came."""
-        query = self.start(name, checkpoint, **options)
-        try:
-            assert query.awaitTermination(PATIENCE_S)
-        finally:
-            query.stop()
+        """Run a query over what there is; gives the lines that came.
+
+        Spark gives a Python process ten seconds to start, which a busy machine may need: such a query is started again.
+        """
+        for is_last in (False, False, True):
+            query = self.start(name, checkpoint, **options)
+            try:
+                assert query.awaitTermination(PATIENCE_S)
+                break
+            except StreamingQueryException as error:
+                if is_last or "Python worker failed to connect back" not in str(error):
+                    raise
+            finally:
+                query.stop()
         return self.came(name)
 
     def came(self, name: str) -> Counter[bytes]:

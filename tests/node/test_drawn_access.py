@@ -69,10 +69,12 @@ class Guarded(ThreeNodes):
         self.numbers = 0
         self.shown = self.refused = 0
         self.apis: set[int] = set()
-        super().__init__(**{
-            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "super.users": "User:ANONYMOUS",
-        })  # fmt: skip
+        super().__init__(
+            **{
+                "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                "super.users": "User:ANONYMOUS",
+            }
+        )
 
     def _respond(self, id: NodeId, effect: Respond) -> None:
         if effect.connection >= STRANGER:

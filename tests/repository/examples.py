@@ -141,6 +141,7 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
         Case("tidegauge cluster --nodes 3", more="--port {port}", stops_at="alive:"),
         Case("tidegauge cluster --with kafka:4.3.1 --folder mixed", more="--port {port}", stops_at="alive:"),
         Case("tidegauge cluster --with kafka:4.3.1", {"--with": "--folder again --with"}, more="--port {port}", stops_at="alive:"),
+        Case("tidegauge cluster --coordination zookeeper --folder historical", more="--port {port}", stops_at="alive:"),
         Case("tidegauge cluster --nodes 5 --folder five --set log.retention.ms=60000", more="--port {port}", stops_at="alive:"),
     ),
     "runs": (

@@ -40,7 +40,7 @@ def test_each_place_has_its_kind_and_role(tmp_path: Path) -> None:
     [
         ("mixed:reference", "2 to 9 kinds"),
         ("mixed:broker=reference,broker=reference", "at least one node must be a controller"),
-        ("mixed:reference,kafka:2.8.2", "'kafka:2.8.2' is no node"),
+        ("mixed:reference,kafka:2.8.2", "ZooKeeper coordinates all nodes of a cluster or none"),
         ("mixed:reference,kafka:3.8.1", "the versions of 3.9 or of 4.3, which kafka:3.8.1 does not serve"),
         ("mixed:reference,addr:127.0.0.1:9092", "is no node"),
         ("mixed:reference:3,reference", "'reference:3' is no node"),
@@ -104,7 +104,7 @@ def test_kafka_is_shown_beside_the_reference(tmp_path: Path) -> None:
     [
         (["kafka:4.3.1"] * 3, "leave none to the reference"),
         (["reference"], "kafka:VERSION is needed"),
-        (["kafka:2.8.2"], "is no node"),
+        (["kafka:2.8.2"], "ZooKeeper coordinates all nodes of a cluster or none"),
     ],
 )
 def test_what_cannot_be_shown_beside_the_reference_is_named(kinds: list[str], said: str, tmp_path: Path) -> None:

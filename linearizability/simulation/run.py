@@ -61,6 +61,9 @@ REST_BOUND_MS = 20_000
 """After healing, every client must come to rest within this (virtual) time."""
 TRANSACTIONAL_REST_BOUND_MS = 45_000
 """A broker waits for the response of a coordinator that has lost power as long as a request may take: 30 s."""
+IN_SYNC_BOUND_MS = 45_000
+"""After healing, every replica is in sync within this time. A follower that lost its leader's response asks again after 30 s
+(replica.socket.timeout.ms)."""
 DRAIN_BOUND_MS = 60_000
 EVIDENCE_BATCHES = 3
 GROUPS_BOUND_MS = 20_000
@@ -384,10 +387,10 @@ class SimulatedRun:
         """Wait until every replica is in sync. Errors: Violation."""
         if self.cluster.is_alone or self._schedule.coordination == "zookeeper":
             return
-        until_us = self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS
+        until_us = self._world.now_us + IN_SYNC_BOUND_MS * MICROSECONDS_A_MS
         self._world.run(until_us, lambda: not out_of_sync(self.cluster), LOOK_EVERY_US)
         if late := out_of_sync(self.cluster):
-            text = f"{REST_BOUND_MS} ms after everything was healed these are not in sync: {'; '.join(late[:3])}"
+            text = f"{IN_SYNC_BOUND_MS} ms after everything was healed these are not in sync: {'; '.join(late[:3])}"
             self._world.broken("replica-out-of-sync", text)
 
     def _deposed(self) -> list[str]:

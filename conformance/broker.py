@@ -29,7 +29,7 @@ from conformance.readiness import EARLIEST, error_of_leader
 from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.target_profile import NEWEST_FORMAT
-from conformance.wire import Connection, Failed, NoAnswer
+from conformance.wire import BrokerConnection, Failed, NoAnswer
 from linearizability.client.requests import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -309,7 +309,7 @@ class Broker(Conversation):
         version: int | None = None,
         timeout_ms: int = 10_000,
         transactional_id: str | None = None,
-        to: Connection | None = None,
+        to: BrokerConnection | None = None,
     ) -> Any:
         """Produce to one partition; gives the partition's result, whatever it is."""
         version = self.version_for(ProduceRequest, version)
@@ -355,7 +355,7 @@ class Broker(Conversation):
         partition_max_bytes: int = 50 << 20,
         isolation: int = READ_UNCOMMITTED,
         current_leader_epoch: int = -1,
-        to: Connection | None = None,
+        to: BrokerConnection | None = None,
     ) -> Any:
         """A sessionless fetch of one partition; gives the partition's result, whatever it is."""
         version = self.version_for(FetchRequest, version)

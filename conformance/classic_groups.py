@@ -20,7 +20,7 @@ from conformance.answers import error_name, only
 from conformance.broker import RETRIABLE, Broker
 from conformance.results import Lack
 from conformance.steps import built_on
-from conformance.wire import Connection, Failed, Misbehaved
+from conformance.wire import BrokerConnection, Failed, Misbehaved
 from linearizability.client.group_member import (
     CONSUMER,
     NO_GENERATION,
@@ -241,10 +241,10 @@ class Member:
         """Whether it received an assignment in its generation."""
         self.answer: Any = None
         """What the last JoinGroup was answered with."""
-        self._connection: Connection | None = None
+        self._connection: BrokerConnection | None = None
 
     @property
-    def connection(self) -> Connection:
+    def connection(self) -> BrokerConnection:
         """The member's own connection: what is held on it delays no other member."""
         if self._connection is None or self._connection.socket.fileno() < 0:
             self._connection = self.broker.connect(

@@ -105,16 +105,16 @@ def in_time(broker: Broker, once: Callable[[], bool]) -> None:
 
 
 @contextmanager
-def cluster(broker: Broker) -> Generator[Cluster]:
+def cluster(broker: Broker) -> Generator[JudgedCluster]:
     """The target's nodes; whatever was done to them is undone at the end."""
-    nodes = Cluster(broker)
+    nodes = JudgedCluster(broker)
     try:
         yield nodes
     finally:
         nodes.mend()
 
 
-class Cluster:
+class JudgedCluster:
     """The nodes of a target of which all live."""
 
     def __init__(self, broker: Broker) -> None:

@@ -31,26 +31,26 @@ SEVERAL_GROUPS = 8
 NOTHING = -1
 """The offset of a partition for which nothing is committed."""
 
-Partition = tuple[Topic, int]
+TopicPartition = tuple[Topic, int]
 
 
 class Found(NamedTuple):
     """What OffsetFetch reports about a group."""
 
     error_code: int
-    partitions: dict[Partition, Committed]
-    errors: dict[Partition, int]
+    partitions: dict[TopicPartition, Committed]
+    errors: dict[TopicPartition, int]
 
 
 def commit(
     broker: Broker,
     group: str,
-    offsets: Mapping[Partition, Committed | int],
+    offsets: Mapping[TopicPartition, Committed | int],
     *,
     version: int | None = None,
     to: tuple[str, int] | None = None,
     **who: Any,
-) -> dict[Partition, int]:
+) -> dict[TopicPartition, int]:
     """OffsetCommit at the group's coordinator; gives the error code of each partition, in the order of the answer."""
     version = broker.version_for(OffsetCommitRequest, version)
     answer = broker.call(commit_request(group, offsets, **who), version, to=to or broker.coordinator(group))
@@ -69,7 +69,7 @@ def commit_one(
 
 
 @built_on("BAS-08")
-def expect_committed(broker: Broker, group: str, offsets: Mapping[Partition, Committed | int], **who: Any) -> None:
+def expect_committed(broker: Broker, group: str, offsets: Mapping[TopicPartition, Committed | int], **who: Any) -> None:
     """Commit what must be taken; a coordinator that is still loading is asked again."""
 
     def committed() -> bool:
@@ -85,7 +85,7 @@ def expect_committed(broker: Broker, group: str, offsets: Mapping[Partition, Com
 
 def fetch_request(
     broker: Broker,
-    groups: Mapping[str, Collection[Partition] | None],
+    groups: Mapping[str, Collection[TopicPartition] | None],
     version: int,
     *,
     require_stable: bool = False,
@@ -106,7 +106,7 @@ def fetch_request(
 def committed(
     broker: Broker,
     group: str,
-    partitions: Collection[Partition] | None,
+    partitions: Collection[TopicPartition] | None,
     *,
     known: Sequence[Topic] = (),
     version: int | None = None,
@@ -126,7 +126,7 @@ def committed(
 
 def committed_of(
     broker: Broker,
-    groups: Mapping[str, Collection[Partition] | None],
+    groups: Mapping[str, Collection[TopicPartition] | None],
     *,
     known: Sequence[Topic] = (),
     version: int | None = None,
@@ -158,8 +158,8 @@ def committed_of(
 
 
 def _found(reported: Any, named: Names, as_reported: bool) -> Found:
-    partitions: dict[Partition, Committed] = {}
-    errors: dict[Partition, int] = {}
+    partitions: dict[TopicPartition, Committed] = {}
+    errors: dict[TopicPartition, int] = {}
     for topic in reported.topics:
         for one in topic.partitions:
             key = named.topic(topic), one.partition_index
@@ -199,7 +199,9 @@ def await_offset(broker: Broker, group: str, topic: Topic, offset: int, what: st
     broker.saw(f"{what} is reported: {offset}")
 
 
-def delete_offsets(broker: Broker, group: str, partitions: Collection[Partition]) -> tuple[int, dict[Partition, int]]:
+def delete_offsets(
+    broker: Broker, group: str, partitions: Collection[TopicPartition]
+) -> tuple[int, dict[TopicPartition, int]]:
     """OffsetDelete; gives the error code of the request, and those of the partitions."""
     table = OffsetDeleteRequest
     topics: dict[Topic, list[Any]] = {}

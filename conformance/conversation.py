@@ -13,7 +13,7 @@ from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.subject import Subject
 from conformance.target_profile import BY_TOPIC_ID
-from conformance.wire import CLIENT_ID, Connection, Failed, Misbehaved
+from conformance.wire import CLIENT_ID, BrokerConnection, Failed, Misbehaved
 from linearizability.client.requests import GROUP
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
@@ -51,8 +51,8 @@ class Conversation(Observations):
         """Addresses of nodes that are frozen or down: nothing is asked there."""
         self.scattered: set[str] = set()
         """Topics whose partitions have several leaders, although one was asked for."""
-        self._connections: list[Connection] = []
-        self._by_address: dict[tuple[str, int], Connection] = {}
+        self._connections: list[BrokerConnection] = []
+        self._by_address: dict[tuple[str, int], BrokerConnection] = {}
 
     def __enter__(self) -> Self:
         with self.subject.lock:
@@ -86,10 +86,10 @@ class Conversation(Observations):
 
     def connect(
         self, address: tuple[str, int] | None = None, *, client_id: str | None = CLIENT_ID, timeout_s: float = 10.0
-    ) -> Connection:
+    ) -> BrokerConnection:
         """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
         where = self.reach(address or self.address)
-        connection = Connection(
+        connection = BrokerConnection(
             where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id, check=self._expect_sayable
         )
         self._connections.append(connection)
@@ -99,7 +99,7 @@ class Conversation(Observations):
         """Where an advertised address can be reached from here."""
         return getattr(self.target, "addresses", AddressMap()).reach(*address)
 
-    def connection(self, address: tuple[str, int] | None = None) -> Connection:
+    def connection(self, address: tuple[str, int] | None = None) -> BrokerConnection:
         """The standing connection to an address; a new one where the last was closed."""
         key = address or self.address
         if key not in self._by_address or self._by_address[key].socket.fileno() < 0:
@@ -119,7 +119,7 @@ class Conversation(Observations):
         request: Message,
         version: int | None = None,
         *,
-        to: Connection | tuple[str, int] | None = None,
+        to: BrokerConnection | tuple[str, int] | None = None,
         timeout_s: float | None = None,
     ) -> Any:
         """Send a request and read its answer, in the highest version that both sides know unless one is given.
@@ -137,7 +137,11 @@ class Conversation(Observations):
         return answer
 
     def _call(
-        self, request: Message, version: int | None, to: Connection | tuple[str, int] | None, timeout_s: float | None
+        self,
+        request: Message,
+        version: int | None,
+        to: BrokerConnection | tuple[str, int] | None,
+        timeout_s: float | None,
     ) -> Any:
         version = self.version_for(request, version)
         least_ms = self.subject.profile.fetch_wait_ms
@@ -145,7 +149,7 @@ class Conversation(Observations):
             request.max_wait_ms = least_ms
         if to is None and APIS[type(request).KEY].name in CONTROLLERS and self.subject.nodes > 1:
             to = self.controller()
-        connection = to if isinstance(to, Connection) else self.connection(to)
+        connection = to if isinstance(to, BrokerConnection) else self.connection(to)
         try:
             return connection.call(request, version, timeout_s=timeout_s)
         except Misbehaved:
@@ -222,7 +226,7 @@ class Conversation(Observations):
         *,
         version: int | None = None,
         auto_create: bool = False,
-        to: Connection | tuple[str, int] | None = None,
+        to: BrokerConnection | tuple[str, int] | None = None,
     ) -> Any:
         """A Metadata response; no topics (None) asks for all. Versions below 4 always allow auto-creation."""
         version = self.version_for(MetadataRequest, version)
@@ -255,7 +259,7 @@ class Conversation(Observations):
 
     # ---- whether it is alive
 
-    def expect_closed(self, connection: Connection, *, what: str = "the connection") -> None:
+    def expect_closed(self, connection: BrokerConnection, *, what: str = "the connection") -> None:
         """The target closes the connection and says nothing before."""
         said = connection.wait_closed(CLOSED_WITHIN_S)
         if said is None:

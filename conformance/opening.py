@@ -55,7 +55,7 @@ def needs_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
     """Whether the target's nodes get a network of their own. Runs the whole command again where that needs a sandbox."""
     from linearizability.faults import sandbox
     from linearizability.targets import WrongTarget, open_target
-    from linearizability.targets.cluster import CUTS, Cluster
+    from linearizability.targets.cluster import CUTS, ClusterTarget
 
     if sandbox.inside():
         return True
@@ -63,16 +63,16 @@ def needs_network(backend: Backend, target: str, entries: list[Entry]) -> bool:
         sketch = open_target(target, folder=Path())
     except WrongTarget as error:
         raise typer.BadParameter(str(error), param_hint="--target") from None
-    cluster = isinstance(sketch, Cluster) and sketch.size > 1
+    cluster = isinstance(sketch, ClusterTarget) and sketch.size > 1
     wanted = cluster and any(set(entry.requirement.needs.hooks) & set(CUTS) for entry in entries)
     if backend is Backend.PLAIN or (backend is Backend.AUTO and not wanted):
         return False
-    reason = sandbox.obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+    reason = sandbox.obstacle() if isinstance(sketch, ClusterTarget) else "the target brings its own processes"
     if reason and backend is Backend.NETNS:
         raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
     if reason:
         print(f"without cuts of the network: {reason}", file=sys.stderr)
         return False
-    assert isinstance(sketch, Cluster)
+    assert isinstance(sketch, ClusterTarget)
     sketch.prepare()
     raise typer.Exit(sandbox.command_in_sandbox(sys.argv[1:]))

@@ -15,7 +15,7 @@ from typing import Any
 from conformance.answers import error_name, message_of, only
 from conformance.batches import batch
 from conformance.broker import Broker
-from conformance.wire import Connection, Failed
+from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, produce_request, produced
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
@@ -108,14 +108,14 @@ def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]
 # ---- clients
 
 
-def client(broker: Broker, client_id: str, topic: Topic | None = None) -> Connection:
+def client(broker: Broker, client_id: str, topic: Topic | None = None) -> BrokerConnection:
     """A new connection of a client of this id, to the topic's leader, or to the controller where none is given."""
     controller = broker.controller() if broker.subject.nodes > 1 else None
     return broker.connect(controller if topic is None else broker.leader(topic), client_id=client_id)
 
 
 def produce(
-    broker: Broker, client_id: str, topic: Topic, size: int, *, acks: int = 1, on: Connection | None = None
+    broker: Broker, client_id: str, topic: Topic, size: int, *, acks: int = 1, on: BrokerConnection | None = None
 ) -> Any:
     """The answer to one batch, on a connection of its own unless one is given; None where none is asked for."""
     request = produce_request({(topic, 0): bytes(batch(b"x" * size))}, acks=acks)

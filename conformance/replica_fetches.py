@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.answers import error_name, only
 from conformance.broker import Broker
-from conformance.wire import Connection, Failed
+from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
@@ -17,7 +17,7 @@ def fetch_as(
     topic: Topic,
     replica: int,
     offset: int,
-    to: tuple[str, int] | Connection,
+    to: tuple[str, int] | BrokerConnection,
     *,
     epoch: int = UNREPORTED,
     max_wait_ms: int = 0,

@@ -7,7 +7,7 @@ from typing import Any
 
 from conformance.answers import only
 from conformance.broker import Broker
-from conformance.wire import Closed, Connection, Failed
+from conformance.wire import BrokerConnection, Closed, Failed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -65,7 +65,7 @@ ASKED: tuple[tuple[Message, int], ...] = (
 # ---- a client of the SASL listener
 
 
-def unauthenticated(broker: Broker) -> Connection:
+def unauthenticated(broker: Broker) -> BrokerConnection:
     """A new connection to the listener with SASL, of the controller that leads."""
     answer = broker.call(WHO_LEADS, 2)
     quorum = only(only(answer.topics, "topic of the quorum").partitions, "partition of the quorum")
@@ -74,20 +74,20 @@ def unauthenticated(broker: Broker) -> Connection:
     return broker.connect((listener.host, listener.port))
 
 
-def shake_hands(broker: Broker, connection: Connection, mechanism: str, version: int = 1) -> Any:
+def shake_hands(broker: Broker, connection: BrokerConnection, mechanism: str, version: int = 1) -> Any:
     answer = connection.call(SaslHandshakeRequest(mechanism=mechanism), version)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what=f"SaslHandshake for {mechanism}")
     return answer
 
 
-def begun(broker: Broker, mechanism: str, version: int = 1) -> Connection:
+def begun(broker: Broker, mechanism: str, version: int = 1) -> BrokerConnection:
     """A new connection after SaslHandshake for a mechanism."""
     connection = unauthenticated(broker)
     shake_hands(broker, connection, mechanism, version)
     return connection
 
 
-def say(connection: Connection, message: str | bytes, version: int = 2) -> Any:
+def say(connection: BrokerConnection, message: str | bytes, version: int = 2) -> Any:
     """One message of a mechanism in SaslAuthenticate; gives the answer."""
     data = message.encode() if isinstance(message, str) else message
     return connection.call(SaslAuthenticateRequest(auth_bytes=data), version)
@@ -97,14 +97,14 @@ def plain(user: str = USER, password: str = PASSWORD, acts_as: str = "") -> str:
     return f"{acts_as}\0{user}\0{password}"
 
 
-def log_in_plain(broker: Broker, user: str = USER, password: str = PASSWORD) -> Connection:
+def log_in_plain(broker: Broker, user: str = USER, password: str = PASSWORD) -> BrokerConnection:
     connection = begun(broker, "PLAIN")
     broker.expect_error(say(connection, plain(user, password)).error_code, ErrorCode.NONE, what="SaslAuthenticate")
     return connection
 
 
 def exchange_scram(
-    broker: Broker, connection: Connection, mechanism: str, user: str, password: str, extension: str = ""
+    broker: Broker, connection: BrokerConnection, mechanism: str, user: str, password: str, extension: str = ""
 ) -> Any:
     """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
     shake_hands(broker, connection, mechanism)
@@ -137,7 +137,7 @@ def accepted(broker: Broker, mechanism: str, user: str, password: str) -> bool:
     return exchange_scram(broker, unauthenticated(broker), mechanism, user, password).error_code == ErrorCode.NONE
 
 
-def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> Connection:
+def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> BrokerConnection:
     """A user of its own, unless one is given, logs in as soon as the listener knows the password."""
     user = user or broker.unused_name("user")
     set_password(broker, user, PASSWORD, mechanism)
@@ -147,18 +147,20 @@ def log_in_scram(broker: Broker, mechanism: str, user: str = "") -> Connection:
     return connection
 
 
-def expect_authenticated(broker: Broker, connection: Connection, what: str = "a request after authentication") -> None:
+def expect_authenticated(
+    broker: Broker, connection: BrokerConnection, what: str = "a request after authentication"
+) -> None:
     answer = connection.call(WHO_LEADS, 2)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what=what)
 
 
-def expect_refused(broker: Broker, connection: Connection, answer: Any) -> None:
+def expect_refused(broker: Broker, connection: BrokerConnection, answer: Any) -> None:
     """SASL_AUTHENTICATION_FAILED, and the connection is closed."""
     broker.expect_error(answer.error_code, ErrorCode.SASL_AUTHENTICATION_FAILED)
     broker.expect_closed(connection, what="the connection after the refusal")
 
 
-def expect_not_served(broker: Broker, connection: Connection, request: Message, version: int) -> None:
+def expect_not_served(broker: Broker, connection: BrokerConnection, request: Message, version: int) -> None:
     """The request is not carried out: the connection closes, before or after an error that says so."""
     try:
         answer = connection.call(request, version)

@@ -1,6 +1,6 @@
 """The suite's own client: it says anything, also what no client library would, and keeps every byte as evidence.
 
-A `Connection` is one blocking socket. `call` sends a message and reads its answer; `send` and `receive` part the two, for
+A `BrokerConnection` is one blocking socket. `call` sends a message and reads its answer; `send` and `receive` part the two, for
 pipelining; `send_bytes` says whatever it is given. Each request becomes an `Exchange` in the recorder, with the bytes
 that went out and came in. Every wait is bounded, by its own timeout and by the requirement's deadline.
 
@@ -180,7 +180,7 @@ UNFIT = re.compile(r"^a string of \d+ bytes|'?NoneType'?")
 """What the codec says of texts and nulls that have no place in a field; the suite's own values were encoded for Kafka."""
 
 
-class Connection:
+class BrokerConnection:
     """One connection to one broker."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Connection:
             raise Unreachable(f"{address[0]}:{address[1]} takes no connection: {error}") from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def __enter__(self) -> Connection:
+    def __enter__(self) -> BrokerConnection:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -26,7 +26,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.target import Node
@@ -95,7 +95,7 @@ class Copy:
     """Epochs that begin at this offset or later may be missing in the checkpoint; None where none may."""
 
 
-def compare_nodes(target: Cluster, within_s: float = AGREE_WITHIN_S) -> Agreement:
+def compare_nodes(target: ClusterTarget, within_s: float = AGREE_WITHIN_S) -> Agreement:
     """Compare all nodes, again and again until they agree or the time is over; gives the last comparison."""
     until = time.monotonic() + within_s
     while True:
@@ -133,7 +133,7 @@ def _served(node: Node) -> View:
     }
 
 
-def _compare_served(target: Cluster, found: Agreement) -> None:
+def _compare_served(target: ClusterTarget, found: Agreement) -> None:
     first, *others = ((node.id, _served(node)) for node in target.nodes)
     for node, view in others:
         for name, place, one, other in _unequal(first[1], view):
@@ -154,7 +154,7 @@ def _unequal(one: View, other: View) -> Iterator[tuple[str, int, object, object]
 # ---- logs and leader epochs
 
 
-def _compare_logs(target: Cluster, found: Agreement) -> None:
+def _compare_logs(target: ClusterTarget, found: Agreement) -> None:
     for (topic, partition), (leader, _, replicas, _) in sorted(_served(target.nodes[0]).items()):
         name = f"{topic}-{partition}"
         if leader < 0:
@@ -169,7 +169,7 @@ def _compare_logs(target: Cluster, found: Agreement) -> None:
         found.batches += sum(len(copy.batches) for copy in copies)
 
 
-def _compare_quorum(target: Cluster, found: Agreement) -> None:
+def _compare_quorum(target: ClusterTarget, found: Agreement) -> None:
     quorum = [_copy(member.data, METADATA_LOG, member.node.id) for member in target.members]
     found.differences += _unlike(METADATA_LOG, quorum, min(copy.end for copy in quorum))
 
@@ -222,7 +222,7 @@ def _within(runs: Runs, start: int, end: int) -> Runs:
     return owned
 
 
-def _is_reference(target: Cluster, node: int) -> bool:
+def _is_reference(target: ClusterTarget, node: int) -> bool:
     kind = target.kinds[[each.id for each in target.nodes].index(node)] if isinstance(target, MixedCluster) else target
     return isinstance(kind, ReferenceCluster)
 
@@ -257,7 +257,7 @@ def _lines(path: Path) -> Iterator[Any]:
 # ---- images of the metadata
 
 
-def _compare_images(target: Cluster, found: Agreement) -> None:
+def _compare_images(target: ClusterTarget, found: Agreement) -> None:
     logs = {member.node.id: member.data / METADATA_LOG for member in target.members}
     end = min(_copy(home.parent, METADATA_LOG, node).end for node, home in logs.items())
     images: dict[int, set[str]] = {}

@@ -298,21 +298,21 @@ def _on_backend(plan: Any, backend: Backend) -> Any:
     from linearizability.faults.backend import planned_target
     from linearizability.faults.sandbox import obstacle
     from linearizability.targets import WrongTarget, docker
-    from linearizability.targets.cluster import Cluster
+    from linearizability.targets.cluster import ClusterTarget
 
     try:
         sketch = planned_target(plan, Path())
     except WrongTarget as error:
         raise typer.BadParameter(str(error), param_hint="--target") from None
-    cluster = isinstance(sketch, Cluster) and sketch.size > 1
+    cluster = isinstance(sketch, ClusterTarget) and sketch.size > 1
     if backend is Backend.PLAIN or (backend is Backend.AUTO and not cluster):
         return plan
     if backend is Backend.DOCKER:
-        reason = docker.obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+        reason = docker.obstacle() if isinstance(sketch, ClusterTarget) else "the target brings its own processes"
         if reason:
             raise typer.BadParameter(f"no containers: {reason}", param_hint="--backend")
         return plan.model_copy(update={"backend": "docker"})
-    reason = obstacle() if isinstance(sketch, Cluster) else "the target brings its own processes"
+    reason = obstacle() if isinstance(sketch, ClusterTarget) else "the target brings its own processes"
     if reason and backend is Backend.NETNS:
         raise typer.BadParameter(f"no network namespaces: {reason}", param_hint="--backend")
     if reason:

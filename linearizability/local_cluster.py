@@ -18,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from linearizability.targets.kafka import KafkaCluster
     from reference.protocol.messages.metadata import MetadataResponse
-    from reference.runtime.cluster import Cluster
+    from reference.runtime.cluster import ClusterProcesses
 
 ENGINE_ERROR = 3
 LOOK_EVERY_S = 1.0
@@ -139,7 +139,7 @@ def cluster(
     nodes. They end as well when this process is killed.
     """
     from linearizability.targets.target import TargetError
-    from reference.runtime.cluster import Cluster, lay_out
+    from reference.runtime.cluster import ClusterProcesses, lay_out
     from reference.runtime.configuration import ConfigurationError
 
     settings: dict[str, str] = {}
@@ -162,7 +162,7 @@ def cluster(
         guests = _guests(nodes, with_ or [], home)
         with ExitStack() as stack:
             connect = stack.enter_context(_zookeeper(home, zookeeper)) if by_zookeeper else ""
-            running = stack.enter_context(Cluster(lay_out(home, nodes, port, settings, guests, connect)))
+            running = stack.enter_context(ClusterProcesses(lay_out(home, nodes, port, settings, guests, connect)))
             try:
                 running.await_ready(lambda text: typer.echo(text, err=True))
                 _watch(running, seconds, as_json)
@@ -174,7 +174,7 @@ def cluster(
         typer.echo(json.dumps({"nodes": nodes, "folder": str(folder), "stopped": True}))
 
 
-def _watch(running: Cluster, seconds: float | None, as_json: bool) -> None:
+def _watch(running: ClusterProcesses, seconds: float | None, as_json: bool) -> None:
     from reference.runtime.cluster import describe
 
     shown: str | None = None

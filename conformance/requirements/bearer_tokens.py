@@ -29,7 +29,7 @@ from conformance.sasl import (
     say,
     shake_hands,
 )
-from conformance.wire import Closed, Connection
+from conformance.wire import BrokerConnection, Closed
 from reference.protocol.errors import ErrorCode
 
 OAUTHBEARER = "OAUTHBEARER"
@@ -84,7 +84,7 @@ def first(token: str, header: str = "n,,", extension: str = "") -> str:
     return f"{header}\x01auth=Bearer {token}\x01{extension}\x01"
 
 
-def is_let_in(broker: Broker, connection: Connection, message: str) -> bool:
+def is_let_in(broker: Broker, connection: BrokerConnection, message: str) -> bool:
     """Whether the token is taken. A refusal is an object of JSON, to which the client says a byte, and then the error."""
     answer = say(connection, message)
     if answer.error_code == ErrorCode.NONE and not answer.auth_bytes:

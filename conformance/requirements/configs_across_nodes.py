@@ -4,7 +4,7 @@ from contextlib import suppress
 
 from conformance.answers import only
 from conformance.broker import TOPIC_RESOURCE, Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.requirement import requirement
 from conformance.wire import Misbehaved
 from linearizability.client.requests import Topic
@@ -47,7 +47,7 @@ def configs_stay(broker: Broker) -> None:
             expect_retention(broker, nodes, node, topic, "it was killed and is back")
 
 
-def expect_retention(broker: Broker, nodes: Cluster, node: int, topic: Topic, when: str) -> None:
+def expect_retention(broker: Broker, nodes: JudgedCluster, node: int, topic: Topic, when: str) -> None:
     """The node describes the retention that was set."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=TOPIC_RESOURCE, resource_name=topic.name, configuration_keys=["retention.ms"]

@@ -5,7 +5,7 @@ from contextlib import suppress
 from conformance.answers import only
 from conformance.broker import Broker
 from conformance.classic_groups import Group
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.committed_offsets import LOADING, commit, committed, expect_committed
 from conformance.requirement import requirement
 from conformance.transaction_client import CLASSIC, TransactionalClient
@@ -18,7 +18,7 @@ DEADLINE_S = 240
 ENDS = ("kill", "restart")
 
 
-def not_coordinating(broker: Broker, nodes: Cluster, key: str, kind: int) -> list[tuple[int, tuple[str, int]]]:
+def not_coordinating(broker: Broker, nodes: JudgedCluster, key: str, kind: int) -> list[tuple[int, tuple[str, int]]]:
     """The nodes that do not coordinate a key, and their addresses: all but one."""
     at = broker.coordinator(key, kind)
     others = [(node, address) for node, address in sorted(nodes.addresses.items()) if address != at]
@@ -123,14 +123,14 @@ def coordinator_dies(broker: Broker) -> None:
         expect_committed(broker, group, {(topic, 0): 6})
 
 
-def knows(nodes: Cluster, topic: Topic, node: int) -> bool:
+def knows(nodes: JudgedCluster, topic: Topic, node: int) -> bool:
     """Whether a node's Metadata has the topic already."""
     with suppress(Failed):
         return nodes.state(topic, node).leader >= 0
     return False
 
 
-def a_group_of_another(broker: Broker, nodes: Cluster, avoided: int) -> str:
+def a_group_of_another(broker: Broker, nodes: JudgedCluster, avoided: int) -> str:
     """The name of a group that another node coordinates, if one of some names has one: all have the same few coordinators."""
     name = broker.unused_name("group")
     for _ in range(59):

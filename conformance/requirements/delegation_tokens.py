@@ -27,7 +27,7 @@ from conformance.sasl import (
     log_in_plain,
     unauthenticated,
 )
-from conformance.wire import Closed, Connection
+from conformance.wire import BrokerConnection, Closed
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from reference.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
@@ -52,27 +52,33 @@ ON_CONTROLLERS = "3.6"
 """The release from which on KRaft has tokens."""
 
 
-def create(connection: Connection, lifetime_ms: int = -1, renewers: tuple[str, ...] = (), version: int = 2) -> Any:
+def create(
+    connection: BrokerConnection, lifetime_ms: int = -1, renewers: tuple[str, ...] = (), version: int = 2
+) -> Any:
     named = [Renewer(principal_type="User", principal_name=name) for name in renewers]
     body = CreateDelegationTokenRequest(renewers=named, max_lifetime_ms=lifetime_ms)
     return connection.call(body, version)
 
 
-def new_token(broker: Broker, connection: Connection, lifetime_ms: int = -1, renewers: tuple[str, ...] = ()) -> Any:
+def new_token(
+    broker: Broker, connection: BrokerConnection, lifetime_ms: int = -1, renewers: tuple[str, ...] = ()
+) -> Any:
     made = create(connection, lifetime_ms, renewers)
     broker.expect_error(made.error_code, ErrorCode.NONE, what="CreateDelegationToken")
     return made
 
 
-def renew(connection: Connection, hmac: bytes, period_ms: int = -1) -> Any:
+def renew(connection: BrokerConnection, hmac: bytes, period_ms: int = -1) -> Any:
     return connection.call(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=period_ms), 2)
 
 
-def expire(connection: Connection, hmac: bytes, period_ms: int = -1) -> Any:
+def expire(connection: BrokerConnection, hmac: bytes, period_ms: int = -1) -> Any:
     return connection.call(ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=period_ms), 2)
 
 
-def show(broker: Broker, connection: Connection, token: Any, password: str = "", extension: str = BY_TOKEN) -> Any:
+def show(
+    broker: Broker, connection: BrokerConnection, token: Any, password: str = "", extension: str = BY_TOKEN
+) -> Any:
     """Log in by a token; gives the last answer."""
     secret = password or base64.b64encode(bytes(token.hmac)).decode()
     return exchange_scram(broker, connection, MECHANISM, token.token_id, secret, extension)

@@ -15,12 +15,12 @@ from conformance.cluster import (
     QUICK,
     STATE_WITHIN_S,
     UNCLEAN,
-    Cluster,
+    JudgedCluster,
     Writes,
     cluster,
 )
 from conformance.requirement import requirement
-from conformance.wire import Connection, Failed
+from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import RETRIABLE, ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -66,7 +66,7 @@ def the_next_leader(broker: Broker) -> None:
             )
 
 
-def leave_only_a_laggard(nodes: Cluster, unclean: bool) -> tuple[Topic, Writes, int, int]:
+def leave_only_a_laggard(nodes: JudgedCluster, unclean: bool) -> tuple[Topic, Writes, int, int]:
     """A topic whose leader is dead and whose follower is alive, and was not in sync when the last record was acknowledged.
 
     Gives the topic, what was written, the dead leader and the follower.
@@ -321,11 +321,11 @@ class LateWrites:
     """The leader that was replaced comes first."""
     writes: Writes
     """What its replacement, and it itself before, were sent."""
-    asked: list[tuple[int, Connection]]
+    asked: list[tuple[int, BrokerConnection]]
     """The acks of each late write, and where its answer comes."""
 
 
-def late_writes(nodes: Cluster, silence: Callable[[int, int, int], None]) -> LateWrites:
+def late_writes(nodes: JudgedCluster, silence: Callable[[int, int, int], None]) -> LateWrites:
     """A leader, the first that `silence` is given, is silenced; as another one leads, writes are sent to both."""
     leader, one, other = replicas = nodes.cast()
     broker, topic, writes = nodes.broker, nodes.topic(*replicas, in_sync=2), Writes()
@@ -347,7 +347,7 @@ def expect_not_acknowledged(broker: Broker, late: LateWrites) -> None:
         broker.saw(f"acks={acks}: {reported_by(connection, final=acks == -1)}")
 
 
-def expect_lost(nodes: Cluster, late: LateWrites) -> None:
+def expect_lost(nodes: JudgedCluster, late: LateWrites) -> None:
     """When all are in sync again what was acknowledged is there; no late write is, at the old leader neither."""
     nodes.await_isr(late.topic, *late.replicas)
     nodes.write_some(late.topic, late.writes, 10)
@@ -375,7 +375,7 @@ def a_deposed_leader(broker: Broker) -> None:
         expect_lost(nodes, late)
 
 
-def reported_by(connection: Connection, *, final: bool) -> str:
+def reported_by(connection: BrokerConnection, *, final: bool) -> str:
     """What a write's answer says. Fails where it is an acknowledgement, if it must not be one."""
     try:
         answer = connection.receive()

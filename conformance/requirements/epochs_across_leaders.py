@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from conformance.batches import batch, batches
 from conformance.broker import Broker
-from conformance.cluster import QUICK, Cluster, cluster, in_time
+from conformance.cluster import QUICK, JudgedCluster, cluster, in_time
 from conformance.requirement import requirement
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
@@ -32,7 +32,7 @@ class EpochsByOffset:
                     raise Failed(f"offset {record.offset} is {seen} at {who}, and was {known}: epochs and records")
 
 
-def change_the_leader(nodes: Cluster, topic: Topic, reported: EpochsByOffset, leader: int, follower: int) -> bool:
+def change_the_leader(nodes: JudgedCluster, topic: Topic, reported: EpochsByOffset, leader: int, follower: int) -> bool:
     """Kill the leader with records that no other node has, write on under the follower, and take the old leader back.
 
     False where the machine was too slow for it: both are in sync again then.
@@ -56,7 +56,7 @@ def change_the_leader(nodes: Cluster, topic: Topic, reported: EpochsByOffset, le
     return lasts
 
 
-def look_everywhere(nodes: Cluster, topic: Topic, reported: EpochsByOffset, places: Iterable[int]) -> None:
+def look_everywhere(nodes: JudgedCluster, topic: Topic, reported: EpochsByOffset, places: Iterable[int]) -> None:
     """What each of these nodes serves, up to the end."""
     end = nodes.broker.end_offset(topic)
     for node in places:

@@ -31,7 +31,7 @@ from conformance.changes import codecs, has_leader_epochs
 from conformance.observations import Skipped
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
-from conformance.wire import Closed, Connection
+from conformance.wire import BrokerConnection, Closed
 from linearizability.client.requests import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -71,7 +71,7 @@ def versions_to_ask(broker: Broker) -> list[int]:
 
 
 @contextmanager
-def a_fetch_waits(broker: Broker) -> Generator[Connection]:
+def a_fetch_waits(broker: Broker) -> Generator[BrokerConnection]:
     """While this is open, a fetch that nothing satisfies has been waiting since before; at its end it must still wait."""
     idle = broker.topic()
     connection = broker.connect(broker.leader(idle))

@@ -3,7 +3,7 @@
 from conformance.answers import only
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster, in_time
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster, in_time
 from conformance.requirement import requirement
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
@@ -88,7 +88,7 @@ def fetch_elsewhere(broker: Broker) -> None:
                     nodes.expect_leader_named(topic, current, answer.node_endpoints)
 
 
-def follower_serves(broker: Broker, nodes: Cluster, topic: Topic, node: int, version: int) -> bool:
+def follower_serves(broker: Broker, nodes: JudgedCluster, topic: Topic, node: int, version: int) -> bool:
     """Whether a follower gives both records; it knows the high watermark a moment later than its leader."""
     found = broker.fetch(topic, 0, version=version, to=broker.connection(nodes.address(node)))
     broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version} at the follower")

@@ -6,7 +6,7 @@ import struct
 from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.requirement import requirement
-from conformance.wire import Connection, frame, request_header, tagged_fields
+from conformance.wire import BrokerConnection, frame, request_header, tagged_fields
 from linearizability.client.requests import fetch_request, produce_request
 from reference.protocol.apis import APIS
 from reference.protocol.codec import encode
@@ -278,7 +278,7 @@ def garbage_is_contained(broker: Broker) -> None:
         "a frame without a header": frame(b""),
         "half a header": frame(b"\x00\x03\x00"),
     }
-    open_ones: list[Connection] = []
+    open_ones: list[BrokerConnection] = []
     for name, data in garbage.items():
         connection = broker.connect()
         connection.send_bytes(data, note=name)

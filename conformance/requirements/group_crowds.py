@@ -2,7 +2,7 @@
 
 from conformance.broker import Broker
 from conformance.classic_groups import Group, Member, share_of
-from conformance.committed_offsets import Partition, commit_one, committed
+from conformance.committed_offsets import TopicPartition, commit_one, committed
 from conformance.requirement import requirement
 from conformance.requirements.group_joins import join_versions
 from reference.protocol.errors import ErrorCode
@@ -99,7 +99,7 @@ def hundreds_of_groups(broker: Broker) -> None:
         )
         member.expect(code, "OffsetCommit")
         members.append(member)
-    wanted: Partition = (topic, 0)
+    wanted: TopicPartition = (topic, 0)
     for number, (group, member) in enumerate(zip(groups, members, strict=True)):
         member.expect(member.heartbeat(), "Heartbeat")
         found = committed(broker, group.name, [wanted], to=group.address)

@@ -2,7 +2,7 @@
 
 from conformance.broker import Broker
 from conformance.classic_groups import CONSUMER, Group, Member, share_of
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.committed_offsets import await_offset, commit_one
 from conformance.requirement import requirement
 from reference.protocol.errors import ErrorCode
@@ -16,7 +16,7 @@ NAMES = 60
 UNANSWERED_S = 2.0
 
 
-def group_at(broker: Broker, nodes: Cluster, *wanted: int) -> tuple[Group, int]:
+def group_at(broker: Broker, nodes: JudgedCluster, *wanted: int) -> tuple[Group, int]:
     """A new group that one of these nodes coordinates, and that node."""
     places = {nodes.address(node): node for node in wanted}
     for _ in range(NAMES):

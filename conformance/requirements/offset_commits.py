@@ -10,7 +10,7 @@ from conformance.committed_offsets import (
     TOPICS_BY_ID,
     Committed,
     Found,
-    Partition,
+    TopicPartition,
     commit,
     committed,
     committed_of,
@@ -123,7 +123,7 @@ def unknown_partitions(broker: Broker) -> None:
     group = Group(broker).name
     for version in commit_versions(broker):
         with broker.case(f"v{version}"):
-            wanted: dict[Partition, int] = {
+            wanted: dict[TopicPartition, int] = {
                 (nowhere, 0): ErrorCode.UNKNOWN_TOPIC_ID
                 if version >= TOPICS_BY_ID
                 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -175,7 +175,7 @@ def long_metadata(broker: Broker) -> None:
 def all_partitions(broker: Broker) -> None:
     one, other, unused = broker.topic(3), broker.topic(), broker.topic()
     group, neighbour = Group(broker).name, Group(broker).name
-    offsets: dict[Partition, int] = {(one, 0): 1, (one, 2): 2, (other, 0): 3}
+    offsets: dict[TopicPartition, int] = {(one, 0): 1, (one, 2): 2, (other, 0): 3}
     expect_committed(broker, group, offsets)
     expect_committed(broker, neighbour, {(unused, 0): 9})
     for version in fetch_versions(broker, 2):
@@ -309,7 +309,7 @@ def whatever_the_client_says(broker: Broker) -> None:
 def many_partitions(broker: Broker) -> None:
     topics = [broker.topic(MANY_PARTITIONS // 3) for _ in range(3)]
     group = Group(broker).name
-    offsets: dict[Partition, Committed | int] = {
+    offsets: dict[TopicPartition, Committed | int] = {
         (topic, partition): Committed(number * 1000 + partition, f"{number}/{partition}")
         for number, topic in enumerate(topics)
         for partition in range(topic.partitions)
@@ -340,7 +340,7 @@ def the_empty_group(broker: Broker) -> None:
         broker.expect_equal("what is reported", reported, {(topic, 0): 5})
 
 
-def only_code(codes: dict[Partition, int]) -> int:
+def only_code(codes: dict[TopicPartition, int]) -> int:
     """The error code of the only partition; UNKNOWN_SERVER_ERROR where none is reported."""
     return next(iter(codes.values()), ErrorCode.UNKNOWN_SERVER_ERROR)
 
@@ -381,7 +381,7 @@ def too_much_at_once(broker: Broker) -> None:
     topic = broker.topic(TOO_MANY)
     group = Group(broker).name
     expect_committed(broker, group, {(topic, TOO_MANY - 1): 7})
-    offsets: dict[Partition, Committed | int] = {
+    offsets: dict[TopicPartition, Committed | int] = {
         (topic, partition): Committed(partition, "組" * LONGEST_METADATA) for partition in range(TOO_MANY)
     }
     codes = commit(broker, group, offsets)

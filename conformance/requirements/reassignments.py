@@ -4,7 +4,7 @@ from typing import Any
 
 from conformance.answers import error_name
 from conformance.broker import Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, Writes, cluster
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, Writes, cluster
 from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
@@ -35,7 +35,7 @@ def expect_ongoing(broker: Broker, topic: Topic, *, all_: set[int], adding: list
     broker.expect_equal("those to go", list(found.removing_replicas), removing)
 
 
-def expect_done(nodes: Cluster, topic: Topic, *replicas: int) -> None:
+def expect_done(nodes: JudgedCluster, topic: Topic, *replicas: int) -> None:
     """Wait until the partition is on these nodes, all in sync, and nothing goes on."""
     nodes.await_state(
         topic,

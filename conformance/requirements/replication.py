@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, Cluster, Writes, cluster, in_time
+from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, JudgedCluster, Writes, cluster, in_time
 from conformance.replica_fetches import fetch_as
 from conformance.requirement import requirement, untestable
 from conformance.requirements.leader_epochs import end_of_epoch
@@ -278,7 +278,7 @@ def byte_for_byte(broker: Broker) -> None:
         broker.expect(logs[0] == logs[1], f"both nodes have the same {len(logs[0])} bytes of {end} records")
 
 
-def survive_on_the_follower(nodes: Cluster, leader: int, follower: int) -> tuple[Topic, list[bytes]] | None:
+def survive_on_the_follower(nodes: JudgedCluster, leader: int, follower: int) -> tuple[Topic, list[bytes]] | None:
     """A topic of which the leader was killed with records in its log that no other node has, and which the follower leads now.
 
     Gives what its log holds, the last one a new record, where the dead leader's has a lost one. None where the machine was
@@ -363,7 +363,7 @@ def a_double_crash(broker: Broker) -> None:
         broker.expect(logs[0] == logs[1], f"both nodes have the same {len(logs[0])} bytes of {end} records")
 
 
-def expect_shown_is_kept(broker: Broker, lose: Callable[[Cluster, int], None]) -> None:
+def expect_shown_is_kept(broker: Broker, lose: Callable[[JudgedCluster, int], None]) -> None:
     """What consumers were shown before the leader was lost is shown afterwards too, at the same offsets."""
     with cluster(broker) as nodes:
         leader, one, other = nodes.cast()

@@ -25,7 +25,7 @@ from conformance.quotas import (
     throttled_after,
 )
 from conformance.requirement import requirement
-from conformance.wire import Closed, Connection
+from conformance.wire import BrokerConnection, Closed
 from linearizability.client.requests import Topic, fetch_request, new_topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -202,7 +202,7 @@ def removed(broker: Broker) -> None:
 
 def fetch(
     broker: Broker,
-    connection: Connection,
+    connection: BrokerConnection,
     topic: Topic,
     *,
     session_id: int = 0,

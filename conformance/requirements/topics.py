@@ -10,7 +10,7 @@ from conformance.batches import Record, batch, values
 from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.steps import built_on, directly
-from conformance.wire import Connection, Failed
+from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, delete_topics_request, new_topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -553,7 +553,7 @@ def after_deletion(broker: Broker) -> None:
     broker.expect_equal("the records", values(broker.log(again)), [b"c"])
 
 
-def expect_unknown(broker: Broker, topic: Topic, leader: Connection, *, by_name: bool = True) -> None:
+def expect_unknown(broker: Broker, topic: Topic, leader: BrokerConnection, *, by_name: bool = True) -> None:
     """Its leader of before knows the topic neither by its id nor (unless there is a new one of its name) by its name."""
 
     def produce(version: int) -> Any:

@@ -3,7 +3,7 @@
 from conformance.answers import only
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.requirement import requirement
 from linearizability.client.requests import delete_topics_request
 from reference.protocol.errors import ErrorCode
@@ -73,7 +73,7 @@ def administered_by_any(broker: Broker) -> None:
         broker.entrance = None
 
 
-def expect_known(broker: Broker, nodes: Cluster, name: str, wanted: bool) -> None:
+def expect_known(broker: Broker, nodes: JudgedCluster, name: str, wanted: bool) -> None:
     """Every broker knows the topic, or none does; Metadata follows a change by a moment."""
     for node, address in sorted(nodes.addresses.items()):
 

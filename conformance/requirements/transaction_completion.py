@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from conformance.broker import Broker
-from conformance.cluster import PATIENT, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import PATIENT, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.read_committed import expect_committed
 from conformance.requirement import requirement
 from conformance.transaction_client import (
@@ -65,7 +65,7 @@ def name_elsewhere(broker: Broker, stem: str, key_type: int, avoided: tuple[str,
     return broker.eventually(found, f"a name whose coordinator is not at {avoided}", within_s=STATE_WITHIN_S)
 
 
-def begun(nodes: Cluster, frozen: int, living: int, protocol: Protocol, *, committed: bool) -> Held:
+def begun(nodes: JudgedCluster, frozen: int, living: int, protocol: Protocol, *, committed: bool) -> Held:
     """A transaction with a record in either of its partitions; its coordinator is not on the node that freezes."""
     broker, address = nodes.broker, nodes.address(frozen)
     client = TransactionalClient(broker, protocol, name_elsewhere(broker, "txn", TRANSACTION, address))

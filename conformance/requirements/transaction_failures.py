@@ -8,7 +8,7 @@ from typing import Any
 
 from conformance.batches import CONTROL, batches
 from conformance.broker import Broker
-from conformance.cluster import NO_ID, PATIENT, QUICK, STATE_WITHIN_S, Cluster, cluster
+from conformance.cluster import NO_ID, PATIENT, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.read_committed import aborted_of, committed_values
 from conformance.requirement import requirement
 from conformance.transaction_client import (
@@ -76,13 +76,13 @@ def through(broker: Broker, probe: Callable[[], Any], what: str, within_s: float
     return broker.eventually(answered, what, within_s=within_s)
 
 
-def coordinator_of(nodes: Cluster, name: str) -> int:
+def coordinator_of(nodes: JudgedCluster, name: str) -> int:
     """The node that coordinates a transactional id."""
     address = nodes.broker.coordinator(name, TRANSACTION)
     return next((node for node, other in nodes.addresses.items() if other == address), -1)
 
 
-def cast(nodes: Cluster) -> tuple[int, int, int]:
+def cast(nodes: JudgedCluster) -> tuple[int, int, int]:
     """A node that coordinates transactions, and the two others; the active controller is the last if it can be."""
     last = nodes.cast()[2]
 
@@ -97,7 +97,7 @@ def cast(nodes: Cluster) -> tuple[int, int, int]:
     return coordinator, one, other
 
 
-def name_at(nodes: Cluster, wanted: Callable[[int], bool]) -> str:
+def name_at(nodes: JudgedCluster, wanted: Callable[[int], bool]) -> str:
     """An unused transactional id whose coordinator is as wanted."""
 
     def found() -> str | None:
@@ -107,7 +107,7 @@ def name_at(nodes: Cluster, wanted: Callable[[int], bool]) -> str:
     return nodes.broker.eventually(found, "a transactional id with the wanted coordinator", within_s=STATE_WITHIN_S)
 
 
-def each_outcome(nodes: Cluster, at: Callable[[int], bool]) -> list[Wanted]:
+def each_outcome(nodes: JudgedCluster, at: Callable[[int], bool]) -> list[Wanted]:
     """A commit and an abort in each protocol, with coordinators as wanted."""
     return [
         Wanted(TransactionalClient(nodes.broker, protocol, name_at(nodes, at)), committed)

@@ -21,7 +21,7 @@ from typing import Any
 from linearizability.bench.brokers import cluster_cpu_seconds, cluster_resident_mb, open_for_bench
 from linearizability.bench.load import ALL_CASES
 from linearizability.targets import TargetError
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 
 STEADY_ROUNDS = 3
 STEADY_WITHIN = 0.1
@@ -45,7 +45,7 @@ class Plan:
     """Of each side, where its name does not say it."""
 
 
-def measure(target: Cluster, case: str, plan: Plan) -> dict[str, Any]:
+def measure(target: ClusterTarget, case: str, plan: Plan) -> dict[str, Any]:
     """One case on one broker. Errors: RuntimeError with what the generator said."""
     replicas = min(REPLICAS, len(target.nodes))
     command = [sys.executable, "-m", "linearizability.bench.load", target.bootstrap, case]
@@ -111,7 +111,7 @@ def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Prog
     return table
 
 
-def _refuse_clusters(plan: Plan, targets: Iterable[Cluster]) -> None:
+def _refuse_clusters(plan: Plan, targets: Iterable[ClusterTarget]) -> None:
     """Groups are loaded on the node that all connect to. Errors: TargetError."""
     grouped = [case for case in plan.cases if ALL_CASES[case].client in ("commit", "rebalance")]
     for target in targets:
@@ -119,7 +119,7 @@ def _refuse_clusters(plan: Plan, targets: Iterable[Cluster]) -> None:
             raise TargetError(f"{target.spec}: '{grouped[0]}' is measured on one node")
 
 
-def compare_case(case: str, targets: dict[str, Cluster], plan: Plan, progress: Progress) -> dict[str, Any]:
+def compare_case(case: str, targets: dict[str, ClusterTarget], plan: Plan, progress: Progress) -> dict[str, Any]:
     """One row: the medians of both sides and their ratios. Errors: RuntimeError."""
     rounds: dict[str, list[dict[str, Any]]] = {spec: [] for spec in targets}
     steady = False

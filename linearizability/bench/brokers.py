@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from linearizability.targets import Target, TargetError, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -30,12 +30,12 @@ DEFAULT_BROKER = {
 
 def open_for_bench(
     spec: str, folder: Path, config: Mapping[str, str] | None = None, nodes: int | None = None
-) -> Cluster:
+) -> ClusterTarget:
     """The target, not yet started; Kafka with the memory, compiler and threads that it has by default. Errors: TargetError."""
     from linearizability.targets.kafka import KafkaCluster
 
     target: Target = open_target(spec, folder=folder, config=config, nodes=nodes)
-    if not isinstance(target, Cluster):
+    if not isinstance(target, ClusterTarget):
         raise TargetError(f"{spec}: a benchmark needs the brokers' processes; use reference or kafka:VERSION")
     if isinstance(target, KafkaCluster):
         target.jvm = DEFAULT_HEAP
@@ -43,7 +43,7 @@ def open_for_bench(
     return target
 
 
-def process_ids(target: Cluster) -> list[int]:
+def process_ids(target: ClusterTarget) -> list[int]:
     """The processes of all nodes. Errors: TargetError where one does not run."""
     found = [target.member(node.id).process.pid for node in target.nodes]
     running = [pid for pid in found if pid is not None]
@@ -58,7 +58,7 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
-def cluster_cpu_seconds(target: Cluster) -> float:
+def cluster_cpu_seconds(target: ClusterTarget) -> float:
     """User and system CPU seconds of all nodes together."""
     return sum(map(cpu_seconds, process_ids(target)))
 
@@ -71,7 +71,7 @@ def resident_mb(pid: int) -> float:
     return 0.0
 
 
-def cluster_resident_mb(target: Cluster) -> float:
+def cluster_resident_mb(target: ClusterTarget) -> float:
     """Megabytes of all nodes together."""
     return sum(map(resident_mb, process_ids(target)))
 

@@ -18,9 +18,9 @@ from typing import Annotated, Any
 
 import typer
 
-from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, Connection, make_topic, produce_body
+from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, LoadConnection, make_topic, produce_body
 from linearizability.progress import Progress
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
@@ -75,7 +75,7 @@ def batches(case: Case, total_bytes: int) -> list[bytes]:
     return found
 
 
-def configure(connection: Connection, topic: str, **configs: str) -> None:
+def configure(connection: LoadConnection, topic: str, **configs: str) -> None:
     """Set configurations of a topic; underlines stand for dots."""
     change = IncrementalAlterConfigsRequest.AlterableConfig
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
@@ -91,7 +91,7 @@ def configure(connection: Connection, topic: str, **configs: str) -> None:
         raise RuntimeError(f"{configs} were refused: {answer.responses[0].error_message}")
 
 
-def fill(connection: Connection, topic: str, data: list[bytes]) -> int:
+def fill(connection: LoadConnection, topic: str, data: list[bytes]) -> int:
     """Produce everything; gives the offset of the last batch."""
     last = 0
     for batch in data:
@@ -103,14 +103,14 @@ def fill(connection: Connection, topic: str, data: list[bytes]) -> int:
     return last
 
 
-def measure(target: Cluster, case: Case, data: list[bytes]) -> dict[str, float]:
+def measure(target: ClusterTarget, case: Case, data: list[bytes]) -> dict[str, float]:
     """One compaction on one broker. Errors: RuntimeError, TimeoutError."""
     from linearizability.bench.brokers import cpu_seconds, process_ids
 
     (pid,) = process_ids(target)
     checkpoint = target.member(target.nodes[0].id).data / CHECKPOINT
     host, _, port = target.nodes[0].address.rpartition(":")
-    connection = Connection(host, int(port))
+    connection = LoadConnection(host, int(port))
     topic = f"compaction-{os.getpid()}-{time.monotonic_ns()}"
     make_topic(connection, topic)
     configure(connection, topic, segment_bytes=str(SEGMENT_BYTES), min_cleanable_dirty_ratio="0")

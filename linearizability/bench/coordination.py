@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from linearizability.bench.load import TIMEOUT_S, Connection, drive_encoded, make_topic
+from linearizability.bench.load import TIMEOUT_S, LoadConnection, drive_encoded, make_topic
 from linearizability.client.group_member import ClassicMember
 from linearizability.client.requests import commit_request
 from reference.protocol.errors import ErrorCode
@@ -27,7 +27,7 @@ METADATA_BYTES = 100
 HEARTBEAT_EVERY_S = 0.01
 
 
-def await_coordinator(connection: Connection, group: str) -> None:
+def await_coordinator(connection: LoadConnection, group: str) -> None:
     """Ask until the group's coordinator serves: the first question brings the internal topic about. Errors: TimeoutError."""
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
@@ -46,7 +46,7 @@ def await_coordinator(connection: Connection, group: str) -> None:
 
 
 def commit_offsets(
-    connection: Connection, topic: str, partitions: int, in_flight: int, seconds: float
+    connection: LoadConnection, topic: str, partitions: int, in_flight: int, seconds: float
 ) -> tuple[int, list[int]]:
     """Commit the same offsets again and again."""
     group = f"group-of-{topic}"
@@ -67,7 +67,7 @@ def commit_offsets(
 class Member:
     """One member of the group, on a connection of its own."""
 
-    connection: Connection
+    connection: LoadConnection
     said: ClassicMember
     settled_in: int = -1
     """The last generation in which it knows its assignment."""
@@ -120,11 +120,11 @@ class Group:
 
     def __init__(self, bootstrap: str, name: str, size: int) -> None:
         host, _, port = bootstrap.rpartition(":")
-        await_coordinator(Connection(host, int(port)), name)
+        await_coordinator(LoadConnection(host, int(port)), name)
         protocols = {"range": bytes(METADATA_BYTES)}
         self.members = [
             Member(
-                Connection(host, int(port)),
+                LoadConnection(host, int(port)),
                 ClassicMember(name, protocols, session_timeout_ms=30_000, rebalance_timeout_ms=60_000),
             )
             for _ in range(size)
@@ -232,7 +232,7 @@ def _take(consumer: Any, count: int) -> None:
             raise TimeoutError("committed records did not come")
 
 
-def make_coordination_driver(bootstrap: str, connection: Connection, case: Any, topic: str) -> Any:
+def make_coordination_driver(bootstrap: str, connection: LoadConnection, case: Any, topic: str) -> Any:
     """The driver of a case whose client is one of ours."""
     make_topic(connection, topic, partitions=max(1, case.partitions))
     if case.client == "commit":

@@ -39,7 +39,7 @@ from linearizability.faults.schedule import Schedule, Wave
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
 from linearizability.targets import TargetError
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.workload.profile import Consuming
 
 STORE = Path(__file__).parent / "endurance.json"
@@ -109,7 +109,7 @@ def schedule_of(seconds: float, nodes: int, seed: int) -> Schedule:
 class Sampler:
     """Looks at the nodes at fixed times, in a thread of its own, while it is open."""
 
-    target: Cluster
+    target: ClusterTarget
     side: SideLoad
     topic: str
     every_s: float

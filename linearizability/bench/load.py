@@ -100,7 +100,7 @@ TRANSACTION_CASES = {
 ALL_CASES = CASES | GROUP_CASES | TRANSACTION_CASES
 
 
-class Connection:
+class LoadConnection:
     """A blocking connection that speaks frames."""
 
     def __init__(self, host: str, port: int) -> None:
@@ -137,7 +137,7 @@ class Connection:
             size -= received
 
 
-def make_topic(connection: Connection, name: str, partitions: int = 1, replicas: int = 1) -> str:
+def make_topic(connection: LoadConnection, name: str, partitions: int = 1, replicas: int = 1) -> str:
     """Create a topic and wait until all replicas of its first partition are in sync; gives its leader's address."""
     configs = {"min.insync.replicas": str(max(1, replicas - 1))}
     topics = [new_topic(name, partitions, replication_factor=replicas, configs=configs)]
@@ -175,7 +175,7 @@ def fetch_body(topic: str, offset: int, max_bytes: int) -> FetchRequest:
     return fetch_request({(topic, 0): offset}, max_wait_ms=500, max_bytes=max_bytes, partition_max_bytes=max_bytes)
 
 
-def prepare(connection: Connection, case: Case, topic: str, acks: int) -> tuple[int, int, bytes, int]:
+def prepare(connection: LoadConnection, case: Case, topic: str, acks: int) -> tuple[int, int, bytes, int]:
     """The case's API key, version, encoded request, and the bytes of records that one request moves."""
     if not case.fetch_bytes:
         batch = make_batch(case.records, case.record_bytes)
@@ -206,10 +206,10 @@ Driver = Callable[[float], tuple[int, list[int]]]
 """Loads the broker for a time; gives the number of requests answered and their latencies in nanoseconds."""
 
 
-def connect(address: str) -> Connection:
+def connect(address: str) -> LoadConnection:
     """A connection to HOST:PORT."""
     host, _, port = address.rpartition(":")
-    return Connection(host, int(port))
+    return LoadConnection(host, int(port))
 
 
 def run(bootstrap: str, case: Case, seconds: float, warmup_s: float, replicas: int) -> dict[str, Any]:
@@ -320,7 +320,7 @@ def consume_with_librdkafka(bootstrap: str, topic: str, seconds: float) -> tuple
 
 
 def drive_encoded(
-    connection: Connection, request: bytes, in_flight: int, check: Callable[[bytes], None], seconds: float
+    connection: LoadConnection, request: bytes, in_flight: int, check: Callable[[bytes], None], seconds: float
 ) -> tuple[int, list[int]]:
     """Keep `in_flight` requests under way for a time; gives the number answered and their latencies in nanoseconds.
 

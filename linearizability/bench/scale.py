@@ -31,7 +31,7 @@ from linearizability.bench.load import (
     METADATA_VERSION,
     PRODUCE,
     PRODUCE_VERSION,
-    Connection,
+    LoadConnection,
     check,
     drive_encoded,
     make_batch,
@@ -42,7 +42,7 @@ from linearizability.faults.plan import FAST_FAILOVER
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
 from linearizability.targets import Node, TargetError
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -71,7 +71,7 @@ Key = tuple[str, int]
 class Topics:
     """The bench's topics on a target, and the connections by which it is asked."""
 
-    target: Cluster
+    target: ClusterTarget
     count: int
 
     @property
@@ -101,7 +101,7 @@ class Topics:
                 raise TargetError(f"{self.target.spec}: topic {name} was refused with error {code}")
         connection.socket.close()
 
-    def look(self, connection: Connection, names: Iterable[str]) -> MetadataResponse:
+    def look(self, connection: LoadConnection, names: Iterable[str]) -> MetadataResponse:
         """What one node says of some topics."""
         wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
         body = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
@@ -133,7 +133,7 @@ class Topics:
                 raise TargetError(
                     f"{self.target.spec}: {len(pending)} partitions take no record: {sorted(pending)[:3]}"
                 )
-            connections: dict[int, Connection] = {}
+            connections: dict[int, LoadConnection] = {}
             try:
                 connections |= {node.id: connect(node) for node in self.alive()}
                 answer = self.look(next(iter(connections.values())), sorted({name for name, _ in pending}))
@@ -150,8 +150,8 @@ class Topics:
                 time.sleep(LOOK_EVERY_S)
 
 
-def connect(node: Node) -> Connection:
-    return Connection(node.host, node.port)
+def connect(node: Node) -> LoadConnection:
+    return LoadConnection(node.host, node.port)
 
 
 def led_by(answer: MetadataResponse, wanted: set[Key]) -> dict[int, list[Key]]:
@@ -165,7 +165,7 @@ def led_by(answer: MetadataResponse, wanted: set[Key]) -> dict[int, list[Key]]:
     return found
 
 
-def produce(connection: Connection, keys: Sequence[Key], batch: bytes) -> set[Key]:
+def produce(connection: LoadConnection, keys: Sequence[Key], batch: bytes) -> set[Key]:
     """A record to each partition, all requests sent before the first answer is read; gives the partitions that took one."""
     requests = [keys[at : at + REQUEST_PARTITIONS] for at in range(0, len(keys), REQUEST_PARTITIONS)]
     for some in requests:
@@ -194,7 +194,7 @@ def _records(keys: Iterable[Key], batch: bytes) -> ProduceRequest:
 class Meter:
     """Times and CPU of stages, under the names of the row's columns."""
 
-    target: Cluster
+    target: ClusterTarget
     row: dict[str, Any]
     progress: Callable[[str], None]
     gone_cpu_s: float = 0.0
@@ -237,7 +237,7 @@ class Meter:
         time.sleep(IDLE_S)
         self.row[name] = round((self.cpu_s() - cpu) / IDLE_S * 1000, 2)
 
-    def load(self, connections: Sequence[Connection], leader: str, topic: str, acks: int) -> None:
+    def load(self, connections: Sequence[LoadConnection], leader: str, topic: str, acks: int) -> None:
         """The rate of one partition, and the CPU of all nodes for a request."""
         self.progress("load")
         body = produce_body(topic, make_batch(1, 100), acks)
@@ -250,11 +250,11 @@ class Meter:
         self.row["loaded"] = leader
 
 
-def drive(connections: Sequence[Connection], request: bytes, seconds: float) -> int:
+def drive(connections: Sequence[LoadConnection], request: bytes, seconds: float) -> int:
     """Keep IN_FLIGHT requests under way, each on the next connection; gives the number answered."""
     if len(connections) == 1:
         return drive_encoded(connections[0], request, IN_FLIGHT, _check, seconds)[0]
-    sent: deque[Connection] = deque()
+    sent: deque[LoadConnection] = deque()
     following = itertools.cycle(connections)
     end = time.monotonic() + seconds
     count = 0
@@ -271,7 +271,7 @@ def _check(frame: bytes) -> None:
     check(PRODUCE, PRODUCE_VERSION, frame)
 
 
-def measure_partitions(target: Cluster, count: int, meter: Meter) -> None:
+def measure_partitions(target: ClusterTarget, count: int, meter: Meter) -> None:
     """One row of a cluster with so many partitions. Errors: TargetError."""
     topics, row = Topics(target, count), meter.row
     empty_mb, empty_descriptors = meter.holdings()
@@ -306,7 +306,7 @@ def leader_of(topics: Topics, name: str) -> Node:
     return next(node for node in topics.target.nodes if node.id == found.leader_id)
 
 
-def measure_connections(target: Cluster, count: int, meter: Meter) -> None:
+def measure_connections(target: ClusterTarget, count: int, meter: Meter) -> None:
     """One row of a node that so many connections load. Errors: TargetError."""
     topics = Topics(target, 1)
     topics.create()
@@ -321,7 +321,7 @@ def measure_connections(target: Cluster, count: int, meter: Meter) -> None:
         connection.socket.close()
 
 
-def measure_start(target: Cluster, count: int, meter: Meter) -> None:
+def measure_start(target: ClusterTarget, count: int, meter: Meter) -> None:
     """One row of a node that starts with so many partitions. Errors: TargetError."""
     topics = Topics(target, count)
     node = target.nodes[0].id
@@ -336,7 +336,7 @@ def measure_start(target: Cluster, count: int, meter: Meter) -> None:
     meter.stage("start_after_kill", lambda: (target.restart(node), topics.serve()))
 
 
-KINDS: dict[str, tuple[int, Callable[[Cluster, int, Meter], None]]] = {
+KINDS: dict[str, tuple[int, Callable[[ClusterTarget, int, Meter], None]]] = {
     "partitions": (3, measure_partitions),
     "connections": (1, measure_connections),
     "start": (1, measure_start),

@@ -8,7 +8,7 @@ from typing import Any
 
 from linearizability.client.requests import (
     Committed,
-    Partition,
+    TopicPartition,
     by_topic,
     produce_request,
     transactional_commit_request,
@@ -37,7 +37,7 @@ class ProducerSession:
     transactional_id: str | None = None
     identity: Identity = NO_PRODUCER
     timeout_ms: int = TRANSACTION_TIMEOUT_MS
-    sequences: dict[Partition, int] = field(default_factory=dict[Partition, int])
+    sequences: dict[TopicPartition, int] = field(default_factory=dict[TopicPartition, int])
     """The sequence number of the next record."""
 
     @property
@@ -60,7 +60,7 @@ class ProducerSession:
 
     # ---- records
 
-    def batch(self, partition: Partition, records: Sequence[Record], **options: Any) -> bytearray:
+    def batch(self, partition: TopicPartition, records: Sequence[Record], **options: Any) -> bytearray:
         """The next records of a partition; it is the same batch until `appended` is called."""
         return build(
             records,
@@ -71,18 +71,18 @@ class ProducerSession:
             **options,
         )
 
-    def produce(self, batches: Mapping[Partition, Buffer | None], timeout_ms: int) -> ProduceRequest:
+    def produce(self, batches: Mapping[TopicPartition, Buffer | None], timeout_ms: int) -> ProduceRequest:
         """Produce with acks=all."""
         return produce_request(batches, timeout_ms=timeout_ms, transactional_id=self.transactional_id)
 
-    def appended(self, partition: Partition, count: int) -> None:
+    def appended(self, partition: TopicPartition, count: int) -> None:
         """So many records of a partition were acknowledged."""
         self.sequences[partition] = self.sequences.get(partition, 0) + count
 
     # ---- transactions
 
     def add_partitions(
-        self, partitions: Iterable[Partition], identity: Identity | None = None
+        self, partitions: Iterable[TopicPartition], identity: Identity | None = None
     ) -> AddPartitionsToTxnRequest:
         """AddPartitionsToTxn, below version 4."""
         producer_id, epoch = identity or self.identity
@@ -102,7 +102,11 @@ class ProducerSession:
         )
 
     def commit_offsets(
-        self, group: str, offsets: Mapping[Partition, Committed | int], identity: Identity | None = None, **options: Any
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, Committed | int],
+        identity: Identity | None = None,
+        **options: Any,
     ) -> TxnOffsetCommitRequest:
         """TxnOffsetCommit; the options are those of `transactional_commit_request`."""
         return transactional_commit_request(self._id, identity or self.identity, group, offsets, **options)

@@ -41,7 +41,7 @@ class Topic:
     partitions: int
 
 
-Partition: TypeAlias = tuple[Any, int]
+TopicPartition: TypeAlias = tuple[Any, int]
 """A topic, by name or as `Topic`, and a partition's number."""
 
 
@@ -63,7 +63,7 @@ class Committed(NamedTuple):
     leader_epoch: int = -1
 
 
-def by_topic(partitions: Iterable[Partition], apart: bool = False) -> list[tuple[Any, list[int]]]:
+def by_topic(partitions: Iterable[TopicPartition], apart: bool = False) -> list[tuple[Any, list[int]]]:
     """Partitions by topic, in the order given."""
     if apart:
         return [(topic, [index]) for topic, index in partitions]
@@ -116,7 +116,7 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
 
 
 def produce_request(
-    batches: Mapping[Partition, Buffer | None],
+    batches: Mapping[TopicPartition, Buffer | None],
     *,
     acks: int = ALL_REPLICAS,
     timeout_ms: int = WAITS_MS,
@@ -141,7 +141,7 @@ def produced(answer: Any) -> Any:
 
 
 def fetch_request(
-    wanted: Mapping[Partition, FetchFrom | int],
+    wanted: Mapping[TopicPartition, FetchFrom | int],
     *,
     max_wait_ms: int = 1,
     min_bytes: int = 1,
@@ -230,7 +230,7 @@ def delete_records_request(before: Mapping[tuple[str, int], int], timeout_ms: in
 
 def commit_request(
     group: str,
-    offsets: Mapping[Partition, Committed | int],
+    offsets: Mapping[TopicPartition, Committed | int],
     *,
     generation: int = -1,
     member_id: str = "",
@@ -254,7 +254,7 @@ def transactional_commit_request(
     transactional_id: str,
     identity: tuple[int, int],
     group: str,
-    offsets: Mapping[Partition, Committed | int],
+    offsets: Mapping[TopicPartition, Committed | int],
     *,
     apart: bool = False,
     **member: Any,
@@ -272,7 +272,9 @@ def transactional_commit_request(
     )
 
 
-def _committed(topic_table: Any, table: Any, offsets: Mapping[Partition, Committed | int], apart: bool) -> list[Any]:
+def _committed(
+    topic_table: Any, table: Any, offsets: Mapping[TopicPartition, Committed | int], apart: bool
+) -> list[Any]:
     def place(index: int, value: Committed | int) -> Any:
         offset, metadata, epoch = value if isinstance(value, Committed) else Committed(value)
         return table(
@@ -286,7 +288,7 @@ def _committed(topic_table: Any, table: Any, offsets: Mapping[Partition, Committ
 
 
 def fetch_offsets_request(
-    groups: Mapping[str, Iterable[Partition] | None],
+    groups: Mapping[str, Iterable[TopicPartition] | None],
     *,
     require_stable: bool = False,
     member_id: str | None = None,
@@ -312,7 +314,7 @@ def fetch_offsets_request(
 
 
 def fetch_offsets_of_one(
-    group: str, partitions: Iterable[Partition] | None, *, require_stable: bool = False
+    group: str, partitions: Iterable[TopicPartition] | None, *, require_stable: bool = False
 ) -> OffsetFetchRequest:
     """OffsetFetch below version 8, which asks for one group."""
     topics = [

@@ -19,7 +19,7 @@ from linearizability.damage.content import Observation, Producer, create_topics,
 from linearizability.damage.folder import Folder
 from linearizability.damage.trials import Broker
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.target import TargetError
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import ErrorCode
@@ -46,7 +46,7 @@ LEVELS = {"WARN": "warning", "ERROR": "error", "FATAL": "error"}
 class _Node:
     """The one node of a target, whose folder is replaced between two starts."""
 
-    def __init__(self, target: Cluster) -> None:
+    def __init__(self, target: ClusterTarget) -> None:
         self._target = target
         (self._member,) = target.members
         self.now = int(time.time() * 1_000)
@@ -100,7 +100,7 @@ def kafka(spec: str) -> Iterator[Broker]:
         tempfile.TemporaryDirectory() as place,
         open_target(spec, folder=Path(place), config=CONFIG) as target,
     ):
-        if not isinstance(target, Cluster) or len(target.members) != 1:
+        if not isinstance(target, ClusterTarget) or len(target.members) != 1:
             raise TargetError(f"{spec} is no target of one node whose folder is known")
         node = _Node(target)
 

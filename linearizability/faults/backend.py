@@ -11,7 +11,7 @@ from linearizability.faults.network import Links, Network
 from linearizability.faults.plan import FAST_FAILOVER, Plan
 from linearizability.faults.schedule import Schedule
 from linearizability.targets import AddressMap, Target, TargetError, open_target
-from linearizability.targets.cluster import INTERPOSED, Cluster
+from linearizability.targets.cluster import INTERPOSED, ClusterTarget
 from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
 from linearizability.targets.interposer.building import obstacle
@@ -60,7 +60,7 @@ def open_on_backend(
             raise TargetError(f"{plan.target} does not take broker properties; wanted are {', '.join(plan.config)}")
         return target, None
     sketch = planned_target(plan, folder)
-    if not isinstance(sketch, Cluster):
+    if not isinstance(sketch, ClusterTarget):
         raise TargetError(f"{plan.target} brings its own processes: they cannot be put on a network of ours")
     if plan.backend == "docker":
         made = DockerNetwork(sketch.places, open_image(plan.image))
@@ -84,7 +84,7 @@ def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Li
     }
     needing = [name for name, fault in all_faults().items() if {*fault.hooks} & {*INTERPOSED}]
     wanted = [name for name in needing if name in named or not named]
-    if not isinstance(target, Cluster) or not wanted:
+    if not isinstance(target, ClusterTarget) or not wanted:
         return
     reason = obstacle()
     if reason and named:

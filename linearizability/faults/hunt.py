@@ -31,7 +31,7 @@ from linearizability.faults.round import Round, RoundResult
 from linearizability.faults.schedule import Schedule
 from linearizability.faults.summary import judge_by_spark, sum_up
 from linearizability.progress import time_left
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 
 REDUCTION_ATTEMPTS = 2
 
@@ -64,7 +64,7 @@ def hunt(plan: Plan, folder: Path, say: Listener, schedules: Sequence[Schedule] 
             say(f"round {number}: {results[-1].verdict}")
             interrupted = this.interrupted
             found = results[-1].verdict == "invalid"
-            if found and isinstance(target, Cluster):
+            if found and isinstance(target, ClusterTarget):
                 target.keep_data = True
             if found and plan.reduce_minutes and not interrupted:
                 reduce_found(this, results[-1], folder / "reduced", say)

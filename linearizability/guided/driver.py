@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from linearizability.guided.scripts import Step
-from linearizability.simulation.cluster import Cluster, RunningClient
+from linearizability.simulation.cluster import RunningClient, SimulatedCluster
 from linearizability.simulation.gates import Gates
 from linearizability.simulation.schedule import Producer
 from linearizability.simulation.traffic import Message
@@ -34,7 +34,7 @@ S = TypeVar("S", bound=Step)
 class Driver(ABC, Generic[S]):
     """Takes a cluster through one script; meanwhile it is the message filter of the network's gates."""
 
-    def __init__(self, cluster: Cluster, steps: Sequence[S], nodes: Sequence[int]) -> None:
+    def __init__(self, cluster: SimulatedCluster, steps: Sequence[S], nodes: Sequence[int]) -> None:
         """`nodes` are the nodes that take part in the script."""
         self._cluster = cluster
         self._world = cluster.world

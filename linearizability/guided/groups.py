@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from linearizability.guided.coordinators import CoordinatorDriver
 from linearizability.guided.scripted_member import ScriptedMember
 from linearizability.guided.scripts import GroupScript, GroupStep
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.schedule import GROUPS_TOPIC, Member
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
@@ -41,7 +41,7 @@ class GroupDriver(CoordinatorDriver[GroupStep]):
 
     topic = GROUPS_TOPIC
 
-    def __init__(self, cluster: Cluster, script: GroupScript, members: dict[str, ScriptedMember]) -> None:
+    def __init__(self, cluster: SimulatedCluster, script: GroupScript, members: dict[str, ScriptedMember]) -> None:
         super().__init__(cluster, script.steps, script.brokers)
         self._script = script
         self._members = members

@@ -13,7 +13,7 @@ from typing import Any
 
 from linearizability.guided.quorum_holds import FETCHES, QuorumHolds
 from linearizability.guided.scripts import NodeStep, QuorumScript
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.schedule import METADATA_TOPIC
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.controller.quorum_roles import Role
@@ -29,7 +29,7 @@ SETTLING_MS = 100
 class QuorumDriver(QuorumHolds):
     """Drives the voters."""
 
-    def __init__(self, cluster: Cluster, script: QuorumScript) -> None:
+    def __init__(self, cluster: SimulatedCluster, script: QuorumScript) -> None:
         super().__init__(cluster, script.steps, script.voters)
         self._came: set[tuple[str, int, int]] = set()
         """Actions traced since the step began: the action, its voter, and the other voter that takes part."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from linearizability.guided.driver import Driver
 from linearizability.guided.scripts import NodeStep
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.traffic import Message
 from reference.controller.quorum import Quorum
 from reference.protocol.errors import ErrorCode
@@ -28,7 +28,7 @@ DECIDING = frozenset({"registration", "heartbeat", "proposal"})
 class QuorumHolds(Driver[NodeStep]):
     """Decides for each message whether it waits."""
 
-    def __init__(self, cluster: Cluster, steps: Sequence[NodeStep], nodes: Sequence[int]) -> None:
+    def __init__(self, cluster: SimulatedCluster, steps: Sequence[NodeStep], nodes: Sequence[int]) -> None:
         super().__init__(cluster, steps, nodes)
         self._has_begun = False
         self._first_epoch = 0

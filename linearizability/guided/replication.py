@@ -10,7 +10,7 @@ from linearizability.guided.replication_holds import BEGINS, ReplicationHolds
 from linearizability.guided.replication_progress import NOT_YET, Decision
 from linearizability.guided.scripted_producer import ScriptedProducer
 from linearizability.guided.scripts import NodeStep, ReplicationScript
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.schedule import Fault
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
@@ -52,7 +52,7 @@ class NothingSurvives(Random):
 class ReplicationDriver(ReplicationHolds):
     """Drives the replicas of one partition, and its scripted producer."""
 
-    def __init__(self, cluster: Cluster, script: ReplicationScript, producer: ScriptedProducer) -> None:
+    def __init__(self, cluster: SimulatedCluster, script: ReplicationScript, producer: ScriptedProducer) -> None:
         super().__init__(cluster, script)
         self._producer = producer
         self._last_producing = script.brokers[0]

@@ -11,7 +11,7 @@ from typing import Any
 
 from linearizability.guided.replication_progress import NOT_YET, Progress
 from linearizability.guided.scripts import ReplicationScript
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.traffic import Message
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
@@ -29,7 +29,7 @@ BEGINS = frozenset({"BecomeLeader", "BecomeFollower"})
 class ReplicationHolds(Progress):
     """Decides for each message whether it waits."""
 
-    def __init__(self, cluster: Cluster, script: ReplicationScript) -> None:
+    def __init__(self, cluster: SimulatedCluster, script: ReplicationScript) -> None:
         super().__init__(cluster, script)
         self._may_replay: dict[int, int] = dict.fromkeys(script.all_brokers, 0)
         """Broker -> the decision up to which it may replay the metadata."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from linearizability.guided.driver import Driver
 from linearizability.guided.scripts import NodeStep, ReplicationScript
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from reference.protocol.primitives import NodeId
 from reference.replication.partition import Partition
 
@@ -31,7 +31,7 @@ class Decision(NamedTuple):
 class Progress(Driver[NodeStep]):
     """Follows the script's only partition."""
 
-    def __init__(self, cluster: Cluster, script: ReplicationScript) -> None:
+    def __init__(self, cluster: SimulatedCluster, script: ReplicationScript) -> None:
         super().__init__(cluster, script.steps, script.all_brokers)
         self._script = script
         self._key = script.topic, 0

@@ -18,7 +18,7 @@ from linearizability.guided.scripted_transactor import ScriptedTransactor
 from linearizability.guided.scripts import GroupScript, QuorumScript, ReplicationScript, Script, TransactionScript
 from linearizability.guided.transactions import TransactionDriver
 from linearizability.simulation import schedule
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.run import DrivenSchedule
 from linearizability.simulation.schedule import Producer, Schedule, Topic
 
@@ -53,7 +53,7 @@ class GuidedSchedule(DrivenSchedule):
         changed = (step.min_isr for step in steps if step.action == "ChangeMinIsr")
         return min([super().least_min_isr(topic), *changed])
 
-    def driver(self, cluster: Cluster) -> Driver[Any]:
+    def driver(self, cluster: SimulatedCluster) -> Driver[Any]:
         script = self.script
         match script:
             case ReplicationScript():

@@ -13,7 +13,7 @@ from linearizability.client.requests import GROUP, commit_request
 from linearizability.guided.scripts import GroupScript
 from linearizability.history.operations import commit
 from linearizability.simulation.client import Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.grouping import FIND_COORDINATOR, OFFSET_COMMIT
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
@@ -42,7 +42,9 @@ class Answer(NamedTuple):
 class ScriptedMember(SimulatedClient):
     """One member of a script's group; all requests go to the script's only broker."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, script: GroupScript, id: str) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, script: GroupScript, id: str
+    ) -> None:
         super().__init__(cluster, number, recorder)
         self.id = id
         self._script = script

@@ -11,7 +11,7 @@ from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import produce_request, produced
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
 from linearizability.simulation.producing import ACKS, PRODUCE_TIMEOUT_MS, VALUE_HEAD
@@ -43,7 +43,9 @@ class Sent:
 class ScriptedProducer(SimulatedClient):
     """The producer of a script of replication."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, topic: str, idempotent: bool) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, topic: str, idempotent: bool
+    ) -> None:
         super().__init__(cluster, number, recorder)
         self._topic = topic
         self._idempotent = idempotent

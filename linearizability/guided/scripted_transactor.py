@@ -17,7 +17,7 @@ from linearizability.client.requests import TRANSACTION, produced
 from linearizability.guided.scripts import TransactionScript
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
@@ -82,7 +82,9 @@ class CoordinatorRequest:
 class ScriptedTransactor(SimulatedClient):
     """The producer of a script of transactions."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, script: TransactionScript) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, script: TransactionScript
+    ) -> None:
         super().__init__(cluster, number, recorder)
         self._script = script
         self._coordinator = script.brokers[0]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from linearizability.guided.coordinators import CoordinatorDriver
 from linearizability.guided.scripted_transactor import TRANSACTION_TIMEOUT_MS, ScriptedTransactor
 from linearizability.guided.scripts import TransactionScript, TransactionStep
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.schedule import TRANSACTIONS_TOPIC
 from linearizability.simulation.traffic import Message
 
@@ -45,7 +45,7 @@ class TransactionDriver(CoordinatorDriver[TransactionStep]):
 
     topic = TRANSACTIONS_TOPIC
 
-    def __init__(self, cluster: Cluster, script: TransactionScript, client: ScriptedTransactor) -> None:
+    def __init__(self, cluster: SimulatedCluster, script: TransactionScript, client: ScriptedTransactor) -> None:
         super().__init__(cluster, script.steps, script.brokers)
         self._script = script
         self._client = client

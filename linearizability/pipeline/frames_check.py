@@ -23,7 +23,7 @@ from linearizability.pipeline.spark import FOUND_DDL, collect, judge_runs, judge
 from linearizability.pipeline.spark_series import series_of_facts
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
-from linearizability.rules.partition import Columns, Partition
+from linearizability.rules.partition import Columns, PartitionHistory
 from linearizability.rules.rule import FOUND_SCHEMA, Found, found_table
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def check(read: Read | DataFrame, contract: Contract | None = None, *, every_wit
         if lacking := [name for name in COLUMNS if table.column(name).null_count]:
             raise ValueError(f"facts without {', '.join(lacking)}")
         run, topic, number = (part.as_py() for part in key)
-        partition = Partition(run, topic, number, columns_of(table))
+        partition = PartitionHistory(run, topic, number, columns_of(table))
         return pa.concat_tables([judged(partition, contexts[run], *alone_and_joined), _counts(partition)])
 
     rows = read.facts.groupBy(*KEY_COLUMNS).applyInArrow(judge, FOUND_DDL).persist()
@@ -140,7 +140,7 @@ def _without_record(table: DataFrame, contract: Contract) -> Read:
     return Read(table, runs)
 
 
-def _counts(partition: Partition) -> pa.Table:
+def _counts(partition: PartitionHistory) -> pa.Table:
     columns: dict[str, Any] = {each.name: pa.nulls(1, each.type) for each in FOUND_SCHEMA}
     columns |= {
         "run": pa.array([partition.run]),

@@ -15,7 +15,7 @@ from linearizability.history.excuses import excuses_of
 from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
-from linearizability.rules.partition import Columns, Partition, is_in, order_of
+from linearizability.rules.partition import Columns, PartitionHistory, is_in, order_of
 from linearizability.rules.rule import Context, Found, Rule, RunRule
 from linearizability.rules.transactions import emit_dependencies
 
@@ -74,7 +74,7 @@ def split(rules: Iterable[AnyRule]) -> tuple[tuple[Rule, ...], tuple[RunRule, ..
     return tuple(r for r in rules if isinstance(r, Rule)), tuple(r for r in rules if isinstance(r, RunRule))
 
 
-def judge_partition(partition: Partition, context: Context, rules: Iterable[Rule]) -> Iterator[Found]:
+def judge_partition(partition: PartitionHistory, context: Context, rules: Iterable[Rule]) -> Iterator[Found]:
     """All that the rules find in one partition; the same function runs in Spark's workers."""
     partition.prove(context.proven)
     for rule in rules:
@@ -83,7 +83,7 @@ def judge_partition(partition: Partition, context: Context, rules: Iterable[Rule
 
 
 def emissions(
-    partition: Partition, context: Context, rules: Iterable[RunRule]
+    partition: PartitionHistory, context: Context, rules: Iterable[RunRule]
 ) -> Iterator[tuple[str, npt.NDArray[Any]]]:
     """What one partition contributes to the rules over its run: rows by the name of what emits them."""
     partition.prove(context.proven)
@@ -119,9 +119,11 @@ class Batch:
         """The number of each row's partition."""
         return np.repeat(np.arange(len(self.names)), np.diff(self.bounds))
 
-    def partition(self, number: int) -> Partition:
+    def partition(self, number: int) -> PartitionHistory:
         rows = slice(self.bounds[number], self.bounds[number + 1])
-        return Partition(self.run, *self.names[number], {name: column[rows] for name, column in self.columns.items()})
+        return PartitionHistory(
+            self.run, *self.names[number], {name: column[rows] for name, column in self.columns.items()}
+        )
 
 
 def batches(facts: pa.Table, run: str) -> Iterator[Batch]:
@@ -181,7 +183,7 @@ def _sorted(rows: npt.NDArray[np.intp], bounds: npt.NDArray[np.intp], columns: C
     return {name: column[rows] for name, column in columns.items()}
 
 
-def partitions(facts: pa.Table, run: str) -> Iterator[Partition]:
+def partitions(facts: pa.Table, run: str) -> Iterator[PartitionHistory]:
     """Each partition by itself."""
     for batch in batches(facts, run):
         yield from map(batch.partition, range(len(batch.names)))

@@ -27,7 +27,7 @@ from linearizability.pipeline.blocks import Key
 from linearizability.pipeline.local import judge_partition
 from linearizability.rules import RULES
 from linearizability.rules.cut import NO_PLACE, Array, By, Owned
-from linearizability.rules.partition import Columns, Mask, Partition, is_in
+from linearizability.rules.partition import Columns, Mask, PartitionHistory, is_in
 from linearizability.rules.retention import log_start_rows
 from linearizability.rules.rule import MAX_WITNESSES, Context, Found, Rule, in_order
 
@@ -164,7 +164,7 @@ class Survey:
 
 
 def survey(part: int, columns: Columns) -> Survey:
-    partition = Partition("", "", 0, columns)
+    partition = PartitionHistory("", "", 0, columns)
     appends, observations = partition.appends, partition.observations
     odd = (appends.outcome != Outcome.OK) | (appends.offset < 0)
     placed, seen = appends.offset >= 0, observations.offset >= 0
@@ -257,11 +257,11 @@ class Judge:
     def rules_by(self, by: By) -> list[Rule]:
         return [rule for rule in self.rules if rule.cut is not None and rule.cut.by is by]
 
-    def view(self, by: By, part: int, columns: Columns) -> Partition:
+    def view(self, by: By, part: int, columns: Columns) -> PartitionHistory:
         """The part with what is carried to it."""
         away = self.plan.part_of(by, self.carried.columns) != part
         facts = joined([columns, chosen_rows(self.carried.columns, np.flatnonzero(away))])
-        return Partition(*self.key, facts, Owned(by, *self.plan.range_of(by, part), self.proven))
+        return PartitionHistory(*self.key, facts, Owned(by, *self.plan.range_of(by, part), self.proven))
 
     def gather(self, part: int, columns: Columns) -> Columns:
         return chosen_rows(columns, np.flatnonzero(self.carried.wanted(columns)))
@@ -328,7 +328,7 @@ def judge_parts(parts: Parts, key: Key, context: Context, rules: Iterable[Rule])
 
 def _proven(key: Key, carried: Carried, context: Context) -> Array:
     """What the whole partition proves of operations in doubt: all facts of their values are carried."""
-    whole = Partition(*key, carried.columns)
+    whole = PartitionHistory(*key, carried.columns)
     whole.prove(context.proven)
     return whole.proven_transactions
 

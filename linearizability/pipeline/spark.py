@@ -63,7 +63,7 @@ from linearizability.pipeline.spark_parts import judge_hot
 from linearizability.pipeline.spark_session import session
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import PartitionHistory
 from linearizability.rules.rule import FOUND_SCHEMA, Anomaly, Context, Found, Rule, RunRule, found_table
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def judge_files(
 
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
         run, topic, number = (part.as_py() for part in key)
-        partition = Partition(run, topic, number, columns_of(unpacked(table)))
+        partition = PartitionHistory(run, topic, number, columns_of(unpacked(table)))
         chosen = uncut if Key(run, topic, number) in hot else alone
         return judged(partition, contexts[run], chosen, joined)
 
@@ -269,7 +269,7 @@ def judge_files(
     return findings
 
 
-def judged(partition: Partition, context: Context, alone: Iterable[Rule], joined: Iterable[RunRule]) -> pa.Table:
+def judged(partition: PartitionHistory, context: Context, alone: Iterable[Rule], joined: Iterable[RunRule]) -> pa.Table:
     """What the rules find in a partition, and what it emits for those over its run."""
     findings = found_table(partition.run, list(judge_partition(partition, context, alone)))
     emitted = [emitted_table(partition.run, *item) for item in emissions(partition, context, joined)]

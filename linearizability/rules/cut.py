@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from linearizability.rules.partition import Partition
+    from linearizability.rules.partition import PartitionHistory
     from linearizability.rules.rule import Context
 
 Array = npt.NDArray[Any]
@@ -59,11 +59,11 @@ class Owned:
         return (places >= self.low) & (places < self.high)
 
 
-Carry = Callable[["Partition", "Context"], Array]
+Carry = Callable[["PartitionHistory", "Context"], Array]
 """Picks what other parts must see: indices of rows of the part."""
 
 
-def nothing(partition: Partition, context: Context) -> Array:
+def nothing(partition: PartitionHistory, context: Context) -> Array:
     return np.empty(0, np.intp)
 
 
@@ -75,7 +75,7 @@ class Cut:
     state: str
     """What it carries beyond what every part is given, for people."""
     carry: Carry = nothing
-    gaps: Callable[[Partition], Array] | None = None
+    gaps: Callable[[PartitionHistory], Array] | None = None
     """Ranges of offsets (first, last) of which the part must know all records besides."""
     single: bool = False
     """The rule finds one anomaly a partition at most: the first of those that the contract does not permit."""
@@ -86,7 +86,7 @@ BY_SLOT = Cut(By.OFFSET, "nothing: it looks at one offset at a time")
 APART = Cut(By.OFFSET, "nothing: what it looks at has no place in the log and stays together")
 
 
-def owned(partition: Partition, places: Array) -> npt.NDArray[np.bool_]:
+def owned(partition: PartitionHistory, places: Array) -> npt.NDArray[np.bool_]:
     """Which of these places the partition or part owns."""
     return np.ones(len(places), bool) if partition.owned is None else partition.owned(places)
 

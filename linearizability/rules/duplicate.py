@@ -9,13 +9,13 @@ import numpy as np
 from linearizability.history.facts import NEVER, Flag
 from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.excusing import of_values, permits_loss
-from linearizability.rules.partition import Array, Partition, is_in, repeated
+from linearizability.rules.partition import Array, PartitionHistory, is_in, repeated
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 WITHOUT_IDEMPOTENCE = "a producer without idempotence may store a record twice when it retries"
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     slots, values = partition.log_pairs
     doubled = repeated(values)
     doubled = doubled[~partition.is_repeated(doubled)]

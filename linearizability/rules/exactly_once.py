@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from linearizability.history.facts import NEVER, Kind, Outcome, identity
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS
-from linearizability.rules.partition import Array, Mask, Partition, Rows, is_in
+from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows, is_in
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
 from linearizability.rules.sessions import known_at, must_be_delivered
@@ -45,12 +45,12 @@ def _rows(kind: int, place: int, transactions: Array | int, offsets: Array) -> A
     return np.stack([np.full(count, kind), np.full(count, place), owners, offsets], axis=1)
 
 
-def emit_copies(partition: Partition, context: Context) -> Array:
+def emit_copies(partition: PartitionHistory, context: Context) -> Array:
     """The table's rows of one partition; nothing of a transaction that certainly did not happen."""
     return np.concatenate([*_as_input(partition, context), *_as_output(partition)])
 
 
-def _as_output(partition: Partition) -> Iterator[Array]:
+def _as_output(partition: PartitionHistory) -> Iterator[Array]:
     appends = partition.appends
     mine = (appends.transaction >= 0) & (appends.outcome != Outcome.FAIL)
     happened = np.unique(appends.transaction[mine & partition.happened])
@@ -61,7 +61,7 @@ def _as_output(partition: Partition) -> Iterator[Array]:
     yield _rows(WRITTEN, identity(f"to {partition.name}"), appends.transaction[placed], offsets)
 
 
-def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
+def _as_input(partition: PartitionHistory, context: Context) -> Iterator[Array]:
     seen, commits = partition.observations, partition.rows(Kind.COMMIT)
     taken = (seen.transaction >= 0) & (seen.group >= 0) & (seen.offset >= 0) & (seen.outcome != Outcome.FAIL)
     reported = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
@@ -87,7 +87,7 @@ def _as_input(partition: Partition, context: Context) -> Iterator[Array]:
             yield from _excused(partition, context, place, seen.where(mine), commits.where(its))
 
 
-def _consumed_outside(partition: Partition, group: int) -> Array:
+def _consumed_outside(partition: PartitionHistory, group: int) -> Array:
     """Offsets that the group polled outside of transactions, below an offset that it committed outside of them."""
     seen, commits = partition.observations, partition.rows(Kind.COMMIT)
     plain = (commits.transaction < 0) & (commits.group == group) & (commits.outcome != Outcome.FAIL)
@@ -96,7 +96,7 @@ def _consumed_outside(partition: Partition, group: int) -> Array:
     return seen.offset[polled & (seen.offset >= 0) & (seen.offset < end)]
 
 
-def _excused(partition: Partition, context: Context, place: int, seen: Rows, commits: Rows) -> Iterator[Array]:
+def _excused(partition: PartitionHistory, context: Context, place: int, seen: Rows, commits: Rows) -> Iterator[Array]:
     """When each transaction was at work on the group's input, and which excuses cover that."""
     yield _rows(BEGAN, place, seen.transaction, seen.invoked)
     yield _rows(BEGAN, place, commits.transaction, commits.invoked)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from linearizability.history.facts import NEVER
-from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.rule import Context
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
@@ -21,7 +21,7 @@ GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 
 def permits_loss(
     context: Context,
-    partition: Partition,
+    partition: PartitionHistory,
     made: Any,
     seen: Any,
     also: Any = "",
@@ -43,7 +43,7 @@ def permits_loss(
     return reasons.astype(str)
 
 
-def explained(context: Context, partition: Partition, unexcused: Mask, made: Array, also: str = "") -> Array:
+def explained(context: Context, partition: PartitionHistory, unexcused: Mask, made: Array, also: str = "") -> Array:
     """Reasons, empty where `unexcused`; of several excuses one that was not over when it was made, if there is one."""
     by_contract = context.contract.permits_loss("all")
     likely, possible = (
@@ -52,7 +52,7 @@ def explained(context: Context, partition: Partition, unexcused: Mask, made: Arr
     return np.where(unexcused, by_contract, np.where(likely == "", possible, likely))
 
 
-def eras(context: Context, partition: Partition, also: str = "") -> list[tuple[int, int]]:
+def eras(context: Context, partition: PartitionHistory, also: str = "") -> list[tuple[int, int]]:
     """What the partition's excuses leave, as pairs (after, before): no excuse explains an anomaly exactly if what it misses
     was made after the one, and that was seen before the other, of any pair. `also` as in permits_loss."""
     spans = sorted(
@@ -70,7 +70,7 @@ def eras(context: Context, partition: Partition, also: str = "") -> list[tuple[i
     return [*zip(bounds[::2], bounds[1::2], strict=True)]
 
 
-def sent_at(partition: Partition) -> Array:
+def sent_at(partition: PartitionHistory) -> Array:
     """For each observation when its record was sent; long ago where the writer is not known."""
     writer = partition.writer
     return np.where(writer >= 0, np.append(partition.appends.invoked, 0)[writer], -NEVER)
@@ -90,7 +90,7 @@ def contradictions(group: Array, member: Array, made: Array, seen: Array, groups
     return first_made, complete
 
 
-def at_slots(partition: Partition, slots: Array, acknowledged: Array) -> tuple[Array, Array]:
+def at_slots(partition: PartitionHistory, slots: Array, acknowledged: Array) -> tuple[Array, Array]:
     """`contradictions` of the records that lie at each of these slots (sorted): those appends, and what was read."""
     appends, observations = partition.appends, partition.observations
     mine = acknowledged[np.isin(partition.append_slot[acknowledged], slots)]
@@ -103,7 +103,7 @@ def at_slots(partition: Partition, slots: Array, acknowledged: Array) -> tuple[A
     )
 
 
-def of_values(partition: Partition, values: Array) -> tuple[Array, Array]:
+def of_values(partition: PartitionHistory, values: Array) -> tuple[Array, Array]:
     """`contradictions` of the places at which each of these values (sorted) lies."""
     appends, observations = partition.appends, partition.observations
     mine = partition.log_appends[is_in(appends.value[partition.log_appends], values)]

@@ -9,13 +9,13 @@ import numpy as np
 from linearizability.history.facts import NEVER, Kind, Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
-from linearizability.rules.partition import Array, Partition, Rows
+from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import known_at, must_be_delivered
 
 
-def _groups(partition: Partition) -> Iterator[tuple[Rows, Rows]]:
+def _groups(partition: PartitionHistory) -> Iterator[tuple[Rows, Rows]]:
     """Each group's commits and its answered fetches of committed offsets."""
     commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
     for group in np.unique(commits.group):
@@ -35,7 +35,7 @@ def _last_commit_before(commits: Rows, fetched: Rows) -> tuple[Array, Array]:
 
 
 def _permitted(
-    context: Context, partition: Partition, commits: Rows, fetched: Rows, which: Array
+    context: Context, partition: PartitionHistory, commits: Rows, fetched: Rows, which: Array
 ) -> Callable[[Array], Array]:
     """A commit may be lost with the group's records, or, from within a transaction, with what became of that."""
 
@@ -49,7 +49,7 @@ def _permitted(
     return permitted
 
 
-def regression(partition: Partition, context: Context) -> Iterator[Found]:
+def regression(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     for commits, fetched in _groups(partition):
         latest, which = _last_commit_before(commits, fetched)
         values = np.unique(commits.offset)
@@ -72,7 +72,7 @@ def regression(partition: Partition, context: Context) -> Iterator[Found]:
         )
 
 
-def loss(partition: Partition, context: Context) -> Iterator[Found]:
+def loss(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     for commits, fetched in _groups(partition):
         _, which = _last_commit_before(commits, fetched)
         wrong = np.flatnonzero((fetched.offset < 0) & (which >= 0))
@@ -85,7 +85,7 @@ def loss(partition: Partition, context: Context) -> Iterator[Found]:
         yield from found(LOSS.id, partition, wrong, witness, _permitted(context, partition, commits, fetched, which))
 
 
-def past_undelivered(partition: Partition, context: Context) -> Iterator[Found]:
+def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     commits, observations = partition.rows(Kind.COMMIT), partition.observations
     if not len(commits) or not len(observations):
         return

@@ -10,11 +10,11 @@ from linearizability.history.facts import Flag
 from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.excusing import at_slots, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     torn = _torn(partition)
     slots = np.flatnonzero(torn)
     if not len(slots):
@@ -42,7 +42,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted, partition.slot_offset[slots])
 
 
-def _torn(partition: Partition) -> Mask:
+def _torn(partition: PartitionHistory) -> Mask:
     """Slots at which two different values are known, or one was read and another one reported."""
     reported = partition.reported_appends
     beside = reported[~is_in(reported, partition.log_appends)]
@@ -57,7 +57,7 @@ def _torn(partition: Partition) -> Mask:
     return torn
 
 
-def _promised(partition: Partition, torn: Mask) -> Array:
+def _promised(partition: PartitionHistory, torn: Mask) -> Array:
     """For each slot, how many different values were read there or reported with acks=all: those stay for ever."""
     appends = partition.appends
     mine = partition.reported_appends

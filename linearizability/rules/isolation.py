@@ -9,14 +9,19 @@ import numpy as np
 from linearizability.history.facts import Flag, Outcome
 from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.excusing import TRANSACTIONS, permits_loss
-from linearizability.rules.partition import Array, Mask, Partition
+from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 READ_UNCOMMITTED = "the consumer reads uncommitted records"
 
 
 def _check(
-    rule: str, partition: Partition, wrong: Mask, text: str, uncommitted_may: bool, context: Context | None = None
+    rule: str,
+    partition: PartitionHistory,
+    wrong: Mask,
+    text: str,
+    uncommitted_may: bool,
+    context: Context | None = None,
 ) -> Iterator[Found]:
     """`wrong` over the observations whose writer is known. With a context a lost marker of a transaction may explain it."""
     appends, observations, writer = partition.appends, partition.observations, partition.writer
@@ -38,7 +43,7 @@ def _check(
     yield from found(rule, partition, rows, witness, permitted, observations.offset)
 
 
-def _known(partition: Partition) -> Mask:
+def _known(partition: PartitionHistory) -> Mask:
     """Observations whose one and only writer is known."""
     known = partition.writer >= 0
     if len(partition.repeated_values):
@@ -46,7 +51,7 @@ def _known(partition: Partition) -> Mask:
     return known
 
 
-def aborted_read(partition: Partition, context: Context) -> Iterator[Found]:
+def aborted_read(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     failed = partition.appends.outcome == Outcome.FAIL
     if not failed.any():
         return
@@ -57,7 +62,7 @@ def aborted_read(partition: Partition, context: Context) -> Iterator[Found]:
     yield from _check("G1a", partition, wrong, text, True, context)
 
 
-def intermediate_read(partition: Partition, context: Context) -> Iterator[Found]:
+def intermediate_read(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends = partition.appends
     if not (appends.extra >= 0).any():
         return
@@ -68,7 +73,7 @@ def intermediate_read(partition: Partition, context: Context) -> Iterator[Found]
     yield from _check("G1b", partition, wrong, "returned before the commit of its transaction was asked for", True)
 
 
-def own_uncommitted_read(partition: Partition, context: Context) -> Iterator[Found]:
+def own_uncommitted_read(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends, observations = partition.appends, partition.observations
     if not (observations.transaction >= 0).any():
         return

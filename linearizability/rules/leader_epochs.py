@@ -9,11 +9,11 @@ import numpy as np
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import permits_loss, sent_at
-from linearizability.rules.partition import Array, Partition, Rows
+from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     for rows, who in ((partition.observations, "the log"), (partition.rows(Kind.REPLICA_RECORD), "node")):
         if len(rows):
             known = np.flatnonzero((rows.epoch >= 0) & (rows.offset >= 0))
@@ -22,7 +22,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
 
 
 def _regressions(
-    partition: Partition, context: Context, all_rows: Rows, known: Array, holder: Array, who: str
+    partition: PartitionHistory, context: Context, all_rows: Rows, known: Array, holder: Array, who: str
 ) -> Iterator[Found]:
     rows = all_rows.where(np.isin(np.arange(len(all_rows)), known))
     order = np.lexsort((rows.epoch, rows.offset, holder))
@@ -48,7 +48,7 @@ def _regressions(
     yield from found(RULE.id, partition, wrong, witness, permitted, offset[1:] if who == "the log" else None)
 
 
-def carried(partition: Partition, context: Context) -> Array:
+def carried(partition: PartitionHistory, context: Context) -> Array:
     """The last record read that has a leader epoch."""
     rows = partition.observations
     known = np.flatnonzero((rows.epoch >= 0) & (rows.offset >= 0) & owned(partition, rows.offset))

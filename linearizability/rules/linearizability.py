@@ -31,7 +31,7 @@ from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import eras, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Mask, Partition
+from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.realtime_order import timeline
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -57,7 +57,7 @@ class Placed:
         return np.where(self.careful & (self.made > after), self.completed, NEVER)
 
 
-def places(partition: Partition, strict: bool) -> Placed:
+def places(partition: PartitionHistory, strict: bool) -> Placed:
     appends, observations = partition.appends, partition.observations
     rows, invoked, completed = timeline(partition)
     careful = appends.flag(Flag.ACKS_ALL)[rows]
@@ -99,7 +99,7 @@ def first_conflict(place: Array, invoked: Array, completed: Array, mine: Mask | 
     return low, higher + int(np.argmin(completed[higher:]))
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     all_placed = places(partition, context.contract.strict_recency)
     place, invoked, completed = all_placed.place, all_placed.invoked, all_placed.completed
     reason, mine = context.contract.permits_loss("all"), owned(partition, place // 4)
@@ -125,7 +125,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(RULE.id, partition, np.array([low]), witness, reason, place // 4)
 
 
-def carried(partition: Partition, context: Context) -> Array:
+def carried(partition: PartitionHistory, context: Context) -> Array:
     """What ended first: of all, and of what promises to keep its place."""
     all_placed = places(partition, context.contract.strict_recency)
     mine = owned(partition, all_placed.place // 4)

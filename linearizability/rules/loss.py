@@ -15,7 +15,7 @@ import numpy.typing as npt
 from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import TRANSACTIONS, at_slots, eras, explained, permits_loss, sent_at
-from linearizability.rules.partition import Array, Mask, Partition, Rows
+from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
 from linearizability.rules.retention import log_starts
 from linearizability.rules.rule import Context
 
@@ -44,12 +44,12 @@ class Loss:
     """The operation of the final read, -1 where there was none."""
 
 
-def losses(partition: Partition, context: Context) -> Loss:
+def losses(partition: PartitionHistory, context: Context) -> Loss:
     """What is missing from one partition. Computed once for all who ask."""
     return partition.once("losses", lambda: _losses(partition, context))
 
 
-def _losses(partition: Partition, context: Context) -> Loss:
+def _losses(partition: PartitionHistory, context: Context) -> Loss:
     appends, observations = partition.appends, partition.observations
     acknowledged = partition.happened & ~partition.is_repeated(appends.value)
     missing = acknowledged & ~partition.read
@@ -96,7 +96,7 @@ def _losses(partition: Partition, context: Context) -> Loss:
     return Loss(lost, vanished & lost, unseen, doubtful, absent_at, passed, drained_at, behind_end, drain)
 
 
-def _passed_at(partition: Partition, after: int = -NEVER - 1) -> Array:
+def _passed_at(partition: PartitionHistory, after: int = -NEVER - 1) -> Array:
     """For each slot when the first poll ended that returned what lies there or beyond, and was sent after that."""
     observations, placed = partition.observations, partition.observation_slot >= 0
     if after >= -NEVER:
@@ -106,7 +106,7 @@ def _passed_at(partition: Partition, after: int = -NEVER - 1) -> Array:
     return np.minimum.accumulate(ended[::-1])[::-1]
 
 
-def passer(partition: Partition, loss: Loss, index: int) -> int:
+def passer(partition: PartitionHistory, loss: Loss, index: int) -> int:
     """The observation that passed a record first: of several of one time the one farthest up; -1 where a final read had ended
     before that did not return the record."""
     observations = partition.observations
@@ -115,7 +115,7 @@ def passer(partition: Partition, loss: Loss, index: int) -> int:
     return int(first[0]) if len(first) else -1
 
 
-def _first(partition: Partition, rows: Array) -> Array:
+def _first(partition: PartitionHistory, rows: Array) -> Array:
     observations = partition.observations
     times = observations.completed[rows], -observations.offset[rows], observations.operation[rows]
     return rows[np.lexsort((observations.position[rows], *times[::-1]))[:1]]
@@ -128,7 +128,7 @@ def in_force_before(appends: Rows, moment: Array) -> Mask:
     return (appends.completed < moment) & (answered < moment) & ~(stepwise & (appends.session == MAX_WAIT_US))
 
 
-def _places(partition: Partition) -> Array:
+def _places(partition: PartitionHistory) -> Array:
     """Each append's offset; 0 where no report names it."""
     position = partition.append_position
     is_known = position >= 0
@@ -137,13 +137,13 @@ def _places(partition: Partition) -> Array:
     return offset
 
 
-def complete_drains(partition: Partition) -> Mask:
+def complete_drains(partition: PartitionHistory) -> Mask:
     """The final reads that reached the log end that was asked for before they began."""
     drains = partition.drains
     return (drains.outcome == Outcome.OK) & (drains.extra >= drains.offset) & (drains.offset >= 0)
 
 
-def carried(partition: Partition, context: Context) -> Array:
+def carried(partition: PartitionHistory, context: Context) -> Array:
     """What other parts must know of what is missing: the record that was read first, of all and of those of each era."""
     observations = partition.observations
     mine = np.flatnonzero((partition.observation_slot >= 0) & owned(partition, observations.offset))
@@ -158,7 +158,7 @@ def carried(partition: Partition, context: Context) -> Array:
 CUT = Cut(By.OFFSET, "the record that was read first", carried)
 
 
-def permitted_loss(partition: Partition, context: Context, indices: Array) -> npt.NDArray[np.str_]:
+def permitted_loss(partition: PartitionHistory, context: Context, indices: Array) -> npt.NDArray[np.str_]:
     """Why each of these appends may be lost; empty where it may not."""
     appends = partition.appends
     transactional = appends.flag(Flag.TRANSACTIONAL)[indices]
@@ -175,7 +175,7 @@ def permitted_loss(partition: Partition, context: Context, indices: Array) -> np
     return np.where(appends.flag(Flag.ACKS_ALL)[indices], reasons, ACKS_BELOW_ALL).astype(str)
 
 
-def _taken_for_another(partition: Partition, context: Context, rows: Array) -> Array:
+def _taken_for_another(partition: PartitionHistory, context: Context, rows: Array) -> Array:
     """Why each of these transactional appends may have been taken for a repetition of the record that lies at its offset: a
     coordinator that has lost what it had decided gives a producer's epoch out again, also long after the excuse."""
     slots, group = np.unique(partition.append_slot[rows], return_inverse=True)
@@ -184,7 +184,7 @@ def _taken_for_another(partition: Partition, context: Context, rows: Array) -> A
     return np.where((slots >= 0) & (two_known < NEVER), reasons, "")[group]
 
 
-def _unexcused(partition: Partition, context: Context, rows: Array, also: str) -> Mask:
+def _unexcused(partition: PartitionHistory, context: Context, rows: Array, also: str) -> Mask:
     """Which of these appends no excuse explains: the append, and what shows that it is missing, lie in one era. What was read
     beyond it may be what was lost: its place was given away, and the append came in below it."""
     appends, loss = partition.appends, losses(partition, context)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.rules.loss import CUT, losses, passer, permitted_loss
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     loss = losses(partition, context)
     appends, observations = partition.appends, partition.observations
 

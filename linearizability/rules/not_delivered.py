@@ -9,11 +9,11 @@ import numpy as np
 from linearizability.history.facts import Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.loss import complete_drains
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     drains = partition.drains
     if not len(drains):
         return

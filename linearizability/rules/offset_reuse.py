@@ -10,11 +10,11 @@ from linearizability.history.facts import Flag
 from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.excusing import at_slots, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends = partition.appends
     rows = np.flatnonzero(appends.flag(Flag.ACKNOWLEDGED) & (partition.append_slot >= 0))
     slots = partition.append_slot[rows]

@@ -9,11 +9,11 @@ import numpy as np
 from linearizability.history.facts import UNKNOWN, Kind, Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, permits_loss
-from linearizability.rules.partition import Array, Partition, Rows
+from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
     claimed = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (owned, commits) if len(rows)]
     if not claimed:
@@ -42,7 +42,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(RULE.id, partition, wrong, witness, permitted)
 
 
-def former_generation(partition: Partition, context: Context) -> Iterator[Found]:
+def former_generation(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
     for group in np.unique(commits.group):
         accepted = (commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0)

@@ -91,7 +91,7 @@ class _Lazy(Mapping[str, npt.NDArray[Any]]):
         return len(self._names)
 
 
-class Partition:
+class PartitionHistory:
     """One partition of one run, or the part of it that is `owned`. Rows are in the order (kind, process, operation, position)."""
 
     def __init__(self, run: str, topic: str, partition: int, columns: Columns, owned: Owned | None = None) -> None:

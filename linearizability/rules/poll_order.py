@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import (
     LAST_POLL,
@@ -17,7 +17,7 @@ from linearizability.rules.sessions import (
 )
 
 
-def check(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
+def check(rule: str, across: bool, partition: PartitionHistory, context: Context) -> Iterator[Found]:
     steps = steps_across(partition) if across else steps_within(partition)
     wrong = backwards(partition, steps)
     observations = partition.observations

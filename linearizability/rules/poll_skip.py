@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import (
     GAPS_ACROSS,
@@ -20,7 +20,7 @@ from linearizability.rules.sessions import (
 )
 
 
-def check(rule: str, across: bool, partition: Partition, context: Context) -> Iterator[Found]:
+def check(rule: str, across: bool, partition: PartitionHistory, context: Context) -> Iterator[Found]:
     steps = steps_across(partition) if across else steps_within(partition)
     wrong = skipping(partition, steps)
     observations, appends = partition.observations, partition.appends

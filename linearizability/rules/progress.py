@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 GAP_NS = 1_000_000_000
 """A pause between successful sends that is worth a note, while sends were tried."""
 
 
-def no_progress(partition: Partition, context: Context) -> Iterator[Found]:
+def no_progress(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends = partition.appends
     if context.heals_at < 0 or not len(appends):
         return
@@ -35,7 +35,7 @@ def no_progress(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(PROGRESS.id, partition, rows, witness)
 
 
-def gaps(partition: Partition, context: Context) -> Iterator[Found]:
+def gaps(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends = partition.appends
     done = np.sort(appends.completed[appends.outcome == Outcome.OK])
     if len(done) < 2 or done[-1] - done[0] <= GAP_NS:

@@ -15,11 +15,11 @@ from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import BY_VALUE, By, Cut, owned
 from linearizability.rules.excusing import earliest_from, eras, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
-def timeline(partition: Partition) -> tuple[Array, Array, Array]:
+def timeline(partition: PartitionHistory) -> tuple[Array, Array, Array]:
     """Appends in the order of their positions: their index, invocation, and completion (`NEVER` where it is unknown).
 
     Where several claim one position, the first one stands for it: that they disagree is another rule's matter.
@@ -36,7 +36,7 @@ def timeline(partition: Partition) -> tuple[Array, Array, Array]:
     return rows, appends.invoked[rows], completed
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends = partition.appends
     rows, invoked, completed = timeline(partition)
     if len(rows) < 2:
@@ -75,7 +75,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(APPENDS.id, partition, wrong, witness, permitted, places)
 
 
-def carried(partition: Partition, context: Context) -> Array:
+def carried(partition: PartitionHistory, context: Context) -> Array:
     """The appends that ended first: of all, and of those with acks=all."""
     rows, _, completed = timeline(partition)
     mine = owned(partition, partition.slot_offset[partition.append_position[rows]])
@@ -88,7 +88,7 @@ def carried(partition: Partition, context: Context) -> Array:
     return partition.places_of(Kind.APPEND, rows[[int(completed.argmin()), int(guarded.argmin()), *of_eras]])
 
 
-def future_read(partition: Partition, context: Context) -> Iterator[Found]:
+def future_read(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends, observations, writer = partition.appends, partition.observations, partition.writer
     known = np.flatnonzero(writer >= 0)
     if len(partition.repeated_values):

@@ -9,13 +9,13 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Kind, Outcome
 from linearizability.rules.excusing import permits_loss
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 LIST_OFFSETS, FETCH = 0, 1
 
 
-def check(rule: str, asked_by: int, partition: Partition, context: Context) -> Iterator[Found]:
+def check(rule: str, asked_by: int, partition: PartitionHistory, context: Context) -> Iterator[Found]:
     answers = partition.rows(Kind.END_OFFSETS)
     answers = answers.where((answers.position == asked_by) & (answers.offset >= 0))
     appends = partition.appends

@@ -9,7 +9,7 @@ import numpy as np
 from linearizability.history.facts import NEVER, UNKNOWN, Kind, Outcome, identity
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, permits_loss
-from linearizability.rules.partition import Partition, Rows
+from linearizability.rules.partition import PartitionHistory, Rows
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
 
@@ -22,20 +22,20 @@ NOTHING = identity(None)
 """The value of a register that was never written."""
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     yield from (item for answer, item in judged(partition, context) if answer is False)
 
 
-def undecided(partition: Partition, context: Context) -> Iterator[Found]:
+def undecided(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     yield from (item for answer, item in judged(partition, context) if answer is None)
 
 
-def judged(partition: Partition, context: Context) -> list[tuple[bool | None, Found]]:
+def judged(partition: PartitionHistory, context: Context) -> list[tuple[bool | None, Found]]:
     """What the search said of each register here, computed once."""
     return partition.once("registers", lambda: list(_judged(partition, context)))
 
 
-def _judged(partition: Partition, context: Context) -> Iterator[tuple[bool | None, Found]]:
+def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[bool | None, Found]]:
     for operations, initial, name, is_committed in _registers(partition):
         answer = linearizable([operation for operation, _ in operations], initial)
         if answer:
@@ -78,7 +78,7 @@ def shrink(operations: Named, initial: int) -> Named:
     return least[-MAX_SHRUNK:]
 
 
-def _registers(partition: Partition) -> Iterator[tuple[Named, int, str, bool]]:
+def _registers(partition: PartitionHistory) -> Iterator[tuple[Named, int, str, bool]]:
     """The registers that live under this key: the key itself, and (hence the last item) each group's committed offset."""
     rows = partition.rows(Kind.REGISTER)
     if len(rows):

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.rules.cut import BY_VALUE
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     values, appends = partition.repeated_values, partition.appends
 
     def witness(index: int) -> Witness:

@@ -9,13 +9,13 @@ import numpy as np
 from linearizability.history.facts import NEVER, Kind
 from linearizability.rules.cut import APART, last_of_each
 from linearizability.rules.excusing import permits_loss
-from linearizability.rules.partition import Array, Partition, Rows
+from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
 WATERMARK_UNKNOWN = f"{UNPROVEN}any replica's high watermark; the records may lie above it"
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     records = partition.rows(Kind.REPLICA_RECORD)
     nodes = np.unique(records.node)
     if len(nodes) < 2:

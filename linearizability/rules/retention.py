@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from linearizability.history.facts import NEVER, Kind
-from linearizability.rules.partition import Array, Columns, Partition
+from linearizability.rules.partition import Array, Columns, PartitionHistory
 from linearizability.rules.rule import UNPROVEN, Context
 
 COMPACTED = "compaction may have removed the records between"
@@ -44,12 +44,12 @@ class LogStarts:
         return np.append(0, self.reached)[np.searchsorted(self.asked, times, side="right")]
 
 
-def log_starts(partition: Partition) -> LogStarts:
+def log_starts(partition: PartitionHistory) -> LogStarts:
     """Computed once for all that ask."""
     return partition.once("log starts", lambda: _log_starts(partition))
 
 
-def _log_starts(partition: Partition) -> LogStarts:
+def _log_starts(partition: PartitionHistory) -> LogStarts:
     reports = [
         (rows.invoked, getattr(rows, name))
         for rows, name in (
@@ -64,7 +64,7 @@ def _log_starts(partition: Partition) -> LogStarts:
     return LogStarts(asked[order], np.maximum.accumulate(start[order]) if len(start) else start, last)
 
 
-def expired_by(partition: Partition, context: Context, times: Array) -> Array:
+def expired_by(partition: PartitionHistory, context: Context, times: Array) -> Array:
     """Records below these offsets may have expired by these times."""
     if context.contract.cleanup != "delete":
         return np.zeros(len(times), np.int64)

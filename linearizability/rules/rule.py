@@ -24,7 +24,7 @@ from linearizability.history.excuses import Excuse
 from linearizability.rules.cut import NO_PLACE, Cut
 
 if TYPE_CHECKING:
-    from linearizability.rules.partition import Partition
+    from linearizability.rules.partition import PartitionHistory
 
 MAX_WITNESSES = 100
 """Anomalies of one rule, partition and reason that are kept with their witness; all are counted."""
@@ -90,7 +90,7 @@ class Context:
     """Faults that excuse losses which the contract does not permit."""
 
 
-Check = Callable[["Partition", Context], Iterator[Found]]
+Check = Callable[["PartitionHistory", Context], Iterator[Found]]
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class RunRule:
     needs: str
     cost: str
     example: str
-    emit: Callable[[Partition, Context], npt.NDArray[Any]]
+    emit: Callable[[PartitionHistory, Context], npt.NDArray[Any]]
     check: Callable[[npt.NDArray[Any], Context], Iterator[Found]]
     weight: Weight = Weight.VIOLATION
     rests_on_absence: bool = False
@@ -162,7 +162,7 @@ Witness = tuple[Any, Any, Iterable[Any], str]
 
 def found(
     rule: str,
-    partition: Partition,
+    partition: PartitionHistory,
     indices: npt.NDArray[np.intp],
     witness: Callable[[int], Witness],
     permitted: str | Callable[[npt.NDArray[Any]], npt.NDArray[Any]] = "",

@@ -10,13 +10,13 @@ from linearizability.history.facts import Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
 from linearizability.rules.excusing import permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 UNORDERED = "a producer without idempotence and with several requests in flight may reorder its records"
 
 
-def _pairs_within(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
+def _pairs_within(partition: PartitionHistory) -> tuple[np.ndarray, np.ndarray]:
     """Neighbouring sends of one operation whose positions are known."""
     appends, position = partition.appends, partition.append_position
     first = np.flatnonzero(
@@ -25,7 +25,7 @@ def _pairs_within(partition: Partition) -> tuple[np.ndarray, np.ndarray]:
     return first, first + 1
 
 
-def _reason(partition: Partition, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
+def _reason(partition: PartitionHistory, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
     """Why it may be: the producer asked for no order, or the earlier record may have been lost and its place given away."""
     flags = partition.appends.flag
     appends = partition.appends
@@ -34,7 +34,7 @@ def _reason(partition: Partition, context: Context, rows: np.ndarray, earlier: n
     return np.where(flags(Flag.ORDERED)[rows], kept, UNORDERED)
 
 
-def within(partition: Partition, context: Context) -> Iterator[Found]:
+def within(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     before, after = _pairs_within(partition)
     position, appends = partition.append_position, partition.appends
     wrong = np.flatnonzero(position[after] <= position[before])
@@ -54,7 +54,7 @@ def within(partition: Partition, context: Context) -> Iterator[Found]:
     )
 
 
-def skip(partition: Partition, context: Context) -> Iterator[Found]:
+def skip(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     before, after = _pairs_within(partition)
     position, appends, counts = partition.append_position, partition.appends, partition.records_before
     low, high = position[before], position[after]
@@ -69,7 +69,7 @@ def skip(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(SKIP.id, partition, wrong, witness, reason, partition.slot_offset[high])
 
 
-def highest_record(partition: Partition, context: Context) -> Array:
+def highest_record(partition: PartitionHistory, context: Context) -> Array:
     """The part's last record in the log."""
     slots = np.flatnonzero(partition.in_log)
     slots = slots[owned(partition, partition.slot_offset[slots])][-1:]
@@ -78,7 +78,7 @@ def highest_record(partition: Partition, context: Context) -> Array:
     return np.concatenate([partition.places_of(Kind.APPEND, sent), partition.places_of(Kind.OBSERVATION, seen)])
 
 
-def across(partition: Partition, context: Context) -> Iterator[Found]:
+def across(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends, position = partition.appends, partition.append_position
     rows = np.flatnonzero((position >= 0) & (appends.outcome != Outcome.FAIL))
     if len(rows) < 2:
@@ -105,7 +105,7 @@ def across(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(ACROSS.id, partition, wrong, witness, reason, operation)
 
 
-def farthest_sends(partition: Partition, context: Context) -> Array:
+def farthest_sends(partition: PartitionHistory, context: Context) -> Array:
     """Of each process the first of its records that lies farthest up in the log."""
     appends, position = partition.appends, partition.append_position
     rows = np.flatnonzero((position >= 0) & (appends.outcome != Outcome.FAIL))

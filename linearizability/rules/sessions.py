@@ -19,7 +19,7 @@ from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.excusing import eras, explained, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, expired_by, log_starts
 from linearizability.rules.rule import Context
 
@@ -35,12 +35,12 @@ class Steps:
     after: Indices
 
 
-def steps_within(partition: Partition) -> Steps:
+def steps_within(partition: PartitionHistory) -> Steps:
     """Neighbours in one operation, where the assignment did not change within it."""
     return partition.once("steps within", lambda: _steps_within(partition))
 
 
-def _steps_within(partition: Partition) -> Steps:
+def _steps_within(partition: PartitionHistory) -> Steps:
     rows = _placed(partition)
     operation = partition.observations.operation[rows]
     same = operation[1:] == operation[:-1]
@@ -48,12 +48,12 @@ def _steps_within(partition: Partition) -> Steps:
     return Steps(rows[:-1][same], rows[1:][same])
 
 
-def steps_across(partition: Partition) -> Steps:
+def steps_across(partition: PartitionHistory) -> Steps:
     """From a successful operation's last record to the first record of the next operation, in one session."""
     return partition.once("steps across", lambda: _steps_across(partition))
 
 
-def _steps_across(partition: Partition) -> Steps:
+def _steps_across(partition: PartitionHistory) -> Steps:
     rows = _placed(partition)
     observations = partition.observations
     if not len(rows):
@@ -72,13 +72,13 @@ def _steps_across(partition: Partition) -> Steps:
     return Steps(before[same], after[same])
 
 
-def backwards(partition: Partition, steps: Steps) -> Indices:
+def backwards(partition: PartitionHistory, steps: Steps) -> Indices:
     """Which steps lead to the same offset or a lower one."""
     offset = partition.observations.offset
     return np.flatnonzero(offset[steps.after] <= offset[steps.before])
 
 
-def skipping(partition: Partition, steps: Steps) -> Indices:
+def skipping(partition: PartitionHistory, steps: Steps) -> Indices:
     """Which steps lead over a record that a consumer may not skip."""
     before, after = partition.observation_slot[steps.before], partition.observation_slot[steps.after]
     wide = np.flatnonzero(after > before + 1)  # nothing lies between neighbours
@@ -87,7 +87,7 @@ def skipping(partition: Partition, steps: Steps) -> Indices:
     return wide[counts[after[wide]] > counts[before[wide] + 1]]
 
 
-def skipped_slots(partition: Partition, context: Context, steps: Steps, index: int) -> Array:
+def skipped_slots(partition: PartitionHistory, context: Context, steps: Steps, index: int) -> Array:
     """What a step skipped; without what may have expired, where that is not all."""
     before, after = partition.observation_slot[steps.before[index]], partition.observation_slot[steps.after[index]]
     between = np.arange(int(before) + 1, int(after))
@@ -97,13 +97,13 @@ def skipped_slots(partition: Partition, context: Context, steps: Steps, index: i
     return kept if len(kept) else skipped
 
 
-def must_be_delivered(partition: Partition) -> Mask:
+def must_be_delivered(partition: PartitionHistory) -> Mask:
     """Slots whose record every consumer must be given: known to be in the log, and not of a transaction that was aborted, or
     that is unknown to have been committed: who reads uncommitted records was given those too."""
     return partition.once("must be delivered", lambda: _must_be_delivered(partition))
 
 
-def _must_be_delivered(partition: Partition) -> Mask:
+def _must_be_delivered(partition: PartitionHistory) -> Mask:
     writer = partition.writer
     placed = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
     mask = partition.in_log.copy()
@@ -118,7 +118,7 @@ def _must_be_delivered(partition: Partition) -> Mask:
 
 
 def permitted_step(
-    partition: Partition, context: Context, steps: Steps, indices: Array, skip: bool, across: bool
+    partition: PartitionHistory, context: Context, steps: Steps, indices: Array, skip: bool, across: bool
 ) -> npt.NDArray[np.str_]:
     """Why a jump in each of these steps is permitted; empty where it is not."""
     reason = context.contract.permits_loss("all")
@@ -152,7 +152,7 @@ def permitted_step(
 
 
 def _unexcused(
-    partition: Partition, context: Context, steps: Steps, indices: Array, promised: Mask, start: Array
+    partition: PartitionHistory, context: Context, steps: Steps, indices: Array, promised: Mask, start: Array
 ) -> Mask:
     """Which of these steps no excuse explains: they, and a record that they lead over, lie in one era. What was given after
     the gap may be what was lost, and what is known in the gap may have come in when its place was given away."""
@@ -167,7 +167,7 @@ def _unexcused(
     return unexcused
 
 
-def known_at(partition: Partition) -> tuple[Array, Array]:
+def known_at(partition: PartitionHistory) -> tuple[Array, Array]:
     """For each slot when the first record that was ever there was sent, and when one was known there first."""
     made, seen = np.full(len(partition.slot_offset), NEVER), np.full(len(partition.slot_offset), NEVER)
     appends, observations, mine, read = (
@@ -185,7 +185,7 @@ def known_at(partition: Partition) -> tuple[Array, Array]:
     return made, seen
 
 
-def _promised(partition: Partition) -> Mask:
+def _promised(partition: PartitionHistory) -> Mask:
     """Slots whose record was promised: read by any client, or acknowledged with acks=all."""
     promised = np.zeros(len(partition.slot_offset), bool)
     careful = partition.log_appends[partition.appends.flag(Flag.ACKS_ALL)[partition.log_appends]]
@@ -194,7 +194,7 @@ def _promised(partition: Partition) -> Mask:
     return promised
 
 
-def _lead_over(partition: Partition, slots: Mask, steps: Steps, indices: Array, start: Array) -> Mask:
+def _lead_over(partition: PartitionHistory, slots: Mask, steps: Steps, indices: Array, start: Array) -> Mask:
     """Which of these steps lead over any of these slots, at the offset that `start` names for the step or beyond."""
     counts = np.zeros(len(slots) + 1, np.int64)
     np.cumsum(slots, out=counts[1:])
@@ -206,14 +206,14 @@ def _lead_over(partition: Partition, slots: Mask, steps: Steps, indices: Array, 
 # -- across a cut --------------------------------------------------------------------------------------------------------
 
 
-def last_polls(partition: Partition, context: Context) -> Indices:
+def last_polls(partition: PartitionHistory, context: Context) -> Indices:
     """Of each process the last record of its last successful operation."""
     rows, observations = _placed(partition), partition.observations
     rows = rows[(observations.outcome[rows] == Outcome.OK) & owned(partition, observations.operation[rows])]
     return partition.places_of(Kind.OBSERVATION, rows[last_of_each(observations.process[rows])])
 
 
-def _gaps(steps_of: Callable[[Partition], Steps], partition: Partition) -> Array:
+def _gaps(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHistory) -> Array:
     """The offsets that steps of the part's own operations lead over, as (first, last)."""
     observations, steps = partition.observations, steps_of(partition)
     low, high = observations.offset[steps.before], observations.offset[steps.after]
@@ -230,6 +230,6 @@ GAPS_ACROSS = Cut(
 )
 
 
-def _placed(partition: Partition) -> Indices:
+def _placed(partition: PartitionHistory) -> Indices:
     """The observations that have an offset; they are in order of process, operation and position."""
     return np.flatnonzero(partition.observation_slot >= 0)

@@ -14,7 +14,7 @@ import numpy as np
 from linearizability.history.facts import NEVER, Flag, Outcome
 from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
 from linearizability.rules.loss import losses, permitted_loss
-from linearizability.rules.partition import Array, Mask, Partition, is_in
+from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.rule import UNPROVEN, Anomaly, Context, Found, RunRule, Weight
 
 WW, WR, NODE = 0, 1, 2
@@ -31,7 +31,7 @@ NOT_LOOKED_FOR = f"{UNPROVEN}cycles among more than {MAX_PRECEDENCE} operations 
 # -- torn transactions ---------------------------------------------------------------------------------------------------
 
 
-def emit_parts(partition: Partition, context: Context) -> Array:
+def emit_parts(partition: PartitionHistory, context: Context) -> Array:
     """(transaction, records read, records lost, operation) of each append of a transaction over several partitions.
 
     A loss counts 1; one that the excuse at place i of the context explains counts EXCUSED_LOSS + i.
@@ -72,7 +72,7 @@ def torn(rows: Array, context: Context) -> Iterator[Found]:
 # -- cycles --------------------------------------------------------------------------------------------------------------
 
 
-def emit_dependencies(partition: Partition, context: Context) -> Array:
+def emit_dependencies(partition: PartitionHistory, context: Context) -> Array:
     """(from operation, to operation, kind, 0) for neighbours in the log and for reads; and each operation's times."""
     appends, observations, position = partition.appends, partition.observations, partition.append_position
     at = np.full(len(partition.slot_offset), -1)
@@ -97,7 +97,7 @@ def emit_dependencies(partition: Partition, context: Context) -> Array:
     return np.concatenate([written, read, times, _times_of_reading(partition, known)])
 
 
-def _times_of_reading(partition: Partition, rows: Array) -> Array:
+def _times_of_reading(partition: PartitionHistory, rows: Array) -> Array:
     """When a transaction read: it lasts until its last poll, however early it sent."""
     observations = partition.observations
     owner, place = np.unique(observations.transaction[rows], return_inverse=True)
@@ -107,7 +107,7 @@ def _times_of_reading(partition: Partition, rows: Array) -> Array:
     return np.stack([owner, began, np.full(len(owner), NODE), ended], axis=1)
 
 
-def _may_close_a_cycle(partition: Partition, owner: Array, chain: Array) -> Mask:
+def _may_close_a_cycle(partition: PartitionHistory, owner: Array, chain: Array) -> Mask:
     """Operations that write to other partitions too, or more than once in this order; a cycle only passes through others."""
     names, runs = np.unique(owner[chain], return_counts=True)
     interleaved = is_in(owner[chain], names[runs > 1])

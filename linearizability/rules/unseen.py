@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.rules.loss import CUT, losses, permitted_loss
-from linearizability.rules.partition import Partition
+from linearizability.rules.partition import PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends, loss = partition.appends, losses(partition, context)
 
     def witness(index: int) -> Witness:

@@ -10,13 +10,13 @@ import numpy as np
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import permits_loss
-from linearizability.rules.partition import Array, Partition, Rows
+from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
 EPOCH_UNKNOWN = f"{UNPROVEN}the leader epoch; a new leader or a restarted node may begin lower"
 
 
-def regression(rule: str, kind: Kind, partition: Partition, context: Context) -> Iterator[Found]:
+def regression(rule: str, kind: Kind, partition: PartitionHistory, context: Context) -> Iterator[Found]:
     states = partition.rows(kind)
     if not len(states):
         return
@@ -51,7 +51,7 @@ def _highest_before(states: Rows) -> Array:
     return highest
 
 
-def above(partition: Partition, context: Context) -> Iterator[Found]:
+def above(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     stable, watermark = partition.rows(Kind.LAST_STABLE_OFFSET), partition.rows(Kind.HIGH_WATERMARK)
     if not len(stable):
         return

@@ -9,7 +9,7 @@ import numpy as np
 from linearizability.history.facts import Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
 from linearizability.rules.excusing import TRANSACTIONS, permits_loss
-from linearizability.rules.partition import Array, Partition
+from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
 EXHAUSTED_EPOCH = 32_766
@@ -17,7 +17,7 @@ EXHAUSTED_EPOCH = 32_766
 MAY_BE_NEW = f"{UNPROVEN}whether the producer has a new id: its epochs were exhausted"
 
 
-def check(partition: Partition, context: Context) -> Iterator[Found]:
+def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     appends, position = partition.appends, partition.append_position
     known = (appends.group >= 0) & (appends.epoch >= 0) & (position >= 0) & (appends.outcome != Outcome.FAIL)
     rows = np.flatnonzero(known)
@@ -52,7 +52,7 @@ def check(partition: Partition, context: Context) -> Iterator[Found]:
     yield from found(RULE.id, partition, wrong, witness, permitted, places)
 
 
-def carried(partition: Partition, context: Context) -> Array:
+def carried(partition: PartitionHistory, context: Context) -> Array:
     """Of each producer the first record of its newest session."""
     appends, position = partition.appends, partition.append_position
     known = (appends.group >= 0) & (appends.epoch >= 0) & (position >= 0) & (appends.outcome != Outcome.FAIL)

@@ -7,7 +7,7 @@ from typing import Any
 from linearizability.client.errors import STALE
 from linearizability.client.requests import new_topic
 from linearizability.simulation.client import CREATE_TOPICS, METADATA, METADATA_VERSION, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.schedule import Administrator, Topic
@@ -33,7 +33,7 @@ class SimulatedAdministrator(SimulatedClient):
     """Creates the topics of a list one by one, each until it is confirmed."""
 
     def __init__(
-        self, cluster: Cluster, number: int, recorder: HistoryRecorder, topics: list[Topic], pause_ms: int
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, topics: list[Topic], pause_ms: int
     ) -> None:
         super().__init__(cluster, number, recorder)
         self._topics = topics
@@ -44,7 +44,7 @@ class SimulatedAdministrator(SimulatedClient):
 
     @classmethod
     def for_plan(
-        cls, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Administrator
+        cls, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Administrator
     ) -> SimulatedAdministrator:
         topics = [Topic(name=f"made-{number}-{index}") for index in range(plan.topics)]
         return cls(cluster, number, recorder, topics, plan.pause_ms)

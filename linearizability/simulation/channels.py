@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from linearizability.simulation.frame_text import request_text
-from linearizability.simulation.network import Addresses, Connection, Network, fingerprint
+from linearizability.simulation.network import Addresses, Network, SimulatedConnection, fingerprint
 from linearizability.simulation.world import MICROSECONDS_A_MS, World
 from reference.node.effects import Send
 
@@ -86,7 +86,7 @@ class Channel:
         self.channel = channel_name[1]
         self.channel_name = channel_name
         self._channels = channels
-        self._connection: Connection | None = None
+        self._connection: SimulatedConnection | None = None
         self._established = False
         self._waiting: list[bytes] = []
         self._buffer = bytearray()
@@ -131,7 +131,7 @@ class Channel:
 
     # ---- what the network calls
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: SimulatedConnection) -> None:
         self._channels.process.when_awake(self._connected)
 
     def _connected(self) -> None:
@@ -142,11 +142,11 @@ class Channel:
         for frame in waiting:
             self.send(frame)
 
-    def on_closed(self, connection: Connection, reason: str) -> None:
+    def on_closed(self, connection: SimulatedConnection, reason: str) -> None:
         # A paused process learns of the end only when it resumes, and writes into the dead connection first.
         self._channels.process.when_awake(self._channels.lost, self)
 
-    def on_bytes(self, connection: Connection, data: bytes) -> None:
+    def on_bytes(self, connection: SimulatedConnection, data: bytes) -> None:
         self._channels.process.when_awake(self._take, data)
 
     def _take(self, data: bytes) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from linearizability.client.errors import STALE, error_name
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
@@ -41,7 +41,7 @@ GROUNDLESS = frozenset(
 class SimulatedClient(ABC):
     """A client with a connection to each node that it needs. Subclasses say what they do with them."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder) -> None:
         self.cluster = cluster
         self.world: World = cluster.world
         self.number = number

@@ -54,7 +54,7 @@ def no_clients(plan: Client) -> RunningClient:
     raise AssertionError(f"no run starts {plan}")
 
 
-class Cluster:
+class SimulatedCluster:
     """The machines, the network and the clients of one run."""
 
     def __init__(self, schedule: Schedule, keep_trace: bool = False, by_history: bool = False) -> None:
@@ -210,7 +210,7 @@ class Cluster:
         return oracle.decided.leader_epoch if oracle is not None and oracle.decided.leader == number else None
 
     def add_scripted(
-        self, make: Callable[[Cluster, int, HistoryRecorder], Scripted], plan: Client | None = None
+        self, make: Callable[[SimulatedCluster, int, HistoryRecorder], Scripted], plan: Client | None = None
     ) -> Scripted:
         """Start a client that waits for a driver's calls."""
         recorder = self.new_recorder(plan)

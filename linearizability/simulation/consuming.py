@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from linearizability.client.errors import STALE
-from linearizability.client.requests import FetchFrom, Partition, fetch_request, list_offsets_request
+from linearizability.client.requests import FetchFrom, TopicPartition, fetch_request, list_offsets_request
 from linearizability.history.operations import drain, list_offsets, poll
 from linearizability.simulation.batches import batches_in, header_of, records_in
 from linearizability.simulation.client import FETCH, LIST_OFFSETS, Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
 from linearizability.simulation.producing import VALUE_HEAD
@@ -81,7 +81,7 @@ class SimulatedConsumer(SimulatedClient):
     """One consumer of all partitions. With `drains` it reads from start to end once: the final read of a history."""
 
     def __init__(
-        self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Consumer, drains: bool = False
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Consumer, drains: bool = False
     ) -> None:
         super().__init__(cluster, number, recorder)
         self.plan = plan
@@ -246,7 +246,7 @@ class SimulatedConsumer(SimulatedClient):
                 named = {key: value for key, value in wanted.items() if session.asked.get(key) != value}
             session.asked = wanted
         is_old = plan.version < FIRST_VERSION_WITH_DIVERGENCE
-        begins: dict[Partition, FetchFrom | int] = {
+        begins: dict[TopicPartition, FetchFrom | int] = {
             key: FetchFrom(
                 position,
                 epoch if plan.version >= FIRST_VERSION_WITH_EPOCHS else -1,

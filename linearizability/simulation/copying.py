@@ -29,7 +29,7 @@ from linearizability.client.producer_session import NO_PRODUCER, ProducerSession
 from linearizability.client.requests import TRANSACTION, produced
 from linearizability.history.operations import commit, send
 from linearizability.simulation.client import PRODUCE, Key
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import (
     FIND_COORDINATOR,
@@ -100,7 +100,7 @@ class SimulatedCopier(SimulatedMember):
     isolation = "read_committed"
     requires_stable = True
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Copier) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Copier) -> None:
         super().__init__(cluster, number, recorder, plan)
         self.copier = plan
         self.id = plan.id or f"copier-{number}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from linearizability.client.group_member import decode_assignment
 from linearizability.simulation.client import Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
@@ -36,7 +36,7 @@ class SimulatedDescriber(SimulatedClient):
     """
 
     def __init__(
-        self, cluster: Cluster, number: int, recorder: HistoryRecorder, members: Sequence[SimulatedMember]
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, members: Sequence[SimulatedMember]
     ) -> None:
         super().__init__(cluster, number, recorder)
         self._groups: dict[str, list[SimulatedMember]] = {}

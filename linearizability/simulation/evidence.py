@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from linearizability.simulation.client import SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.schedule import Client, Transactor
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
@@ -14,7 +14,9 @@ TRANSACTIONS = 5
 """So many are tried, for a leader may change meanwhile."""
 
 
-def commit_transactions(cluster: Cluster, add_client: Callable[[Client], SimulatedClient], bound_ms: int) -> None:
+def commit_transactions(
+    cluster: SimulatedCluster, add_client: Callable[[Client], SimulatedClient], bound_ms: int
+) -> None:
     """Commit a transaction of each version of which the schedule's producers committed none. Errors: Violation."""
     world = cluster.world
     plans = {plan.version: plan for plan in cluster.schedule.clients if isinstance(plan, Transactor)}

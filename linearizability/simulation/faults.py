@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.gates import Gate, Gates
 from linearizability.simulation.network import Uneven, Way
 from linearizability.simulation.schedule import (
@@ -21,104 +21,104 @@ from linearizability.simulation.simulated_zookeeper import PLACE
 from linearizability.simulation.world import MICROSECONDS_A_MS
 
 
-def _crash(cluster: Cluster, fault: Fault) -> None:
+def _crash(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).crash()
 
 
-def _power_loss(cluster: Cluster, fault: Fault) -> None:
+def _power_loss(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.on_power_loss(fault.node)
     cluster.machine(fault.node).lose_power(
         cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"), in_any_order=fault.amount == ANY_ORDER
     )
 
 
-def _stop(cluster: Cluster, fault: Fault) -> None:
+def _stop(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).stop()
 
 
-def _start(cluster: Cluster, fault: Fault) -> None:
+def _start(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).start()
 
 
-def _pause(cluster: Cluster, fault: Fault) -> None:
+def _pause(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).pause()
 
 
-def _resume(cluster: Cluster, fault: Fault) -> None:
+def _resume(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).resume()
 
 
-def _disk_full(cluster: Cluster, fault: Fault) -> None:
+def _disk_full(cluster: SimulatedCluster, fault: Fault) -> None:
     disk = cluster.machine(fault.node).disk
     disk.capacity_bytes = disk.used_bytes + max(0, fault.amount)
 
 
-def _room(cluster: Cluster, fault: Fault) -> None:
+def _room(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.capacity_bytes = None
 
 
-def _read_only(cluster: Cluster, fault: Fault) -> None:
+def _read_only(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.read_only = True
 
 
-def _writable(cluster: Cluster, fault: Fault) -> None:
+def _writable(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.read_only = False
 
 
-def _flush_fails(cluster: Cluster, fault: Fault) -> None:
+def _flush_fails(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.flushes_fail = True
 
 
-def _flush_works(cluster: Cluster, fault: Fault) -> None:
+def _flush_works(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).disk.flushes_fail = False
 
 
-def _crash_in_step(cluster: Cluster, fault: Fault) -> None:
+def _crash_in_step(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).dies_at_change = fault.amount
 
 
-def _crash_no_more(cluster: Cluster, fault: Fault) -> None:
+def _crash_no_more(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).dies_at_change = 0
 
 
-def _directory_fails(cluster: Cluster, fault: Fault) -> None:
+def _directory_fails(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).lose_directory()
 
 
-def _move(cluster: Cluster, fault: Fault) -> None:
+def _move(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).move((fault.topic, fault.partition), fault.amount)
 
 
-def _clock_jump(cluster: Cluster, fault: Fault) -> None:
+def _clock_jump(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.machine(fault.node).jump(fault.amount)
 
 
-def _reset(cluster: Cluster, fault: Fault) -> None:
+def _reset(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.reset_some(cluster.world.chance(f"fault/{fault.at_ms}/{fault.kind}"), fault.amount / 100)
 
 
-def _flaky(cluster: Cluster, fault: Fault) -> None:
+def _flaky(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.cut_share = min(100, max(0, fault.amount)) / 100
 
 
-def _sound(cluster: Cluster, fault: Fault) -> None:
+def _sound(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.cut_share = 0.0
 
 
-def _others(cluster: Cluster, fault: Fault) -> tuple[int, ...]:
+def _others(cluster: SimulatedCluster, fault: Fault) -> tuple[int, ...]:
     """The nodes on the other side of a cut."""
     return fault.others or tuple(node for node in cluster.schedule.node_ids if node != fault.node)
 
 
-def _out(cluster: Cluster, fault: Fault) -> list[Way]:
+def _out(cluster: SimulatedCluster, fault: Fault) -> list[Way]:
     return [(fault.node, other) for other in _others(cluster, fault) if other != fault.node]
 
 
-def _in(cluster: Cluster, fault: Fault) -> list[Way]:
+def _in(cluster: SimulatedCluster, fault: Fault) -> list[Way]:
     return [(other, node) for node, other in _out(cluster, fault)]
 
 
-def _ways(cluster: Cluster, fault: Fault) -> list[Way]:
+def _ways(cluster: SimulatedCluster, fault: Fault) -> list[Way]:
     """What a cut blocks."""
     match fault.kind:
         case "zookeeper-cut":
@@ -137,27 +137,27 @@ def _ways(cluster: Cluster, fault: Fault) -> list[Way]:
             return _out(cluster, fault) + _in(cluster, fault)
 
 
-def _cut(cluster: Cluster, fault: Fault) -> None:
+def _cut(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.cut(_ways(cluster, fault))
 
 
-def _uncut(cluster: Cluster, fault: Fault) -> None:
+def _uncut(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.heal(_ways(cluster, fault))
 
 
-def _slow_node(cluster: Cluster, fault: Fault) -> None:
+def _slow_node(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.slow_down(fault.node, fault.amount * MICROSECONDS_A_MS)
 
 
-def _fast_node(cluster: Cluster, fault: Fault) -> None:
+def _fast_node(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.slow_down(fault.node, -fault.amount * MICROSECONDS_A_MS)
 
 
-def _uneven(cluster: Cluster, fault: Fault) -> None:
+def _uneven(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.uneven.append(_unevenness(fault))
 
 
-def _even(cluster: Cluster, fault: Fault) -> None:
+def _even(cluster: SimulatedCluster, fault: Fault) -> None:
     if _unevenness(fault) in cluster.network.uneven:
         cluster.network.uneven.remove(_unevenness(fault))
 
@@ -172,25 +172,25 @@ def _gate(fault: Fault) -> Gate:
     return Gate(fault.messages, fault.node, frozenset(fault.others) - {fault.node}, fault.at_ms)
 
 
-def _gates(cluster: Cluster) -> Gates:
+def _gates(cluster: SimulatedCluster) -> Gates:
     assert cluster.network.gates is not None
     return cluster.network.gates
 
 
-def _hold(cluster: Cluster, fault: Fault) -> None:
+def _hold(cluster: SimulatedCluster, fault: Fault) -> None:
     _gates(cluster).holding.append(_gate(fault))
 
 
-def _let_go(cluster: Cluster, fault: Fault) -> None:
+def _let_go(cluster: SimulatedCluster, fault: Fault) -> None:
     _end_gate(_gates(cluster).holding, _gate(fault))
     cluster.network.look_again()
 
 
-def _lose(cluster: Cluster, fault: Fault) -> None:
+def _lose(cluster: SimulatedCluster, fault: Fault) -> None:
     _gates(cluster).losing.append(_gate(fault))
 
 
-def _lose_no_more(cluster: Cluster, fault: Fault) -> None:
+def _lose_no_more(cluster: SimulatedCluster, fault: Fault) -> None:
     _end_gate(_gates(cluster).losing, _gate(fault))
 
 
@@ -199,12 +199,12 @@ def _end_gate(gates: list[Gate], gate: Gate) -> None:
         gates.remove(gate)
 
 
-def _operate(cluster: Cluster, fault: Fault) -> None:
+def _operate(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.operator is not None:
         cluster.operator.take(fault)
 
 
-def _move_leader(cluster: Cluster, fault: Fault) -> None:
+def _move_leader(cluster: SimulatedCluster, fault: Fault) -> None:
     if fault.role == "bystander":
         rest = [each for each in fault.others if each != fault.node]
         fault = fault.model_copy(update={"others": (fault.node, *rest)[: len(fault.others)]})
@@ -212,40 +212,40 @@ def _move_leader(cluster: Cluster, fault: Fault) -> None:
     _operate(cluster, fault.model_copy(update={"kind": "elect-preferred"}))
 
 
-def _expire(cluster: Cluster, fault: Fault) -> None:
+def _expire(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.zookeeper is not None:
         cluster.zookeeper.expire(fault.node)
 
 
-def _slow_zookeeper(cluster: Cluster, fault: Fault) -> None:
+def _slow_zookeeper(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.zookeeper is not None:
         cluster.zookeeper.extra_us += fault.amount * MICROSECONDS_A_MS
 
 
-def _fast_zookeeper(cluster: Cluster, fault: Fault) -> None:
+def _fast_zookeeper(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.zookeeper is not None:
         cluster.zookeeper.extra_us -= fault.amount * MICROSECONDS_A_MS
 
 
-def _change_zookeeper(cluster: Cluster, fault: Fault) -> None:
+def _change_zookeeper(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.zookeeper is not None:
         cluster.zookeeper.change_leader()
 
 
-def _recover_zookeeper(cluster: Cluster, fault: Fault) -> None:
+def _recover_zookeeper(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.zookeeper is not None:
         cluster.zookeeper.recover()
 
 
-def _slow(cluster: Cluster, fault: Fault) -> None:
+def _slow(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.extra_latency_us += fault.amount * MICROSECONDS_A_MS
 
 
-def _fast(cluster: Cluster, fault: Fault) -> None:
+def _fast(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.extra_latency_us = max(0, cluster.network.extra_latency_us - fault.amount * MICROSECONDS_A_MS)
 
 
-Action = Callable[["Cluster", Fault], None]
+Action = Callable[["SimulatedCluster", Fault], None]
 
 ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "crash": (_crash, _start),
@@ -288,7 +288,7 @@ assert ACTIONS.keys() == FAULTS.keys()
 class Traps:
     """The faults that wait for a step of the specification."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
         self._set: dict[str, list[tuple[Fault, int]]] = {}
         self._is_over = False
@@ -339,7 +339,7 @@ def _other(node: int, row: Mapping[str, Any]) -> int | None:
     return next((each for each in found if isinstance(each, int) and each not in (node, -1)), None)
 
 
-def aimed(cluster: Cluster, fault: Fault) -> Fault:
+def aimed(cluster: SimulatedCluster, fault: Fault) -> Fault:
     """The fault with its target found: who has the role that it names, at this moment."""
     found: int | None = None
     if fault.role == "controller":
@@ -358,14 +358,14 @@ def aimed(cluster: Cluster, fault: Fault) -> Fault:
     )
 
 
-def _bystander(cluster: Cluster, fault: Fault) -> int | None:
+def _bystander(cluster: SimulatedCluster, fault: Fault) -> int | None:
     """Some node that neither leads the partition nor is the active controller: the first from the fault's own on."""
     busy = {cluster.active_controller(), cluster.leader_of((fault.topic, fault.partition))}
     nodes = sorted(cluster.schedule.node_ids, key=lambda node: (node < fault.node, node))
     return next((node for node in nodes if node not in busy), None)
 
 
-def inject(cluster: Cluster, fault: Fault, number: int) -> None:
+def inject(cluster: SimulatedCluster, fault: Fault, number: int) -> None:
     """Let one fault of a schedule happen now."""
     fault = aimed(cluster, fault)
     begin, end = ACTIONS[fault.kind]
@@ -382,13 +382,13 @@ def inject(cluster: Cluster, fault: Fault, number: int) -> None:
         cluster.world.after(fault.for_ms * MICROSECONDS_A_MS, _heal, cluster, fault, number, end)
 
 
-def _heal(cluster: Cluster, fault: Fault, number: int, end: Action | None) -> None:
+def _heal(cluster: SimulatedCluster, fault: Fault, number: int, end: Action | None) -> None:
     if end is not None:
         end(cluster, fault)
     cluster.recorder.mark("heal", name=f"{fault.kind}-{number}", node=fault.node)
 
 
-def heal_all(cluster: Cluster) -> None:
+def heal_all(cluster: SimulatedCluster) -> None:
     """Make everything whole again."""
     cluster.network.heal_all()
     for machine in cluster.machines:

@@ -19,10 +19,10 @@ from linearizability.client.group_member import (
     encode_assignment,
     encode_subscription,
 )
-from linearizability.client.requests import GROUP, Committed, Partition, commit_request, fetch_offsets_request
+from linearizability.client.requests import GROUP, Committed, TopicPartition, commit_request, fetch_offsets_request
 from linearizability.history.operations import commit, committed
 from linearizability.simulation.client import Key
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import Place, SimulatedConsumer, name_of
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
@@ -62,7 +62,7 @@ def named(positions: Mapping[Key, Position]) -> dict[str | int, int]:
     return {name_of(key): offset for key, (offset, _) in positions.items()}
 
 
-def to_commit(positions: Mapping[Key, Position]) -> dict[Partition, Committed | int]:
+def to_commit(positions: Mapping[Key, Position]) -> dict[TopicPartition, Committed | int]:
     """Positions as offsets are committed."""
     return {key: Committed(offset, leader_epoch=epoch) for key, (offset, epoch) in positions.items()}
 
@@ -75,7 +75,7 @@ class SimulatedMember(SimulatedConsumer):
     """Whether it waits for offsets of which a transaction is undecided (KIP-447)."""
     versions = VERSIONS
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Member) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Member) -> None:
         self._beat_ms = max(1, min(plan.session_timeout_ms, plan.rebalance_timeout_ms) // HEARTBEATS_A_TIMEOUT)
         reader = Consumer(max_wait_ms=self._beat_ms, max_bytes=plan.max_bytes, isolation=self.isolation)
         super().__init__(cluster, number, recorder, reader)

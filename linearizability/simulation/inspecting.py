@@ -14,7 +14,7 @@ from uuid import UUID
 
 from linearizability.client.errors import errors_in
 from linearizability.simulation.client import Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.configuration import CONTROLLER, PLAINTEXT
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
@@ -57,7 +57,7 @@ class Differs(Exception):
 class Inspector(SimulatedClient):
     """Goes through its chapters; `difference` says what the last answer that differed lacks."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, chapters: Chapters) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, chapters: Chapters) -> None:
         super().__init__(cluster, number, recorder)
         self._left = [*chapters]
         self._chapter: Chapter | None = None

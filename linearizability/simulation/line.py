@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from linearizability.simulation.configuration import PLAINTEXT
 from linearizability.simulation.frame_text import outline
 from linearizability.simulation.machine import Machine
-from linearizability.simulation.network import Connection, Network
+from linearizability.simulation.network import Network, SimulatedConnection
 from linearizability.simulation.schedule import CLIENTS
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
 from reference.protocol.apis import APIS
@@ -70,7 +70,7 @@ class Line:
         """When it may be opened again after it was lost."""
         self._owner = owner
         self._network = network
-        self._connection: Connection | None = None
+        self._connection: SimulatedConnection | None = None
         self._buffer = bytearray()
         self._asked: deque[Asked] = deque()
 
@@ -93,16 +93,16 @@ class Line:
         self._connection = self._network.connect(self, self.machine, self._listener)
         self._owner.world.after(REQUEST_TIMEOUT_MS * MICROSECONDS_A_MS, self._connect_timed_out, self._connection)
 
-    def _connect_timed_out(self, connection: Connection) -> None:
+    def _connect_timed_out(self, connection: SimulatedConnection) -> None:
         if self._connection is connection and not self.is_up:
             self.hang_up("no connection")
 
-    def on_connected(self, connection: Connection) -> None:
+    def on_connected(self, connection: SimulatedConnection) -> None:
         if connection is self._connection:
             self.is_up = True
             self._owner.on_line_up(self)
 
-    def on_closed(self, connection: Connection, reason: str) -> None:
+    def on_closed(self, connection: SimulatedConnection, reason: str) -> None:
         if connection is self._connection:
             self._lost(reason)
 
@@ -151,11 +151,11 @@ class Line:
             world.after(timeout_ms * MICROSECONDS_A_MS, self._timed_out, connection, asked)
         connection.send(frame)
 
-    def _timed_out(self, connection: Connection, asked: Asked) -> None:
+    def _timed_out(self, connection: SimulatedConnection, asked: Asked) -> None:
         if connection is self._connection and asked in self._asked:
             self.hang_up(f"no answer to {asked.name}")
 
-    def on_bytes(self, connection: Connection, data: bytes) -> None:
+    def on_bytes(self, connection: SimulatedConnection, data: bytes) -> None:
         if connection is not self._connection:
             return
         buffer = self._buffer

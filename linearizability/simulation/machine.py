@@ -15,7 +15,7 @@ from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, 
 from linearizability.simulation.coordinator_agreement import COORDINATED, COORDINATED_SAMPLED, require_replayed
 from linearizability.simulation.invariants import Watch
 from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
-from linearizability.simulation.network import Addresses, Connection, Network
+from linearizability.simulation.network import Addresses, Network, SimulatedConnection
 from linearizability.simulation.process import STOP_WITHIN_MS, Process, where
 from linearizability.simulation.replica_agreement import require_followed
 from linearizability.simulation.schedule import Schedule
@@ -105,7 +105,7 @@ class Machine:
         self._changes_in_step = 0
         self._starts_again = False
         """It was to start before its clean stop was over: it starts when that is."""
-        self._strangers: list[Connection] = []
+        self._strangers: list[SimulatedConnection] = []
         """Connections of an earlier incarnation on which bytes came while no process ran."""
         self.watch = Watch(self.name, retained, number, self._is_alone)
         self._last_actions: dict[str, str] = {}
@@ -381,26 +381,26 @@ class Machine:
 
     # ---- connections
 
-    def accept(self, connection: Connection) -> bool:
+    def accept(self, connection: SimulatedConnection) -> bool:
         """A client or a peer connects; without a process it is refused."""
         if self.process is None:
             return False
         self.process.accept(connection)
         return True
 
-    def on_bytes(self, connection: Connection, data: bytes) -> None:
+    def on_bytes(self, connection: SimulatedConnection, data: bytes) -> None:
         """Bytes for the present process have come."""
         if self.process is not None:
             self.process.on_bytes(connection, data)
 
-    def on_stranger(self, connection: Connection) -> bool:
+    def on_stranger(self, connection: SimulatedConnection) -> bool:
         """Bytes have come of a connection that the present process does not know; whether the machine resets it now."""
         if not self._is_alone and self.process is not None:
             return True
         self._strangers.append(connection)
         return False
 
-    def on_closed_by_client(self, connection: Connection) -> None:
+    def on_closed_by_client(self, connection: SimulatedConnection) -> None:
         """The peer has closed the connection."""
         if self.process is not None:
             self.process.on_closed_by_client(connection)

@@ -57,9 +57,9 @@ class ClientSide(Protocol):
     channel: str
     """What a broker has opened it for; empty for clients."""
 
-    def on_connected(self, connection: Connection) -> None: ...
-    def on_bytes(self, connection: Connection, data: bytes) -> None: ...
-    def on_closed(self, connection: Connection, reason: str) -> None: ...
+    def on_connected(self, connection: SimulatedConnection) -> None: ...
+    def on_bytes(self, connection: SimulatedConnection, data: bytes) -> None: ...
+    def on_closed(self, connection: SimulatedConnection, reason: str) -> None: ...
 
 
 class MachineSide(Protocol):
@@ -68,17 +68,17 @@ class MachineSide(Protocol):
     name: str
     number: int
 
-    def accept(self, connection: Connection) -> bool:
+    def accept(self, connection: SimulatedConnection) -> bool:
         """Whether a process accepts the connection."""
         ...
 
-    def on_bytes(self, connection: Connection, data: bytes) -> None: ...
+    def on_bytes(self, connection: SimulatedConnection, data: bytes) -> None: ...
 
-    def on_stranger(self, connection: Connection) -> bool:
+    def on_stranger(self, connection: SimulatedConnection) -> bool:
         """Whether bytes of a connection that the process does not know are answered by a reset now."""
         ...
 
-    def on_closed_by_client(self, connection: Connection) -> None: ...
+    def on_closed_by_client(self, connection: SimulatedConnection) -> None: ...
 
 
 class Addresses(Protocol):
@@ -96,7 +96,9 @@ class Stream:
     the way is free again.
     """
 
-    def __init__(self, connection: Connection, world: World, network: Network, chance: Random, way: Way) -> None:
+    def __init__(
+        self, connection: SimulatedConnection, world: World, network: Network, chance: Random, way: Way
+    ) -> None:
         self.waiting: deque[tuple[Message | None, Callable[..., None], tuple[Any, ...]]] = deque()
         self.was_cut = False
         """What waits here waits for the end of a cut."""
@@ -165,7 +167,7 @@ class Stream:
         return uneven.place in self._way and zlib.crc32(b"%d/%d" % (self._connection.id, uneven.salt)) % 2 == 0
 
 
-class Connection:
+class SimulatedConnection:
     """One connection between a client and a machine. Each end knows for itself whether it is still open."""
 
     def __init__(
@@ -330,7 +332,7 @@ class Network:
     def __init__(self, world: World) -> None:
         self._world = world
         self._next_id = 1
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, SimulatedConnection] = {}
         self.is_calm = False
         """Whether chance has no part: every message takes CALM_LATENCY_US, in one piece."""
         self.extra_latency_us = 0
@@ -342,7 +344,7 @@ class Network:
         """A place some of whose connections are slower, a number that says which, and by how many microseconds."""
         self.blocked: Counter[Way] = Counter()
         """The ways that are cut, and how often; empty where all are free."""
-        self.holding: dict[int, Connection] = {}
+        self.holding: dict[int, SimulatedConnection] = {}
         """The connections on which something waits."""
         self.gates: Gates | None = None
         """The gates that hold up messages between brokers, if there are any."""
@@ -365,9 +367,9 @@ class Network:
             return CALM_LATENCY_US + self.extra_latency_us
         return LEAST_LATENCY_US + int(chance.random() * LATENCY_SPREAD_US) + self.extra_latency_us
 
-    def connect(self, client: ClientSide, machine: MachineSide, listener: str = "PLAINTEXT") -> Connection:
+    def connect(self, client: ClientSide, machine: MachineSide, listener: str = "PLAINTEXT") -> SimulatedConnection:
         """Begin to open a connection: the client's `on_connected` is called, or `on_closed` when no process listens."""
-        connection = Connection(self._world, self, self._next_id, client, machine, listener)
+        connection = SimulatedConnection(self._world, self, self._next_id, client, machine, listener)
         self._next_id += 1
         self.connections[connection.id] = connection
         connection.open()

@@ -18,7 +18,7 @@ from typing import Any
 
 from linearizability.client.errors import error_of
 from linearizability.simulation.client import SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.schedule import Fault
@@ -64,7 +64,7 @@ class _Task:
 class Operator(SimulatedClient):
     """Carries out, one after the other, the faults that are an operator's work."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder) -> None:
         super().__init__(cluster, number, recorder)
         self._work: deque[_Task] = deque()
         self._reconfigured: set[TopicName] = set()

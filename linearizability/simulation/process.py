@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from linearizability.simulation.channels import ChannelName, PeerChannels
 from linearizability.simulation.frame_text import response_text
-from linearizability.simulation.network import Addresses, Connection, Network, fingerprint
+from linearizability.simulation.network import Addresses, Network, SimulatedConnection, fingerprint
 from linearizability.simulation.reception import Reception
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper, ZooKeeperClient
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation, World
@@ -144,27 +144,27 @@ class Process:
         elif self.is_alive:
             action(*arguments)
 
-    def accept(self, connection: Connection) -> None:
+    def accept(self, connection: SimulatedConnection) -> None:
         """A peer has connected: the machine accepts for a frozen process, too."""
         self._reception.open(connection)
         self.when_awake(self._accepted, connection)
 
-    def _accepted(self, connection: Connection) -> None:
+    def _accepted(self, connection: SimulatedConnection) -> None:
         if connection in self._reception:
             self.call(self.node.connected, connection.id, "127.0.0.1", connection.listener)
 
-    def on_bytes(self, connection: Connection, data: bytes) -> None:
+    def on_bytes(self, connection: SimulatedConnection, data: bytes) -> None:
         """A peer has sent bytes."""
         if self._stands_still:
             self._waiting.append((self._reception.read, (connection, data)))
         else:
             self._reception.read(connection, data)
 
-    def on_closed_by_client(self, connection: Connection) -> None:
+    def on_closed_by_client(self, connection: SimulatedConnection) -> None:
         """A peer has closed its connection."""
         self.when_awake(self._closed, connection)
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: SimulatedConnection) -> None:
         if self._reception.close(connection.id) is not None:
             self._world.trace.note(f"{self.name} closed {connection.id}")
             self._machine.look_at_clock()
@@ -193,7 +193,7 @@ class Process:
         self.call(self.node.zookeeper_event, event, self._machine.look_at_clock())
         self.after_step()
 
-    def _handle(self, connection: Connection, frame: bytearray) -> None:
+    def _handle(self, connection: SimulatedConnection, frame: bytearray) -> None:
         """A request is handed to the node."""
         self.call(self.node.receive, connection.id, frame, self._machine.look_at_clock())
         self.after_step()

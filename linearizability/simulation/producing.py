@@ -16,7 +16,7 @@ from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import produce_request
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import INIT_PRODUCER_ID, PRODUCE, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.outbox import Outbox, customer_of
@@ -105,7 +105,7 @@ class Batch:
 class SimulatedProducer(SimulatedClient):
     """One producer."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Producer) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Producer) -> None:
         super().__init__(cluster, number, recorder)
         self.plan = plan
         self.idempotent = plan.idempotent and plan.acks == "all"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import cast
 
-from linearizability.simulation.network import Connection, fingerprint
+from linearizability.simulation.network import SimulatedConnection, fingerprint
 from linearizability.simulation.world import World
 from reference.node.effects import Respond
 from reference.protocol.codec import Part
@@ -27,7 +27,7 @@ class Inbox:
 
     __slots__ = ("busy", "connection", "data", "last_departure_us")
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SimulatedConnection) -> None:
         self.connection = connection
         self.data = bytearray()
         self.busy = False
@@ -53,7 +53,7 @@ class Reception:
     """Every connection to one machine, in the present incarnation of its process."""
 
     def __init__(
-        self, name: str, world: World, chance: Random, handle: Callable[[Connection, bytearray], None]
+        self, name: str, world: World, chance: Random, handle: Callable[[SimulatedConnection, bytearray], None]
     ) -> None:
         """`handle` lets the node handle a request."""
         self._name = name
@@ -64,19 +64,19 @@ class Reception:
         self._ready: deque[Inbox] = deque()
         self._is_working = False
 
-    def __contains__(self, connection: Connection) -> bool:
+    def __contains__(self, connection: SimulatedConnection) -> bool:
         return connection.id in self._inboxes
 
-    def open(self, connection: Connection) -> None:
+    def open(self, connection: SimulatedConnection) -> None:
         """A peer has connected."""
         self._inboxes[connection.id] = Inbox(connection)
 
-    def close(self, connection: int) -> Connection | None:
+    def close(self, connection: int) -> SimulatedConnection | None:
         """A connection is over; gives it, if it was open."""
         inbox = self._inboxes.pop(connection, None)
         return inbox.connection if inbox is not None else None
 
-    def drop_all(self) -> list[Connection]:
+    def drop_all(self) -> list[SimulatedConnection]:
         """The process is gone; gives what was open."""
         inboxes, self._inboxes = self._inboxes, {}
         self._ready.clear()
@@ -84,7 +84,7 @@ class Reception:
 
     # ---- requests
 
-    def read(self, connection: Connection, data: bytes) -> None:
+    def read(self, connection: SimulatedConnection, data: bytes) -> None:
         """Bytes have come: whole requests go to the node."""
         inbox = self._inboxes.get(connection.id)
         if inbox is not None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from linearizability.client.group_member import JOINING, LEAVING, assigned_partitions, owned_partitions
 from linearizability.simulation.client import Key
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import Place
 from linearizability.simulation.grouping import OFFSET_COMMIT, VERSIONS, Position, SimulatedMember
 from linearizability.simulation.history_recorder import HistoryRecorder
@@ -37,7 +37,7 @@ class ReconcilingMember(SimulatedMember):
 
     versions = VERSIONS | {OFFSET_COMMIT: 9, CONSUMER_GROUP_HEARTBEAT: 1}
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Member) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Member) -> None:
         super().__init__(cluster, number, recorder, plan)
         self._ids = 0
         self._said: frozenset[Key] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.machine import Machine
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.controller.elections import places
@@ -15,7 +15,7 @@ STOP_BOUND_MS = 10_000
 LOOK_EVERY_US = 10_000
 
 
-def start_again(cluster: Cluster, machine: Machine) -> None:
+def start_again(cluster: SimulatedCluster, machine: Machine) -> None:
     """Stop a node cleanly, once the controller takes all nodes to be alive, and start it again.
 
     Errors: Violation, also where it stops without leave.
@@ -37,7 +37,7 @@ def start_again(cluster: Cluster, machine: Machine) -> None:
     machine.start()
 
 
-def _is_owed_leave(cluster: Cluster, machine: Machine) -> bool:
+def _is_owed_leave(cluster: SimulatedCluster, machine: Machine) -> bool:
     """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop.
 
     With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked.

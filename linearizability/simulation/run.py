@@ -23,7 +23,7 @@ from linearizability.simulation import (
 )
 from linearizability.simulation.administering import SimulatedAdministrator
 from linearizability.simulation.client import SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import SimulatedConsumer
 from linearizability.simulation.cooperating import CooperativeMember
 from linearizability.simulation.coordinator_agreement import COORDINATED, require_replayed
@@ -115,14 +115,14 @@ class DrivenSchedule(Schedule, ABC):
     """A schedule of a cluster that something besides faults and clients acts on."""
 
     @abstractmethod
-    def driver(self, cluster: Cluster) -> Driver: ...
+    def driver(self, cluster: SimulatedCluster) -> Driver: ...
 
 
 class SimulatedRun:
     """A cluster, its clients, and the phases of a schedule."""
 
     def __init__(self, schedule: Schedule, keep_trace: bool = False, by_history: bool = False) -> None:
-        self.cluster = Cluster(schedule, keep_trace, by_history)
+        self.cluster = SimulatedCluster(schedule, keep_trace, by_history)
         self.cluster.network.is_calm = isinstance(schedule, DrivenSchedule)
         self.cluster.start_planned = self.add_client
         self._schedule = schedule

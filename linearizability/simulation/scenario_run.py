@@ -21,7 +21,7 @@ from linearizability.client.errors import error_name
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import new_topic, produce_request, produced
 from linearizability.simulation.client import SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import Line
 from linearizability.simulation.schedule import CLIENTS, Schedule
@@ -68,7 +68,7 @@ class Refused(Exception):
 class ScenarioClient(SimulatedClient):
     """The client of a scenario: sends one request to one node."""
 
-    def __init__(self, cluster: Cluster, recorder: HistoryRecorder) -> None:
+    def __init__(self, cluster: SimulatedCluster, recorder: HistoryRecorder) -> None:
         super().__init__(cluster, 0, recorder)
         self.name = "client"
 
@@ -98,7 +98,7 @@ class ScenarioRun:
                 "coordination": coordination,
             }
         )
-        self.cluster = Cluster(schedule, by_history=True)
+        self.cluster = SimulatedCluster(schedule, by_history=True)
         self.cluster.network.is_calm = True
         self.lines: list[str] = []
         self.arrows: list[tuple[str, str, str]] = []

@@ -14,7 +14,7 @@ from linearizability.client.errors import STALE
 from linearizability.client.requests import delete_records_request, list_offsets_request
 from linearizability.simulation.batches import batches_in, records_in
 from linearizability.simulation.client import LIST_OFFSETS, Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
 from linearizability.simulation.machine import EPOCH_MS
@@ -48,7 +48,7 @@ class Found(NamedTuple):
 class SimulatedSeeker(SimulatedClient):
     """Asks one question after the other, of the partitions' leaders."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Seeker) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Seeker) -> None:
         super().__init__(cluster, number, recorder)
         self._plan = plan
         self._deletable = {topic.name for topic in cluster.schedule.topics if topic.deletes}

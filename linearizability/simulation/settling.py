@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from linearizability.simulation.client import Key
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import SimulatedMember
 from reference.controller.image import NO_LEADER
 
 
-def unsettled(cluster: Cluster, members: Sequence[SimulatedMember]) -> str:
+def unsettled(cluster: SimulatedCluster, members: Sequence[SimulatedMember]) -> str:
     """What a group still lacks: to be stable, to own everything once, to have read and committed it all; empty for nothing.
 
     A member that is dead for good is not expected: the others must have taken over its partitions.
@@ -40,7 +40,7 @@ def _lacks(name: str, members: Sequence[SimulatedMember], ends: Mapping[Key, int
     return ""
 
 
-def _ends(cluster: Cluster) -> dict[Key, int]:
+def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
     """The high watermark of every partition that groups read, as its leader knows it."""
     ends = dict.fromkeys(cluster.inputs(), 0)
     for machine in cluster.machines:
@@ -51,7 +51,7 @@ def _ends(cluster: Cluster) -> dict[Key, int]:
     return ends
 
 
-def out_of_sync(cluster: Cluster) -> list[str]:
+def out_of_sync(cluster: SimulatedCluster) -> list[str]:
     """The replicas on sound disks that are not in sync with a leader, as the active controller knows.
 
     A reassignment that another one has replaced may never end: see findings/replaced_reassignment.
@@ -70,6 +70,6 @@ def out_of_sync(cluster: Cluster) -> list[str]:
     ]
 
 
-def _is_offline(cluster: Cluster, replica: int, key: Key) -> bool:
+def _is_offline(cluster: SimulatedCluster, replica: int, key: Key) -> bool:
     node = cluster.machine(replica).node
     return node is not None and key in node.replicas.offline

@@ -24,7 +24,7 @@ from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import TRANSACTION, produced
 from linearizability.history.operations import MicroOperation, send
 from linearizability.simulation.client import PRODUCE, Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.producing import PRODUCE_TIMEOUT_MS, records_with
@@ -65,7 +65,7 @@ class Open:
 class SimulatedTransactor(SimulatedClient):
     """One transactional producer."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Transactor) -> None:
+    def __init__(self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Transactor) -> None:
         super().__init__(cluster, number, recorder)
         self.plan = plan
         self.id = plan.id or f"transactor-{number}"

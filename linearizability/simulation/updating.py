@@ -15,7 +15,7 @@ from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import FetchFrom, fetch_request, list_offsets_request, produce_request, produced
 from linearizability.simulation.batches import batches_in, header_of, records_in
 from linearizability.simulation.client import FETCH, INIT_PRODUCER_ID, LIST_OFFSETS, PRODUCE, Key, SimulatedClient
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.schedule import Topic, Updater
@@ -120,7 +120,9 @@ def _read_into(found: dict[bytes, int], batch: bytes, position: int) -> None:
 class SimulatedUpdater(SimulatedClient):
     """Updates keys, and now and then reads all of them."""
 
-    def __init__(self, cluster: Cluster, number: int, recorder: HistoryRecorder, plan: Updater, topic: Topic) -> None:
+    def __init__(
+        self, cluster: SimulatedCluster, number: int, recorder: HistoryRecorder, plan: Updater, topic: Topic
+    ) -> None:
         super().__init__(cluster, number, recorder)
         self._plan = plan
         self.key: Key = plan.topic, 0

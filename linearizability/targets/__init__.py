@@ -122,12 +122,12 @@ def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
 
 
 def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
-    from linearizability.targets.cluster import Cluster
+    from linearizability.targets.cluster import ClusterTarget
     from linearizability.targets.mixed import BROKER_ONLY, MixedCluster
     from linearizability.targets.mixed_zookeeper import MixedZooKeeperCluster
     from linearizability.targets.zookeeper import ByZooKeeper
 
-    kinds: list[Cluster] = []
+    kinds: list[ClusterTarget] = []
     texts = rest.split(",")
     if not 1 < len(texts) <= MAX_NODES:
         raise WrongTarget(f"{spec!r}: 2 to {MAX_NODES} kinds are needed, as mixed:kafka:4.3.1,reference")
@@ -135,7 +135,7 @@ def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
         kind = _named(
             text.removeprefix(BROKER_ONLY), folder, config=None, hosts=more["hosts"], nodes=None, restart_command=""
         )
-        if not isinstance(kind, Cluster) or kind.size != 1:
+        if not isinstance(kind, ClusterTarget) or kind.size != 1:
             raise WrongTarget(
                 f"{spec!r}: {text!r} is no node of such a cluster: reference, kafka:VERSION, reference-zk or kafka-zk:VERSION"
             )

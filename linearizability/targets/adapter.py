@@ -164,7 +164,7 @@ class Adapter(Target):
         self._hook("resume", contract.OnNode(id=0, command="resume", node=node))
 
     def partition(self, groups: Sequence[Collection[int]]) -> None:
-        self._hook("partition", contract.Partition(id=0, groups=[list(group) for group in groups]))
+        self._hook("partition", contract.CutNetwork(id=0, groups=[list(group) for group in groups]))
 
     def heal(self) -> None:
         self._hook("heal", contract.Heal(id=0))

@@ -69,7 +69,7 @@ class Links(Protocol):
         """Take all cuts back."""
 
 
-class Cluster(Target):
+class ClusterTarget(Target):
     """A cluster of own processes."""
 
     hooks = ("kill", "stop", "restart", "pause", "resume", "config", "logs")

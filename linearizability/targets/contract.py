@@ -52,7 +52,7 @@ class OnNode(Said):
     node: int
 
 
-class Partition(Said):
+class CutNetwork(Said):
     """Cut the network between these groups of nodes; clients still reach every node. Replaces an earlier cut."""
 
     command: Literal["partition"] = "partition"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.targets.artifacts import ArtifactError, JavaMissing, ensure_java, java, kafka_jars
-from linearizability.targets.cluster import Cluster, Member, write_properties
+from linearizability.targets.cluster import ClusterTarget, Member, write_properties
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka_start import CHECKPOINT, QuickStart, class_path, quick_start
 from linearizability.targets.target import TargetError
@@ -35,7 +35,7 @@ FORMAT_TIMEOUT_S = 120
 ARCHIVE_WITHIN_S = 120
 
 
-class KafkaCluster(Cluster):
+class KafkaCluster(ClusterTarget):
     """`kafka:VERSION[:NODES]` of a version that needs no ZooKeeper."""
 
     def __init__(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from linearizability.targets.cluster import Cluster, Member, write_properties
+from linearizability.targets.cluster import ClusterTarget, Member, write_properties
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster
@@ -27,13 +27,13 @@ FIRST_LIKE_THE_REFERENCE = [4, 3]
 RELEASE_OF_THE_REFERENCE = "4.3.1"
 
 
-class MixedCluster(Cluster):
+class MixedCluster(ClusterTarget):
     """`mixed:KIND,KIND,...`; a kind is `reference` or `kafka:VERSION`, after `broker=` where it is no controller."""
 
     def __init__(
         self,
         spec: str,
-        kinds: Sequence[Cluster],
+        kinds: Sequence[ClusterTarget],
         controllers: Sequence[bool],
         *,
         folder: Path,
@@ -82,11 +82,11 @@ class MixedCluster(Cluster):
                 f"{self.spec!r}: the reference asks its peers in the versions of 3.9 or of 4.3, which {older[0]} does not serve"
             )
 
-    def _prepare(self, kind: Cluster) -> None:
+    def _prepare(self, kind: ClusterTarget) -> None:
         kind.size, kind.cluster_id = self.size, self.cluster_id
         kind.prepare()
 
-    def change_kind(self, node: int, kind: Cluster, *, clean: bool) -> None:
+    def change_kind(self, node: int, kind: ClusterTarget, *, clean: bool) -> None:
         """Serve a node's folder, as it is, by another kind from now on; `clean` says how the one of before ends.
 
         Errors: TargetError; WrongTarget.
@@ -130,7 +130,7 @@ class MixedCluster(Cluster):
     def describe(self) -> dict[str, Any]:
         return super().describe() | {"kinds": [kind.spec for kind in self.kinds], "controllers": [*self._controllers]}
 
-    def _kind(self, member: Member) -> Cluster:
+    def _kind(self, member: Member) -> ClusterTarget:
         kind = self.kinds[member.node.id - 1]
         kind.members = self.members
         return kind

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.hosts import Host
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.reference import ZooKeeperReferenceCluster
@@ -55,7 +55,7 @@ class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
         for kind in self.kinds:
             self._prepare(kind)
 
-    def _prepare(self, kind: Cluster) -> None:
+    def _prepare(self, kind: ClusterTarget) -> None:
         super()._prepare(kind)
         assert isinstance(kind, ByZooKeeper)
         kind.zookeeper = self.zookeeper

@@ -6,14 +6,14 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.target import TargetError
 from linearizability.targets.zookeeper import ByZooKeeper, zookeeper_program
 
 FORMAT_TIMEOUT_S = 60
 
 
-class ReferenceCluster(Cluster):
+class ReferenceCluster(ClusterTarget):
     """`reference[:NODES]`."""
 
     @property

@@ -15,7 +15,7 @@ from linearizability.targets.artifacts import ArtifactError, JavaMissing, ensure
 from linearizability.targets.cluster import (
     POLL_S,
     START_WITHIN_S,
-    Cluster,
+    ClusterTarget,
     Member,
     small_internal_topics,
     write_properties,
@@ -113,7 +113,7 @@ def zookeeper_program() -> tuple[Sequence[Path], Sequence[str]]:
         raise TargetError(str(error)) from error
 
 
-class ByZooKeeper(Cluster):
+class ByZooKeeper(ClusterTarget):
     """A cluster whose brokers a ZooKeeper coordinates; the server starts first, ends last, and has no faults."""
 
     def __init__(self, spec: str, **given: Any) -> None:

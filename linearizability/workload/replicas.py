@@ -10,7 +10,7 @@ from pathlib import Path
 from linearizability.history.contract import Contract
 from linearizability.history.operations import Value, replica
 from linearizability.history.recorder import Recorder
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.target import Target
 from reference.protocol.records.batch import read_batches, records_of
 from reference.protocol.records.errors import RecordsError
@@ -26,7 +26,7 @@ def record_replicas(
     target: Target, topic: str, folder: Path, *, process: int, contract: Contract, run: str
 ) -> list[str]:
     """Record what each node holds of each partition. Gives what could not be read, one sentence each."""
-    if not isinstance(target, Cluster):
+    if not isinstance(target, ClusterTarget):
         return []
     failures: list[str] = []
     with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:

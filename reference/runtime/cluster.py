@@ -171,14 +171,14 @@ def _properties(member: Member, nodes: int) -> dict[str, str]:
     }
 
 
-class Cluster:
+class ClusterProcesses:
     """The processes of a cluster; use it as a context."""
 
     def __init__(self, members: Sequence[Member]) -> None:
         self.members = members
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ClusterProcesses:
         for member in self.members:
             self.start(member)
         return self

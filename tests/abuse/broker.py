@@ -9,7 +9,7 @@ from pathlib import Path
 
 from linearizability.client.requests import fetch_request, new_topic, produce_request, produced
 from linearizability.targets import Target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -24,7 +24,7 @@ class Broker:
     """The one node of a target."""
 
     def __init__(self, target: Target) -> None:
-        assert isinstance(target, Cluster)
+        assert isinstance(target, ClusterTarget)
         self.target = target
         self.member = target.member(1)
         self.ends: dict[str, int] = {}

@@ -24,7 +24,7 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
-from reference.runtime.cluster import HOST, Cluster, Member, describe, lay_out
+from reference.runtime.cluster import HOST, ClusterProcesses, Member, describe, lay_out
 from reference.storage.checkpoints import read_meta_properties
 from reference.storage.disk import PosixDisk
 from tests.runtime.test_cluster import QUIET, WITHIN_S, await_true, base_port, bootstrap, produce
@@ -45,7 +45,7 @@ class House:
         self.folder = folder
         # The members themselves may need longer than a stranger is given.
         self.members = lay_out(folder, 3, base_port(), BOUNDS | {"initial.broker.registration.timeout.ms": "60000"})
-        self.cluster = Cluster(self.members)
+        self.cluster = ClusterProcesses(self.members)
         self.strangers: list[subprocess.Popen[bytes]] = []
 
     @property

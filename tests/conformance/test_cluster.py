@@ -9,7 +9,7 @@ import pytest
 
 import conformance.cluster
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, Cluster, Moment, Writes, cluster, in_time
+from conformance.cluster import ATTEMPTS, JudgedCluster, Moment, Writes, cluster, in_time
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.observations import Skipped
@@ -104,11 +104,11 @@ def test_a_cluster_that_is_not_whole_is_a_failure(broker: Broker, monkeypatch: p
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", 0.1)
     broker.subject.nodes = 4
     with pytest.raises(Failed, match="Metadata reports every broker"):
-        Cluster(broker)
+        JudgedCluster(broker)
 
 
 def test_a_topic_lies_where_it_was_placed(broker: Broker, flock: Flock) -> None:
-    state = Cluster(broker).state(Cluster(broker).topic(3, 1))
+    state = JudgedCluster(broker).state(JudgedCluster(broker).topic(3, 1))
     assert (state.leader, state.replicas, state.isr) == (3, (3, 1), {1, 3})
     assert list(flock.placed.values()) == [[3, 1]]
 
@@ -125,7 +125,7 @@ def test_an_unknown_topic_has_no_leader_and_any_node_is_asked(broker: Broker, fl
 def test_writes_are_distinguished_and_losses_are_seen(broker: Broker) -> None:
     writes = Writes()
     assert [writes.value(), writes.value()] == [b"0", b"1"]
-    nodes = Cluster(broker)
+    nodes = JudgedCluster(broker)
     topic = nodes.topic(1)
     nodes.write_some(topic, writes, 1)
     assert writes.acknowledged == {b"2": 0}

@@ -15,7 +15,7 @@ from conformance.liars import Behind, Lying
 from conformance.requirement import select
 from conformance.results import Run
 from conformance.runner import Plan, run
-from linearizability.mutants.wire.proxy import Answer, Connection, Exchange, Proxy, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, Proxy, sized
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from linearizability.targets.wire import FIRST_FLEXIBLE, NEWER, answers
@@ -46,7 +46,7 @@ class Habit:
         version = max(exchange.version, self.written_in or 0)
         return Answer([b"".join(encode_response(exchange.key, version, correlation_id, message))])  # type: ignore[arg-type]
 
-    def ended(self, connection: Connection) -> bytes | None:
+    def ended(self, connection: ProxiedConnection) -> bytes | None:
         return None
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from conformance.wire import (
+    BrokerConnection,
     Closed,
-    Connection,
     Deadline,
     Failed,
     NoAnswer,
@@ -34,7 +34,7 @@ Script = Callable[[socket.socket, bytes], None]
 
 
 @contextmanager
-def answering(script: Script, *, timeout_s: float = 1.0) -> Iterator[tuple[Connection, Recorder]]:
+def answering(script: Script, *, timeout_s: float = 1.0) -> Iterator[tuple[BrokerConnection, Recorder]]:
     """A connection to a server that reads one frame and then does as the script says."""
     server = socket.create_server(("127.0.0.1", 0))
 
@@ -46,7 +46,7 @@ def answering(script: Script, *, timeout_s: float = 1.0) -> Iterator[tuple[Conne
 
     threading.Thread(target=serve, daemon=True).start()
     recorder = Recorder()
-    with server, Connection(server.getsockname(), recorder, Deadline.after(5), timeout_s=timeout_s) as connection:
+    with server, BrokerConnection(server.getsockname(), recorder, Deadline.after(5), timeout_s=timeout_s) as connection:
         yield connection, recorder
 
 
@@ -57,7 +57,7 @@ def answer(request: bytes, *, correlation_id: int | None = None, more: bytes = b
     return struct.pack(">i", len(body) - cut) + body[: len(body) - cut]
 
 
-def ask(connection: Connection) -> MetadataResponse:
+def ask(connection: BrokerConnection) -> MetadataResponse:
     return connection.call(MetadataRequest(topics=[]), 2)
 
 
@@ -142,7 +142,7 @@ def test_an_address_without_a_listener_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
     with pytest.raises(Unreachable):
-        Connection(address, Recorder(), Deadline.after(5))
+        BrokerConnection(address, Recorder(), Deadline.after(5))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_an_address_without_a_listener_is_unreachable() -> None:
 def test_what_fits_into_no_request_is_the_doing_of_the_target_that_gave_it(told: Any) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        Connection(server.getsockname(), Recorder(), Deadline.after(5)) as connection,
+        BrokerConnection(server.getsockname(), Recorder(), Deadline.after(5)) as connection,
         pytest.raises(Failed, match="fits into no request"),
     ):
         connection.send(told, 4)

@@ -37,7 +37,7 @@ def topic_id_of(name: str) -> UUID:
     return UUID(int=5000 + sum(name.encode()))
 
 
-class Cluster:
+class ControlledCluster:
     """Brokers are numbered as they like; each new incarnation has the next incarnation."""
 
     def __init__(self, *, has_elr: bool = True, settings: dict[str, str] | None = None) -> None:

@@ -12,17 +12,17 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
-from tests.controller.cluster import SESSION_MS, TOPIC, Cluster, directory_of
+from tests.controller.cluster import SESSION_MS, TOPIC, ControlledCluster, directory_of
 
 
-def three_brokers(*, has_elr: bool = True) -> Cluster:
-    cluster = Cluster(has_elr=has_elr)
+def three_brokers(*, has_elr: bool = True) -> ControlledCluster:
+    cluster = ControlledCluster(has_elr=has_elr)
     cluster.start(0, 1, 2)
     cluster.create(TOPIC, [0, 1, 2])
     return cluster
 
 
-def refusal(cluster: Cluster, request: BrokerRegistrationRequest) -> KafkaError:
+def refusal(cluster: ControlledCluster, request: BrokerRegistrationRequest) -> KafkaError:
     before = deepcopy(cluster.image)
     with pytest.raises(KafkaError) as caught:
         cluster.register(request)
@@ -34,7 +34,7 @@ def refusal(cluster: Cluster, request: BrokerRegistrationRequest) -> KafkaError:
 
 
 def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.write([])
     epoch = cluster.register(cluster.registration(4))
     assert epoch == 2
@@ -90,7 +90,7 @@ def test_registrations_that_cannot_be_are_refused(changes: dict[str, object], co
     [("metadata.version", 7, 29, True), ("metadata.version", 7, 40, False), ("some.feature", 1, 2, True)],
 )
 def test_a_broker_must_support_what_is_finalized(name: str, lowest: int, highest: int, refused: bool) -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     request = cluster.registration(7)
     feature = BrokerRegistrationRequest.Feature(name=name, min_supported_version=lowest, max_supported_version=highest)
     request.features = [each for each in request.features if each.name != name] + [feature]
@@ -103,7 +103,7 @@ def test_a_broker_must_support_what_is_finalized(name: str, lowest: int, highest
 
 
 def test_a_broker_that_does_not_know_a_finalized_feature_is_refused() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     request = cluster.registration(7)
     request.features = [each for each in request.features if each.name == "metadata.version"]
     assert refusal(cluster, request).code == ErrorCode.UNSUPPORTED_VERSION
@@ -234,7 +234,7 @@ def test_the_last_leader_leads_again_when_all_others_lost_their_tails() -> None:
 
 
 def test_an_unclean_election_happens_at_once_where_it_is_allowed() -> None:
-    cluster = Cluster(has_elr=False, settings={"unclean.leader.election.enable": "true"})
+    cluster = ControlledCluster(has_elr=False, settings={"unclean.leader.election.enable": "true"})
     cluster.start(0, 1)
     cluster.create(TOPIC, [0, 1])
     assert cluster.alter_isr([0]) == 0
@@ -257,7 +257,7 @@ def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
 
 
 def test_replicas_in_a_lost_directory_leave_the_isr() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.start(1, 2)
     cluster.register(cluster.registration(0, log_dirs=[directory_of(0), UUID(int=800)]))
     cluster.heartbeat(0)

@@ -11,7 +11,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.controller_registration import ControllerRegistrationRequest
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.register_controller_record import RegisterControllerRecord
-from tests.controller.cluster import Cluster
+from tests.controller.cluster import ControlledCluster
 
 LISTENER = ControllerRegistrationRequest.Listener(name="CONTROLLER", host="h", port=9093)
 FEATURE = ControllerRegistrationRequest.Feature(name="kraft.version", max_supported_version=1)
@@ -24,7 +24,7 @@ def request(incarnation: int) -> ControllerRegistrationRequest:
 
 
 def test_the_newest_registration_of_a_controller_is_carried() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     for incarnation in (1, 2):
         decision = register_controller(cluster.image, request(incarnation))
         assert decision.response.error_code == ErrorCode.NONE
@@ -37,7 +37,7 @@ def test_the_newest_registration_of_a_controller_is_carried() -> None:
 
 
 def test_an_older_metadata_version_knows_no_controllers() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.write([FeatureLevelRecord(name="metadata.version", feature_level=14)])
     with pytest.raises(KafkaError, match="too old") as refused:
         register_controller(cluster.image, request(1))

@@ -13,14 +13,14 @@ from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.schema import Message
-from tests.controller.cluster import TOPIC, Cluster, topic_id_of
+from tests.controller.cluster import TOPIC, ControlledCluster, topic_id_of
 from tests.controller.test_reassignments import move
 
 MIN_ISR = "min.insync.replicas"
 AnswerParts = tuple[str, Mapping[str, Any]]
 
 
-class TracingCluster(Cluster):
+class TracingCluster(ControlledCluster):
     """A cluster of five brokers and one partition, whose controller reports what it decides."""
 
     def __init__(self, **settings: str) -> None:

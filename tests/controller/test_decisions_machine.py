@@ -17,7 +17,7 @@ from reference.controller.image import NO_LEADER, RECOVERING, PartitionImage
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
-from tests.controller.cluster import SESSION_MS, TOPIC, Cluster
+from tests.controller.cluster import SESSION_MS, TOPIC, ControlledCluster
 
 BROKERS = (0, 1, 2, 3)
 MIN_ISR = 2
@@ -36,7 +36,7 @@ class Decisions(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster(has_elr=self.has_elr)
+        self.cluster = ControlledCluster(has_elr=self.has_elr)
         self.cluster.start(*BROKERS)
         self.cluster.create(TOPIC, [0, 1, 2])
         self.before = self.partition

@@ -24,7 +24,7 @@ Renewer = CreateDelegationTokenRequest.CreatableRenewers
 T0 = TimestampMs(10_000)
 
 
-class Cluster:
+class TokenDecisions:
     """An image, and the decisions that were made on it."""
 
     def __init__(self, settings: tokens.TokenSettings = SETTINGS) -> None:
@@ -58,7 +58,7 @@ class Cluster:
 
 
 def test_a_token_has_an_hmac_of_its_id_and_two_ends() -> None:
-    cluster = Cluster()
+    cluster = TokenDecisions()
     made = cluster.create()
     assert bytes(made.hmac) == hmac.digest(b"secret", b"id", hashlib.sha512)
     assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (T0, T0 + 300, T0 + 1_000)
@@ -69,12 +69,12 @@ def test_a_token_has_an_hmac_of_its_id_and_two_ends() -> None:
 
 @pytest.mark.parametrize(("asked_ms", "lifetime_ms"), [(-1, 1_000), (0, 1_000), (50, 50), (5_000, 1_000)])
 def test_a_lifetime_is_at_most_the_largest(asked_ms: int, lifetime_ms: int) -> None:
-    made = Cluster().create(max_lifetime_ms=asked_ms)
+    made = TokenDecisions().create(max_lifetime_ms=asked_ms)
     assert (made.max_timestamp_ms - T0, made.expiry_timestamp_ms - T0) == (lifetime_ms, min(lifetime_ms, 300))
 
 
 def test_a_token_for_another_user_says_who_asked() -> None:
-    cluster = Cluster()
+    cluster = TokenDecisions()
     made = cluster.create(EVE, owner_principal_type="User", owner_principal_name="alice")
     assert (made.principal_name, made.token_requester_principal_name) == ("alice", "eve")
     assert cluster.renew(made.hmac, EVE, T0).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
@@ -82,13 +82,13 @@ def test_a_token_for_another_user_says_who_asked() -> None:
 
 
 def test_a_renewer_that_is_no_user_is_refused() -> None:
-    cluster = Cluster()
+    cluster = TokenDecisions()
     made = cluster.create(renewers=[Renewer(principal_type="Group", principal_name="g")])
     assert made.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE and cluster.ids == []
 
 
 def test_owner_and_renewers_extend_a_token_up_to_its_largest_lifetime() -> None:
-    cluster = Cluster()
+    cluster = TokenDecisions()
     token = cluster.create().hmac
     assert cluster.renew(token, BOB, T0 + 200).expiry_timestamp_ms == T0 + 500
     assert cluster.renew(token, ALICE, T0 + 450, 100).expiry_timestamp_ms == T0 + 550
@@ -101,7 +101,7 @@ def test_owner_and_renewers_extend_a_token_up_to_its_largest_lifetime() -> None:
 
 
 def test_a_token_is_ended_later_or_at_once() -> None:
-    cluster = Cluster()
+    cluster = TokenDecisions()
     token = cluster.create().hmac
     assert cluster.expire(token, EVE, T0).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert cluster.expire(token, BOB, T0, 20).expiry_timestamp_ms == T0 + 20
@@ -111,7 +111,7 @@ def test_a_token_is_ended_later_or_at_once() -> None:
 
 
 def test_what_has_expired_is_removed() -> None:
-    cluster = Cluster()
+    cluster = TokenDecisions()
     cluster.create()
     cluster.sweep(T0 + 300)
     assert cluster.ids == ["id"]
@@ -120,13 +120,13 @@ def test_what_has_expired_is_removed() -> None:
 
 
 def test_without_a_secret_and_below_its_level_there_are_none() -> None:
-    cluster = Cluster(tokens.TokenSettings(None, 1_000, 300))
+    cluster = TokenDecisions(tokens.TokenSettings(None, 1_000, 300))
     disabled = ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED
     assert {
         cluster.create().error_code,
         cluster.renew(b"", ALICE, T0).error_code,
         cluster.expire(b"", ALICE, T0).error_code,
     } == {disabled}
-    old = Cluster()
+    old = TokenDecisions()
     old.image.features["metadata.version"] = tokens.FIRST_LEVEL - 1
     assert old.create().error_code == ErrorCode.UNSUPPORTED_VERSION

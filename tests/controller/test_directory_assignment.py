@@ -7,16 +7,16 @@ import pytest
 from reference.controller.directory_assignment import assign_replicas_to_dirs
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
-from tests.controller.cluster import TOPIC, Cluster, directory_of, topic_id_of
+from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, topic_id_of
 
 SECOND = UUID(int=800)
 Directory = AssignReplicasToDirsRequest.DirectoryData
 Topic = AssignReplicasToDirsRequest.TopicData
-Partition = AssignReplicasToDirsRequest.PartitionData
+AssignedPartition = AssignReplicasToDirsRequest.PartitionData
 
 
-def two_directories() -> Cluster:
-    cluster = Cluster()
+def two_directories() -> ControlledCluster:
+    cluster = ControlledCluster()
     cluster.start(1, 2)
     cluster.register(cluster.registration(0, log_dirs=[directory_of(0), SECOND]))
     cluster.heartbeat(0)
@@ -24,13 +24,16 @@ def two_directories() -> Cluster:
     return cluster
 
 
-def assign(cluster: Cluster, directory: UUID, index: int = 0, *, name: str = TOPIC, epoch_step: int = 0) -> int:
+def assign(
+    cluster: ControlledCluster, directory: UUID, index: int = 0, *, name: str = TOPIC, epoch_step: int = 0
+) -> int:
     request = AssignReplicasToDirsRequest(
         broker_id=0,
         broker_epoch=cluster.image.brokers[0].epoch + epoch_step,
         directories=[
             Directory(
-                id=directory, topics=[Topic(topic_id=topic_id_of(name), partitions=[Partition(partition_index=index)])]
+                id=directory,
+                topics=[Topic(topic_id=topic_id_of(name), partitions=[AssignedPartition(partition_index=index)])],
             )
         ],
     )

@@ -9,24 +9,24 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
-from tests.controller.cluster import TOPIC, Cluster
+from tests.controller.cluster import TOPIC, ControlledCluster
 
 Partitions = ElectLeadersRequest.TopicPartitions
 
 
-def three_brokers(**settings: str) -> Cluster:
-    cluster = Cluster(settings={"min.insync.replicas": "2", **settings})
+def three_brokers(**settings: str) -> ControlledCluster:
+    cluster = ControlledCluster(settings={"min.insync.replicas": "2", **settings})
     cluster.start(0, 1, 2)
     cluster.create(TOPIC, [0, 1, 2], [1, 2, 0])
     return cluster
 
 
-def elect(cluster: Cluster, kind: int, *indexes: int, topic: str = TOPIC) -> list[int]:
+def elect(cluster: ControlledCluster, kind: int, *indexes: int, topic: str = TOPIC) -> list[int]:
     request = ElectLeadersRequest(election_type=kind, topic_partitions=[Partitions(topic=topic, partitions=[*indexes])])
     return [each.error_code for each in cluster.elect(request).replica_election_results[0].partition_result]
 
 
-def bring_back(cluster: Cluster, broker: int) -> None:
+def bring_back(cluster: ControlledCluster, broker: int) -> None:
     """The broker is unfenced and in all the ISRs again."""
     cluster.heartbeat(broker)
     for index, partition in cluster.image.topics[TOPIC].partitions.items():
@@ -110,7 +110,7 @@ def test_leaders_are_balanced() -> None:
 
 def test_one_decision_holds_a_limited_number_of_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elections, "MAX_ELECTIONS_AT_ONCE", 1)
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.start(0, 1)
     cluster.create(TOPIC, [0, 1], [0, 1], [0, 1])
     cluster.fence(0)
@@ -120,7 +120,7 @@ def test_one_decision_holds_a_limited_number_of_elections(monkeypatch: pytest.Mo
 
 
 def test_unclean_leaders_are_elected_where_the_topic_allows_it() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.start(0, 1)
     cluster.create("may", [0, 1], unclean_leader_election_enable="true")
     cluster.create("may-not", [0, 1])
@@ -160,4 +160,4 @@ def test_another_min_isr_clears_the_eligible_replicas() -> None:
     ]
     records = elections.change_min_isr(cluster.image, changes)
     assert records == [ClearElrRecord(topic_name=TOPIC), ClearElrRecord(topic_name="")]
-    assert elections.change_min_isr(Cluster(has_elr=False).image, changes) == []
+    assert elections.change_min_isr(ControlledCluster(has_elr=False).image, changes) == []

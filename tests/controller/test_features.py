@@ -11,7 +11,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
-from tests.controller.cluster import Cluster
+from tests.controller.cluster import ControlledCluster
 
 SUPPORTED = {"metadata.version": (7, 30), ELR_FEATURE: (0, 1), "group.version": (0, 1), "kraft.version": (0, 1)}
 CONTROLLER = 1
@@ -24,7 +24,7 @@ Update = tuple[str, int, int]
 
 
 def ask(
-    cluster: Cluster, *updates: Update, validate_only: bool = False, kraft_version: int = 0
+    cluster: ControlledCluster, *updates: Update, validate_only: bool = False, kraft_version: int = 0
 ) -> tuple[UpdateFeaturesResponse, list[tuple[str, int]]]:
     """The answer, and the levels that are written down."""
     request = UpdateFeaturesRequest(
@@ -43,14 +43,14 @@ def ask(
 
 
 @pytest.fixture
-def cluster() -> Cluster:
+def cluster() -> ControlledCluster:
     """A cluster that has finalized all of it, without a broker."""
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.write([FeatureLevelRecord(name="group.version", feature_level=1)])
     return cluster
 
 
-def test_with_eligible_leader_replicas_all_brokers_have_one_min_isr(cluster: Cluster) -> None:
+def test_with_eligible_leader_replicas_all_brokers_have_one_min_isr(cluster: ControlledCluster) -> None:
     """KIP-966; the records and their order are those of Apache Kafka's ConfigurationControlManager."""
     of_broker = {"resource_type": BROKER_RESOURCE, "name": MIN_ISR}
     cluster.write([FeatureLevelRecord(name=ELR_FEATURE, feature_level=0)])
@@ -79,7 +79,7 @@ def test_with_eligible_leader_replicas_all_brokers_have_one_min_isr(cluster: Clu
         ("metadata.version", 29, UPGRADE, NOT_A_DOWNGRADE),
     ],
 )
-def test_what_is_refused(cluster: Cluster, name: str, level: int, kind: int, reason: str) -> None:
+def test_what_is_refused(cluster: ControlledCluster, name: str, level: int, kind: int, reason: str) -> None:
     response, written = ask(cluster, (name, level, kind))
     assert (response.error_code, written, response.results) == (ErrorCode.INVALID_UPDATE_VERSION, [], [])
     assert response.error_message == f"{FAILED}Invalid update version {level} for feature {name}. {reason}"
@@ -92,7 +92,7 @@ def test_what_is_refused(cluster: Cluster, name: str, level: int, kind: int, rea
         (UNSAFE_DOWNGRADE, "Unsafe metadata downgrade is not supported in this version."),
     ],
 )
-def test_metadata_stay_readable(cluster: Cluster, kind: int, reason: str) -> None:
+def test_metadata_stay_readable(cluster: ControlledCluster, kind: int, reason: str) -> None:
     response, written = ask(cluster, ("metadata.version", 20, kind))
     assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert response.error_message == f"{FAILED}Unsupported metadata.version downgrade from 30 to 20. {reason}"
@@ -102,14 +102,16 @@ def test_metadata_stay_readable(cluster: Cluster, kind: int, reason: str) -> Non
     ("current", "level", "is_taken"),
     [(29, 28, True), (29, 24, True), (29, 23, True), (25, 22, False), (23, 22, False), (22, 18, True), (18, 17, True)],
 )
-def test_metadata_go_down_where_no_record_changed(cluster: Cluster, current: int, level: int, is_taken: bool) -> None:
+def test_metadata_go_down_where_no_record_changed(
+    cluster: ControlledCluster, current: int, level: int, is_taken: bool
+) -> None:
     cluster.write([FeatureLevelRecord(name="metadata.version", feature_level=current)])
     response, written = ask(cluster, ("metadata.version", level, SAFE_DOWNGRADE))
     assert (response.error_code == ErrorCode.NONE) is is_taken
     assert written == ([("metadata.version", level)] if is_taken else [])
 
 
-def test_a_level_depends_on_that_of_another_feature(cluster: Cluster) -> None:
+def test_a_level_depends_on_that_of_another_feature(cluster: ControlledCluster) -> None:
     cluster.write([FeatureLevelRecord(name=ELR_FEATURE, feature_level=0)])
     cluster.write([FeatureLevelRecord(name="metadata.version", feature_level=22)])
     response, written = ask(cluster, (ELR_FEATURE, 1, UPGRADE))
@@ -131,18 +133,18 @@ def test_a_level_depends_on_that_of_another_feature(cluster: Cluster) -> None:
         (2, UPGRADE, "Local controller 1 only supports versions 0-1"),
     ],
 )
-def test_voters_in_the_log_stay_there(cluster: Cluster, level: int, kind: int, reason: str) -> None:
+def test_voters_in_the_log_stay_there(cluster: ControlledCluster, level: int, kind: int, reason: str) -> None:
     response, written = ask(cluster, ("kraft.version", level, kind), kraft_version=1)
     assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert response.error_message == f"{FAILED}Invalid update version {level} for feature kraft.version. {reason}"
 
 
-def test_kraft_version_is_not_among_the_metadata(cluster: Cluster) -> None:
+def test_kraft_version_is_not_among_the_metadata(cluster: ControlledCluster) -> None:
     """The quorum writes it."""
     assert ask(cluster, ("kraft.version", 1, UPGRADE), ("group.version", 1, UPGRADE))[1] == [("group.version", 1)]
 
 
-def test_levels_go_down_and_up(cluster: Cluster) -> None:
+def test_levels_go_down_and_up(cluster: ControlledCluster) -> None:
     assert cluster.image.has_elr
     response, written = ask(cluster, (ELR_FEATURE, 0, SAFE_DOWNGRADE))
     assert (response.error_code, response.error_message, written) == (0, None, [(ELR_FEATURE, 0)])
@@ -154,27 +156,27 @@ def test_levels_go_down_and_up(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("kind", [UPGRADE, SAFE_DOWNGRADE])
-def test_the_present_level_is_written_down_again(cluster: Cluster, kind: int) -> None:
+def test_the_present_level_is_written_down_again(cluster: ControlledCluster, kind: int) -> None:
     assert ask(cluster, ("group.version", 1, kind))[1] == [("group.version", 1)]
 
 
-def test_one_refusal_refuses_all(cluster: Cluster) -> None:
+def test_one_refusal_refuses_all(cluster: ControlledCluster) -> None:
     response, written = ask(cluster, (ELR_FEATURE, 0, SAFE_DOWNGRADE), ("group.version", 9, UPGRADE))
     assert (response.error_code, written) == (ErrorCode.INVALID_UPDATE_VERSION, [])
 
 
-def test_only_to_validate_changes_nothing(cluster: Cluster) -> None:
+def test_only_to_validate_changes_nothing(cluster: ControlledCluster) -> None:
     response, written = ask(cluster, ("group.version", 0, SAFE_DOWNGRADE), validate_only=True)
     assert (response.error_code, written, [each.feature for each in response.results]) == (0, [], ["group.version"])
     assert cluster.image.features["group.version"] == 1
 
 
-def test_of_a_feature_that_is_named_twice_the_last_counts(cluster: Cluster) -> None:
+def test_of_a_feature_that_is_named_twice_the_last_counts(cluster: ControlledCluster) -> None:
     assert ask(cluster, (ELR_FEATURE, 9, UPGRADE), (ELR_FEATURE, 1, UPGRADE))[1] == [(ELR_FEATURE, 1)]
 
 
 def test_every_broker_must_support_it() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.start(4)
     response, written = ask(cluster, ("group.version", 1, UPGRADE))
     assert written == []

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 
 from reference.controller.heartbeats import BrokerState, Heartbeats, next_state
 from reference.protocol.errors import ErrorCode, KafkaError
-from tests.controller.cluster import SESSION_MS, TOPIC, Cluster
+from tests.controller.cluster import SESSION_MS, TOPIC, ControlledCluster
 
 
-def two_brokers() -> Cluster:
-    cluster = Cluster()
+def two_brokers() -> ControlledCluster:
+    cluster = ControlledCluster()
     cluster.start(0, 1)
     cluster.create(TOPIC, [0, 1])
     return cluster
@@ -18,7 +18,7 @@ def two_brokers() -> Cluster:
 
 @pytest.mark.step("replication", "UnfenceBroker")
 def test_a_broker_is_unfenced_once_it_has_replayed_its_registration() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     epoch = cluster.register(cluster.registration(3))
     answer = cluster.heartbeat(3, replayed=epoch - 1)
     assert (answer.is_caught_up, answer.is_fenced, answer.should_shut_down) == (False, True, False)
@@ -69,7 +69,7 @@ def test_the_silence_of_a_former_incarnation_fences_no_broker() -> None:
 
 
 def test_strangers_leave_no_trace() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.heartbeats.receive(cluster.image, 77, 5, now=0)
     assert cluster.heartbeats.next_deadline() is None
 

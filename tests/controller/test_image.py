@@ -8,11 +8,11 @@ from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
-from tests.controller.cluster import TOPIC, Cluster, directory_of, topic_id_of
+from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, topic_id_of
 
 
-def two_brokers() -> Cluster:
-    cluster = Cluster()
+def two_brokers() -> ControlledCluster:
+    cluster = ControlledCluster()
     cluster.start(0, 1)
     cluster.create(TOPIC, [0, 1])
     return cluster
@@ -52,7 +52,7 @@ def test_a_change_leaves_what_others_hold_as_it_was() -> None:
 
 
 def test_partitions_of_before_directories_had_ids() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.write(
         [
             TopicRecord(name=TOPIC, topic_id=topic_id_of(TOPIC)),

@@ -8,14 +8,14 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
-from tests.controller.cluster import TOPIC, Cluster, topic_id_of
+from tests.controller.cluster import TOPIC, ControlledCluster, topic_id_of
 
 Reassignable = AlterPartitionReassignmentsRequest.ReassignableTopic
 Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
 
 
-def three_brokers() -> Cluster:
-    cluster = Cluster()
+def three_brokers() -> ControlledCluster:
+    cluster = ControlledCluster()
     cluster.start(0, 1, 2, 3)
     cluster.create(TOPIC, [0, 1, 2])
     return cluster
@@ -25,7 +25,7 @@ def data_of(request: AlterPartitionRequest) -> AlterPartitionRequest.PartitionDa
     return request.topics[0].partitions[0]
 
 
-def code_of(cluster: Cluster, request: AlterPartitionRequest) -> int:
+def code_of(cluster: ControlledCluster, request: AlterPartitionRequest) -> int:
     return cluster.alter(request).topics[0].partitions[0].error_code
 
 

@@ -34,7 +34,7 @@ from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.schema import Message
-from tests.controller.cluster import CLUSTER_ID, SESSION_MS, Cluster, directory_of, topic_id_of
+from tests.controller.cluster import CLUSTER_ID, SESSION_MS, ControlledCluster, directory_of, topic_id_of
 from tests.controller.test_partition_change import as_kafka_keeps_them
 
 SOURCE = Path(__file__).parent / "java" / "Decisions.java"
@@ -75,7 +75,7 @@ class Incarnation:
         settings = {"min.insync.replicas": str(self.chance.randint(1, 3)), "unclean.leader.election.enable": allowed}
         self.lines = ["begin " + ",".join(f"{name}={value}" for name, value in settings.items())]
         self.answers = ["begun"]
-        self.cluster = Cluster(has_elr=self.chance.random() < 0.7, settings=settings)
+        self.cluster = ControlledCluster(has_elr=self.chance.random() < 0.7, settings=settings)
         self.replay(self.cluster.written, 0)
         for broker in BROKERS:
             self.register(broker)

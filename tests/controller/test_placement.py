@@ -13,14 +13,14 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.partition_record import PartitionRecord
-from tests.controller.cluster import TOPIC, Cluster, directory_of
+from tests.controller.cluster import TOPIC, ControlledCluster, directory_of
 
 Topic = CreateTopicsRequest.CreatableTopic
 Assignment = CreateTopicsRequest.CreatableReplicaAssignment
 
 
-def cluster_of(racks: list[str | None], fenced: set[int] | None = None) -> Cluster:
-    cluster = Cluster()
+def cluster_of(racks: list[str | None], fenced: set[int] | None = None) -> ControlledCluster:
+    cluster = ControlledCluster()
     for broker, rack in enumerate(racks):
         cluster.register(cluster.registration(broker, rack=rack))
         if broker not in (fenced or set()):
@@ -28,7 +28,7 @@ def cluster_of(racks: list[str | None], fenced: set[int] | None = None) -> Clust
     return cluster
 
 
-def created(cluster: Cluster, topic: Topic) -> list[PartitionRecord]:
+def created(cluster: ControlledCluster, topic: Topic) -> list[PartitionRecord]:
     plan = create_topic(cluster.image, topic, default_partitions=1, default_replication=1, chance=random.Random(1))
     return [each for each in plan.records if isinstance(each, PartitionRecord)]
 

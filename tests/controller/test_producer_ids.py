@@ -5,11 +5,11 @@ import pytest
 from reference.controller.producer_ids import MAX_PRODUCER_ID, allocate_producer_ids
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
-from tests.controller.cluster import Cluster
+from tests.controller.cluster import ControlledCluster
 
 
 def test_blocks_follow_one_another() -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.start(0, 1)
     starts: list[int] = []
     for broker in (0, 1, 0):
@@ -30,7 +30,7 @@ def test_blocks_follow_one_another() -> None:
     ],
 )
 def test_refusals(next_id: int, epoch_step: int, code: ErrorCode | None) -> None:
-    cluster = Cluster()
+    cluster = ControlledCluster()
     cluster.start(0)
     cluster.image.next_producer_id = next_id
     request = AllocateProducerIdsRequest(broker_id=0, broker_epoch=cluster.image.brokers[0].epoch + epoch_step)

@@ -7,22 +7,22 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
-from tests.controller.cluster import TOPIC, Cluster, directory_of, topic_id_of
+from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, topic_id_of
 
 Topic = AlterPartitionReassignmentsRequest.ReassignableTopic
 Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
 Asked = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
 
 
-def five_brokers(**settings: str) -> Cluster:
-    cluster = Cluster(settings={"min.insync.replicas": "2", **settings})
+def five_brokers(**settings: str) -> ControlledCluster:
+    cluster = ControlledCluster(settings={"min.insync.replicas": "2", **settings})
     cluster.start(0, 1, 2, 3, 4)
     cluster.create(TOPIC, [0, 1, 2])
     return cluster
 
 
 def move(
-    cluster: Cluster, replicas: list[int] | None, *, index: int = 0, name: str = TOPIC, factor: bool = True
+    cluster: ControlledCluster, replicas: list[int] | None, *, index: int = 0, name: str = TOPIC, factor: bool = True
 ) -> int:
     request = AlterPartitionReassignmentsRequest(
         allow_replication_factor_change=factor,

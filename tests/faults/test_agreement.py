@@ -11,7 +11,7 @@ import pytest
 from linearizability import agreement
 from linearizability.agreement import METADATA_LOG, Agreement, Unsettled, compare_nodes
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.workload.cluster import create_topic
 from reference.controller.metadata_records import encode_metadata_record
 from reference.controller.quorum_snapshots import SnapshotId, Snapshots
@@ -73,7 +73,7 @@ def test_a_partition_without_a_leader_is_not_judged(monkeypatch: pytest.MonkeyPa
     partition(data, *BASE, epochs="0 0,2 1")
     member = SimpleNamespace(data=data, node=SimpleNamespace(id=1))
     found = Agreement()
-    agreement._compare_logs(cast(Cluster, SimpleNamespace(nodes=[member.node], members=[member])), found)
+    agreement._compare_logs(cast(ClusterTarget, SimpleNamespace(nodes=[member.node], members=[member])), found)
     assert found.reasons == ["t-0 has no leader"] and not found.differences and found.replicas == 0
 
 
@@ -119,7 +119,7 @@ def test_a_node_without_a_snapshot_is_not_judged_where_it_was_to_write_one(
         for id in (1, 2)
     ]
     found = Agreement()
-    agreement._compare_images(cast(Cluster, SimpleNamespace(members=members, given=given)), found)
+    agreement._compare_images(cast(ClusterTarget, SimpleNamespace(members=members, given=given)), found)
     assert len(found.reasons) == reasons and not found.differences and found.image_records == 1
 
 
@@ -127,7 +127,7 @@ def test_a_node_without_a_snapshot_is_not_judged_where_it_was_to_write_one(
 def test_a_healed_cluster_agrees_and_a_changed_byte_is_found(tmp_path: Path) -> None:
     config = {"metadata.log.max.record.bytes.between.snapshots": "1"}
     with open_target("reference:2", folder=tmp_path, config=config) as target:
-        assert isinstance(target, Cluster)
+        assert isinstance(target, ClusterTarget)
         create_topic(target.nodes, "t", partitions=1, replication_factor=2, configs={})
         agreed = compare_nodes(target)
         assert (agreed.differences, agreed.reasons) == ([], []) and agreed.replicas == 2 and agreed.image_records > 3

@@ -16,7 +16,7 @@ from linearizability.faults.injection import Injection
 from linearizability.faults.machine import SKEW_S
 from linearizability.faults.plan import Plan
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.interposer import building
 from linearizability.targets.target import HookMissing, TargetError
 from linearizability.targets.wire import Wire, WireError
@@ -40,7 +40,7 @@ def world(tmp_path_factory) -> Iterator[World]:
     if reason:
         pytest.skip(reason)
     target = open_target("reference:1", folder=tmp_path_factory.mktemp("hurt"))
-    assert isinstance(target, Cluster)
+    assert isinstance(target, ClusterTarget)
     target.interpose()
     with target:
         create_topic(target.nodes, TOPIC, partitions=1, replication_factor=1, configs={})
@@ -196,7 +196,7 @@ def test_without_a_compiler_the_faults_are_left_out_or_refused(tmp_path, monkeyp
 def test_a_node_without_its_interposer_gets_no_fault(tmp_path):
     """A container of another C library starts the broker and skips the library."""
     target = open_target("reference:1", folder=tmp_path)
-    assert isinstance(target, Cluster)
+    assert isinstance(target, ClusterTarget)
     target.interpose()
     tmp_path.joinpath("target").mkdir()
     target.lay_out(tmp_path / "target")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
 from reference.controller.configs import DELETE, SET, Alteration
 from reference.node.loggers import OWN, ROOT, Loggers
@@ -32,14 +32,14 @@ TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterTarget]:
     with open_target("reference:1", folder=tmp_path_factory.mktemp("operating")) as opened:
-        assert isinstance(opened, Cluster)
+        assert isinstance(opened, ClusterTarget)
         yield opened
 
 
 @pytest.fixture
-def wire(target: Cluster) -> Iterator[Wire]:
+def wire(target: ClusterTarget) -> Iterator[Wire]:
     with Wire.connect(target.nodes[0].host, target.nodes[0].port) as opened:
         yield opened
 
@@ -104,7 +104,7 @@ def test_the_operations_of_a_cluster_are_those_that_it_has(wire: Wire) -> None:
     ]
 
 
-def test_replicas_lie_in_the_one_folder(target: Cluster, wire: Wire) -> None:
+def test_replicas_lie_in_the_one_folder(target: ClusterTarget, wire: Wire) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name="placed", num_partitions=1, replication_factor=1)
     wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=10_000))
     (data,) = (path.parent for path in Path(target.folder).rglob("meta.properties"))
@@ -120,7 +120,7 @@ def test_replicas_lie_in_the_one_folder(target: Cluster, wire: Wire) -> None:
     assert moved("/no/such", "placed", 0) == moved("relative", "placed", 0) == 57
 
 
-def test_a_coordinator_that_is_not_there_yet_is_said_so(target: Cluster) -> None:
+def test_a_coordinator_that_is_not_there_yet_is_said_so(target: ClusterTarget) -> None:
     """On a fresh broker the first question creates __consumer_offsets: the same codes and sentences as Kafka's."""
     sentences = {0: "NONE", 15: "The coordinator is not available."}
     with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:

@@ -19,7 +19,7 @@ from linearizability.pipeline.local import context_of, judge_partition, partitio
 from linearizability.pipeline.parts import LocalParts, NotCut, Plan, judge_parts, merged, runs, shared, union
 from linearizability.rules import PARTITION_RULES
 from linearizability.rules.cut import By
-from linearizability.rules.partition import Columns, Partition
+from linearizability.rules.partition import Columns, PartitionHistory
 from linearizability.rules.rule import Context, Found
 from tests.rules.random_histories import random_history
 
@@ -113,7 +113,7 @@ def random_plan(rng: Random, columns: Columns) -> Plan:
 
 
 def whole(columns: Columns, context: Context) -> list[Found]:
-    return merged(judge_partition(Partition(*KEY, columns), context, CUT_RULES))
+    return merged(judge_partition(PartitionHistory(*KEY, columns), context, CUT_RULES))
 
 
 def compare(columns: Columns, context: Context, plan: Plan) -> list[Found]:

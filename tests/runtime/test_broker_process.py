@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from linearizability.bench.load import Connection
+from linearizability.bench.load import LoadConnection
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 
 WITHIN_S = 30
@@ -86,7 +86,7 @@ def test_a_new_folder_is_formatted_served_and_ended_cleanly(tmp_path: Path, brok
     broker = Broker(write_config(tmp_path, zookeeper_connect="z"))
     brokers.append(broker)
     broker.wait_for("WARNING unknown configuration name 'zookeeper.connect'")
-    answer = Connection("127.0.0.1", broker.port).call(
+    answer = LoadConnection("127.0.0.1", broker.port).call(
         18, 3, ApiVersionsRequest(client_software_name="t", client_software_version="1")
     )
     assert answer.error_code == 0 and len(answer.api_keys) > 20

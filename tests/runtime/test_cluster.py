@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.targets.ports import free_ports
-from reference.runtime.cluster import HOST, Cluster, Member, describe, lay_out
+from reference.runtime.cluster import HOST, ClusterProcesses, Member, describe, lay_out
 from reference.runtime.configuration import ConfigurationError
 
 WITHIN_S = 90
@@ -80,7 +80,7 @@ def leader_and_isr(member: Member) -> tuple[int, set[int]]:
 def test_no_acknowledged_record_is_lost_while_leaders_are_killed_and_the_cluster_restarts(tmp_path: Path) -> None:
     members = lay_out(tmp_path, 3, base_port(), QUICK)
     written: list[str] = []
-    with Cluster(members) as cluster:
+    with ClusterProcesses(members) as cluster:
         cluster.await_ready(lambda text: None)
         admin = AdminClient({"bootstrap.servers": bootstrap(members), **QUIET})
         admin.create_topics([NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})])["t"].result(WITHIN_S)
@@ -100,7 +100,7 @@ def test_no_acknowledged_record_is_lost_while_leaders_are_killed_and_the_cluster
             cluster.start(victim)
             await_true(lambda other=other: leader_and_isr(other)[1] == {1, 2, 3})
     assert not any(cluster.is_running(member) for member in members)
-    with Cluster(lay_out(tmp_path, 3, members[0].port, QUICK)) as cluster:
+    with ClusterProcesses(lay_out(tmp_path, 3, members[0].port, QUICK)) as cluster:
         cluster.await_ready(lambda text: None)
         found = consume(members, len(written))
     assert sorted(found) == sorted(written)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.faults import inject
 from linearizability.simulation.judging import run_schedule
@@ -58,7 +58,7 @@ def drawn(seed: int) -> Schedule:
 def test_others_lead_when_a_directory_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[set[int], set[int]]] = []
 
-    def look(cluster: Cluster, fault: Fault, number: int) -> None:
+    def look(cluster: SimulatedCluster, fault: Fault, number: int) -> None:
         inject(cluster, fault, number)
         node = cluster.machine(1).node
         if fault.kind == "clock-jump" and node is not None:

@@ -3,7 +3,7 @@ client."""
 
 from pathlib import Path
 
-from linearizability.simulation.cluster import Cluster
+from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.operating import farthest_first
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic, read_schedule
@@ -25,13 +25,13 @@ def test_partitions_that_a_change_left_without_an_eligible_replica_are_led_again
 
 def test_only_topics_whose_min_isr_was_changed_are_looked_after(monkeypatch):
     looked_at: set[str] = set()
-    unelectable = Cluster.unelectable
+    unelectable = SimulatedCluster.unelectable
 
-    def look(cluster: Cluster, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
+    def look(cluster: SimulatedCluster, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
         looked_at.add(topic)
         return unelectable(cluster, topic)
 
-    monkeypatch.setattr(Cluster, "unelectable", look)
+    monkeypatch.setattr(SimulatedCluster, "unelectable", look)
     faults = (
         Fault(at_ms=100, kind="config", topic="orders", configs={"min.insync.replicas": "1"}),
         Fault(at_ms=200, kind="config", topic="payments", configs={"internal.segment.bytes": "3000"}),

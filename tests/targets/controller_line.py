@@ -18,7 +18,7 @@ from conformance.broker import Broker
 from conformance.host import addresses
 from conformance.requirement import Requirement
 from conformance.subject import Subject
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
@@ -143,7 +143,7 @@ def _hang_up(end: socket.socket) -> None:
         end.shutdown(socket.SHUT_RDWR)
 
 
-class OneController(Cluster):
+class OneController(ClusterTarget):
     """Three nodes, of which one is the controller; the others reach it over a line."""
 
     line: Line

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509 import load_pem_x509_certificate
 from jwt.algorithms import RSAAlgorithm
 
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import ReferenceCluster
@@ -71,7 +71,7 @@ def key_set(*signers: Signer) -> str:
     return json.dumps({"keys": [each.public for each in signers]})
 
 
-class Secured(Cluster):
+class Secured(ClusterTarget):
     """One broker: PLAINTEXT for its own needs, and the listeners above; `client(LISTENER)` is a client's properties."""
 
     def secure(self, secrets: Path, session_ms: int = 0) -> None:

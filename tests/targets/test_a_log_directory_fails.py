@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from linearizability.damage.content import Refused, make_batch, produce
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
@@ -39,7 +39,7 @@ def first_of(member: Member) -> Path:
     return member.folder / "first"
 
 
-class OneBreaks(Cluster):
+class OneBreaks(ClusterTarget):
     """Two nodes, of which the second has two log directories."""
 
     def properties(self, member: Member) -> dict[str, str]:
@@ -61,7 +61,7 @@ class OneBreaks(Cluster):
                 format_folder(self, folder)
 
 
-def format_folder(cluster: Cluster, folder: Path) -> None:
+def format_folder(cluster: ClusterTarget, folder: Path) -> None:
     folder.mkdir(exist_ok=True)
     write_meta_properties(PosixDisk(), folder, MetaProperties(cluster.cluster_id, FAILING, uuid.uuid4()))
 
@@ -115,7 +115,7 @@ class KafkaBroker(Mixed):
 class Seen:
     """What the clients see of the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterTarget) -> None:
         self.cluster = cluster
         self._began = time.monotonic()
 
@@ -181,7 +181,7 @@ def test_others_lead_and_a_replaced_disk_is_filled_again(kind: type[Any], tmp_pa
     """Kafka's outcome is the first row's; what the reference does, alone or with Kafka, must be the same."""
     version: dict[str, Any] = {} if kind is AllReference else {"version": "4.3.1"}
     config = {"log.flush.interval.messages": "1", "auto.leader.rebalance.enable": "false"}
-    cluster: Cluster = kind(SPEC, nodes=2, folder=tmp_path, config=config, **version)
+    cluster: ClusterTarget = kind(SPEC, nodes=2, folder=tmp_path, config=config, **version)
     cluster.interpose()
     with cluster:
         seen = Seen(cluster)

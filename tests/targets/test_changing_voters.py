@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.reference import TIDEGAUGE
@@ -37,7 +37,7 @@ class ChangingCluster(MixedCluster):
 
     def __init__(self, kinds: list[str], folder: Path) -> None:
         opened = [open_target(kind, folder=folder / "unused") for kind in kinds]
-        clusters = [each for each in opened if isinstance(each, Cluster)]
+        clusters = [each for each in opened if isinstance(each, ClusterTarget)]
         super().__init__("mixed:" + ",".join(kinds), clusters, [True] * len(kinds), folder=folder)
 
     def properties(self, member: Member) -> dict[str, str]:

@@ -15,7 +15,7 @@ import pytest
 
 from conformance.batches import batch
 from conformance.broker import Broker
-from conformance.cluster import Cluster
+from conformance.cluster import JudgedCluster
 from conformance.levels import MUST
 from conformance.requirement import Requirement
 from reference.protocol.errors import ErrorCode
@@ -55,7 +55,7 @@ def noted_epoch(target: OneController) -> int | None:
 
 def play(broker: Broker, target: OneController) -> tuple[int | None, int | None, int]:
     """The epochs in the note after the first end and after the second, and who leads when only the follower is back."""
-    nodes = Cluster(broker)
+    nodes = JudgedCluster(broker)
     topic = nodes.topic(LEADER, FOLLOWER, in_sync=2)
     written = broker.produce(topic, batch(b"committed"), to=broker.connection(nodes.address(LEADER)))
     broker.expect_error(written.error_code, ErrorCode.NONE, what="Produce")

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.ports import free_ports
 from linearizability.targets.wire import Wire
@@ -36,7 +36,7 @@ class SharingCluster(MixedCluster):
 
     def __init__(self, folder: Path) -> None:
         kinds = [open_target(kind, folder=folder / "unused") for kind in ("kafka:4.3.1", "reference")]
-        clusters = [each for each in kinds if isinstance(each, Cluster)]
+        clusters = [each for each in kinds if isinstance(each, ClusterTarget)]
         super().__init__("mixed:kafka:4.3.1,reference", clusters, [True, True], folder=folder)
         self.doors = free_ports(2, "127.0.0.1")
 

@@ -15,7 +15,7 @@ import pytest
 from conformance.answers import error_name
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import Cluster
+from conformance.cluster import JudgedCluster
 from conformance.levels import MUST
 from conformance.requirement import Requirement
 from conformance.requirements.configs import alter_topic
@@ -47,7 +47,7 @@ RECORD = Requirement(id="REP-00", level=MUST, sentence="What was acknowledged st
 class Story:
     """What happens to one partition, step by step."""
 
-    def __init__(self, broker: Broker, nodes: Cluster, line: Line) -> None:
+    def __init__(self, broker: Broker, nodes: JudgedCluster, line: Line) -> None:
         self.broker = broker
         self.nodes = nodes
         self.line = line
@@ -112,7 +112,7 @@ class Story:
 
 def played(target: OneController) -> tuple[list[int], int, list[bytes]]:
     with judged(target, RECORD) as broker:
-        return Story(broker, Cluster(broker), target.line).play()
+        return Story(broker, JudgedCluster(broker), target.line).play()
 
 
 @pytest.mark.slow

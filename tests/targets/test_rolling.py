@@ -20,7 +20,7 @@ from linearizability.faults.plan import FAST_FAILOVER, Plan
 from linearizability.faults.round import AFTER_HEALING_S, Round
 from linearizability.faults.schedule import Schedule
 from linearizability.targets import TargetError, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.mixed import MixedCluster
 from linearizability.workload.clients import Clients
 from linearizability.workload.cluster import look
@@ -51,7 +51,7 @@ class Rolling(Round):
     def _replace(self, node: int, spec: str, *, clean: bool) -> None:
         assert isinstance(self.target, MixedCluster)
         kind = open_target(spec, folder=self.folder / "unused", nodes=None)
-        assert isinstance(kind, Cluster)
+        assert isinstance(kind, ClusterTarget)
         self.target.change_kind(node, kind, clean=clean)
         until = time.monotonic() + IN_SYNC_WITHIN_S
         while not look(self.target.nodes, self.topic).complete(self.profile.partitions):

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from linearizability.client.requests import new_topic
-from linearizability.targets.cluster import Cluster, Member
+from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import ReferenceCluster
@@ -40,7 +40,7 @@ CLIENT = {
 USERS = 'username="broker" password="b" user_broker="b" user_stranger="s"'
 
 
-class Guarded(Cluster):
+class Guarded(ClusterTarget):
     """One node with an authorizer, whose super users are those that connect in plaintext, and the node itself."""
 
     def properties(self, member: Member) -> dict[str, str]:

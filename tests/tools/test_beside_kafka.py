@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from linearizability.targets import open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from tests.tools.jvm import RELEASE, Tools
 
 pytestmark = [pytest.mark.java, pytest.mark.kafka]
@@ -220,7 +220,7 @@ _LIKE = [
 class Node:
     """A target, and what its steps print."""
 
-    def __init__(self, target: Cluster, tools: Tools, folder: Path) -> None:
+    def __init__(self, target: ClusterTarget, tools: Tools, folder: Path) -> None:
         (self.member,) = target.members
         self._tools = tools
         self._file = folder / "given.json"
@@ -260,7 +260,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[li
         open_target(KAFKA, folder=folders[0], config=CONFIG) as kafka,
         open_target(REFERENCE, folder=folders[1], config=CONFIG) as reference,
     ):
-        assert isinstance(kafka, Cluster) and isinstance(reference, Cluster)
+        assert isinstance(kafka, ClusterTarget) and isinstance(reference, ClusterTarget)
         yield [Node(target, tools, folder) for target, folder in zip((kafka, reference), folders, strict=True)]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from linearizability.targets import TargetError, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from reference.storage.checkpoints import META_PROPERTIES, MetaProperties, write_meta_properties
 from reference.storage.disk import PosixDisk
 from tests.tools.conftest import Admin
@@ -27,7 +27,7 @@ WITHIN_S = 30.0
 class TwoDirectories:
     """A node of two log directories, `data` with the metadata log and `other`."""
 
-    def __init__(self, target: Cluster, tools: Tools, folder: Path) -> None:
+    def __init__(self, target: ClusterTarget, tools: Tools, folder: Path) -> None:
         self.target = target
         self.admin = Admin(tools, target)
         self.data, self.other = target.members[0].data, target.members[0].folder / "other"
@@ -81,7 +81,7 @@ def until(ask: Callable[[], Any], wanted: Any) -> Any:
 @pytest.mark.slow
 def test_two_directories(spec: str, tools: Tools, tmp_path: Path) -> None:
     with open_target(spec, folder=tmp_path, config=CONFIG) as target:
-        assert isinstance(target, Cluster)
+        assert isinstance(target, ClusterTarget)
         node = TwoDirectories(target, tools, tmp_path)
         admin = node.admin
         admin.topic("t", partitions=4)

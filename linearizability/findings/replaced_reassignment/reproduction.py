@@ -9,7 +9,7 @@ from typing import Any
 
 from linearizability.client.requests import new_topic
 from linearizability.targets import TargetError, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import name_of
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -29,7 +29,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
     """Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder, config={"broker.session.timeout.ms": "3000"}) as target:
-        if not isinstance(target, Cluster) or target.size < DEAD:
+        if not isinstance(target, ClusterTarget) or target.size < DEAD:
             raise TargetError(f"{spec} is no cluster of {DEAD} nodes that is started here")
         with _wire(target) as wire:
             wire.call(CreateTopicsRequest(topics=[new_topic(TOPIC, placed=[BEFORE])], timeout_ms=30_000))
@@ -57,12 +57,12 @@ def _await(condition: Callable[[], bool], within_s: float) -> bool:
     return False
 
 
-def _wire(target: Cluster) -> Wire:
+def _wire(target: ClusterTarget) -> Wire:
     node = target.nodes[0]
     return Wire.connect(node.host, node.port, timeout_s=WITHIN_S)
 
 
-def _reassign(target: Cluster, replicas: list[int]) -> int:
+def _reassign(target: ClusterTarget, replicas: list[int]) -> int:
     form: Any = AlterPartitionReassignmentsRequest
     partition = form.ReassignablePartition(partition_index=0, replicas=replicas)
     with _wire(target) as wire:
@@ -70,7 +70,7 @@ def _reassign(target: Cluster, replicas: list[int]) -> int:
     return answer.error_code or answer.responses[0].partitions[0].error_code
 
 
-def _described(target: Cluster) -> str:
+def _described(target: ClusterTarget) -> str:
     with _wire(target) as wire:
         answer = wire.call(ListPartitionReassignmentsRequest(timeout_ms=30_000, topics=None))
     under_way = [each for topic in answer.topics for each in topic.partitions]
@@ -80,7 +80,7 @@ def _described(target: Cluster) -> str:
     return f"replicas {one.replicas}, adding {one.adding_replicas}, removing {one.removing_replicas}"
 
 
-def _in_sync(target: Cluster) -> list[int]:
+def _in_sync(target: ClusterTarget) -> list[int]:
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=TOPIC)])
     with _wire(target) as wire:
         found = wire.call(request).topics[0].partitions

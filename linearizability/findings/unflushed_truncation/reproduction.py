@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from linearizability.findings.reading import read
 from linearizability.targets import TargetError, WrongTarget, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.workload.cluster import PartitionView, create_topic, elect_preferred, find_controller, look
 
 TOPIC = "orders"
@@ -22,7 +22,7 @@ SETTINGS = {"auto.leader.rebalance.enable": "false"}
 class Story:
     """What happens to one partition with two replicas; the third node is the active controller."""
 
-    def __init__(self, target: Cluster, seen: list[str]) -> None:
+    def __init__(self, target: ClusterTarget, seen: list[str]) -> None:
         self.target = target
         self.seen = seen
         controller = find_controller(target.nodes, -1)
@@ -91,7 +91,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
     """Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     target = open_target(spec, folder=folder, config=SETTINGS)
-    if not isinstance(target, Cluster):
+    if not isinstance(target, ClusterTarget):
         raise WrongTarget(f"{spec!r}: no loss of power can be made there")
     target.interpose()
     with target:

@@ -7,7 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 from linearizability.targets import TargetError, open_target
-from linearizability.targets.cluster import Cluster
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.errors import name_of
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
@@ -20,7 +20,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
     """Errors: TargetError, WrongTarget."""
     seen: list[str] = []
     with open_target(spec, folder=folder) as target:
-        if not isinstance(target, Cluster) or target.size != 1:
+        if not isinstance(target, ClusterTarget) or target.size != 1:
             raise TargetError(f"{spec} is no cluster of one node that is started here")
         (member,) = target.members
         request = UpdateRaftVoterRequest(

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from linearizability.mutants.wire.proxy import Answer, Connection, Exchange, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, sized
 from linearizability.mutants.wire.rewriting import structures
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_response
@@ -43,7 +43,7 @@ class Chance:
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
         return None
 
-    def ended(self, connection: Connection) -> bytes | None:
+    def ended(self, connection: ProxiedConnection) -> bytes | None:
         return None
 
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:

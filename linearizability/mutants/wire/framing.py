@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from linearizability.mutants.wire.proxy import Answer, Connection, Exchange
+from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection
 from linearizability.mutants.wire.rewriting import (
     Lie,
     asks,
@@ -39,7 +39,9 @@ METADATA, CLUSTER, PAGES, COORDINATOR, VERSIONS = (
 )  # fmt: skip
 
 
-def stays_open(holds: Callable[[Connection], bool], said: bytes = b"") -> Callable[[Connection], bytes | None]:
+def stays_open(
+    holds: Callable[[ProxiedConnection], bool], said: bytes = b""
+) -> Callable[[ProxiedConnection], bytes | None]:
     """The connection stays open where the broker closes it for such a reason."""
     return lambda connection: said if holds(connection) else None
 
@@ -82,17 +84,17 @@ def for_api(key: int, name: str, change: Any) -> Any:
     return put(f"api_keys.{name}", change, where=lambda each: each.api_key == key)
 
 
-def unknown_api(connection: Connection) -> bool:
+def unknown_api(connection: ProxiedConnection) -> bool:
     """Whether the last request's key stands in no table."""
     return connection.last is not None and not connection.last.api
 
 
-def known_api(connection: Connection) -> bool:
+def known_api(connection: ProxiedConnection) -> bool:
     """Whether the last request was of a known API, and no frame was impossible."""
     return connection.last is not None and bool(connection.last.api) and not connection.malformed
 
 
-def out_of_range(connection: Connection) -> bool:
+def out_of_range(connection: ProxiedConnection) -> bool:
     """Whether the last request was of a known API in a version that is not in its tables."""
     from reference.protocol.apis import APIS
 

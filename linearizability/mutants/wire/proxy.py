@@ -42,7 +42,7 @@ class Exchange:
     correlation_id: int
     frame: bytes = field(repr=False)
     """The request without its size; empty where it was too long to be kept."""
-    connection: Connection = field(repr=False)
+    connection: ProxiedConnection = field(repr=False)
     dropped: bool = False
     """Whether the client did not send it, and is not given its answer."""
     _request: Message | None = field(default=None, repr=False)
@@ -89,7 +89,7 @@ class Tamper(Protocol):
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
         """What the client gets instead of the response, which is given without its size."""
 
-    def ended(self, connection: Connection) -> bytes | None:
+    def ended(self, connection: ProxiedConnection) -> bytes | None:
         """The broker closed: bytes to be sent, after which the connection stays open; None closes it."""
 
 
@@ -104,7 +104,7 @@ class Honest:
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
         return None
 
-    def ended(self, connection: Connection) -> bytes | None:
+    def ended(self, connection: ProxiedConnection) -> bytes | None:
         return None
 
 
@@ -113,7 +113,7 @@ def sized(frame: bytes) -> bytes:
     return struct.pack(">i", len(frame)) + frame
 
 
-class Connection:
+class ProxiedConnection:
     """One client's connection and the one behind it."""
 
     def __init__(self, proxy: Proxy, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -299,7 +299,7 @@ class Proxy:
             self._tasks.add(task)
             try:
                 with suppress(ConnectionError, asyncio.CancelledError):
-                    await Connection(self, reader, writer).serve(behind)
+                    await ProxiedConnection(self, reader, writer).serve(behind)
             finally:
                 self._tasks.discard(task)
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from linearizability.mutants.wire.proxy import Answer, Connection, Exchange, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, sized
 from linearizability.mutants.wire.rewriting import structures
 from linearizability.targets import Target
 from linearizability.targets.wire import Wire
@@ -139,7 +139,7 @@ class Restricted:
             self._served[each.api_key] = each.min_version, each.max_version = served
         return served is not None
 
-    def ended(self, connection: Connection) -> bytes | None:
+    def ended(self, connection: ProxiedConnection) -> bytes | None:
         return None
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from crc32c import crc32c
 
-from linearizability.mutants.wire.proxy import Answer, Connection, Exchange, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, sized
 from reference.protocol.codec import CodecError, encode
 from reference.protocol.frames import decode_response, encode_response
 from reference.protocol.records.batch import HEADER_BYTES, BatchHeader, read_batches
@@ -38,7 +38,7 @@ class Lie:
     ask: Change | None = None
     raw: Callable[[Exchange, bytes], bytes | Answer | None] | None = None
     """Changes the answer's bytes (without the size) instead of the message."""
-    end: Callable[[Connection], bytes | None] | None = None
+    end: Callable[[ProxiedConnection], bytes | None] | None = None
     """What is said where the broker closes; then the connection stays open."""
     versions: str = "0+"
     unseen: str = ""
@@ -103,7 +103,7 @@ class Liar:
             return None
         return act(reported) if act else Answer([reported])
 
-    def ended(self, connection: Connection) -> bytes | None:
+    def ended(self, connection: ProxiedConnection) -> bytes | None:
         return self.lie.end(connection) if self.lie.end else None
 
 

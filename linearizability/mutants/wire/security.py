@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from linearizability.mutants.wire.proxy import Connection, Exchange
+from linearizability.mutants.wire.proxy import Exchange, ProxiedConnection
 from linearizability.mutants.wire.rewriting import (
     Change,
     Lie,
@@ -55,7 +55,7 @@ def in_token(old: bytes, new: bytes) -> Change:
     return put("auth_bytes", lambda token: bytes(token).replace(old, new, 1))
 
 
-def open_after_login(connection: Connection) -> bytes | None:
+def open_after_login(connection: ProxiedConnection) -> bytes | None:
     """The connection stays open where the broker closes it after an answer of the authentication."""
     asked = connection.last.key if connection.last else None
     return b"" if asked in (SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY) else None

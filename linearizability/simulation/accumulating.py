@@ -1,7 +1,7 @@
 """Simulated runs of the unmodified node, summed up over many invocations: their number, commit, and broken promises.
 
 `tidegauge fuzz --record` adds its run to a file of JSON lines that the repository keeps, and goes on at the first seed that
-no recorded run of as many nodes and the same workload has reached. Runs with a planted bug are never recorded.
+no recorded run of as many nodes with the same coordination and workload has reached. Runs with a planted bug are never recorded.
 """
 
 from __future__ import annotations
@@ -43,10 +43,16 @@ class Run:
     cpu_seconds: float
     violations: tuple[tuple[int, str], ...] = ()
     """Seed and broken promise of each run that was not valid."""
+    coordination: str = "kraft"
 
     @property
     def next_seed(self) -> int:
         return self.first_seed + self.schedules
+
+    @property
+    def series(self) -> tuple[str, int, str]:
+        """Coordination, nodes and workload: seeds are counted in each."""
+        return self.coordination, self.nodes, self.workload
 
 
 def run_of(summary: Summary) -> Run:
@@ -66,6 +72,7 @@ def run_of(summary: Summary) -> Run:
         messages=sum(run.messages for run in runs),
         cpu_seconds=round(sum(run.seconds for run in runs), 1),
         violations=tuple((found.seed, found.rule) for found in summary.found if found.seed < next_seed),
+        coordination=plan.coordination,
     )
 
 
@@ -107,21 +114,22 @@ def add(summary: Summary, store: Path = STORE) -> None:
         write_table(read_runs(store))
 
 
-def next_seed(nodes: int, workload: str, runs: Iterable[Run]) -> int:
-    """The first seed that no run of as many nodes and this workload has reached."""
-    return max((run.next_seed for run in runs if (run.nodes, run.workload) == (nodes, workload)), default=0)
+def next_seed(coordination: str, nodes: int, workload: str, runs: Iterable[Run]) -> int:
+    """The first seed that no run of this series has reached."""
+    return max((run.next_seed for run in runs if run.series == (coordination, nodes, workload)), default=0)
 
 
 def table(runs: Sequence[Run]) -> str:
-    """The sums, by nodes and workload, as a Markdown table."""
+    """The sums, by coordination, nodes and workload, as a Markdown table."""
     lines = [
-        "| nodes | workload | schedules | valid | unknown | with a violation | messages | runs | from | to |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |",
+        "| coordination | nodes | workload | schedules | valid | unknown | with a violation | messages | runs | from | to |",
+        "| --- | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | --- |",
     ]
-    for nodes, workload in sorted({(run.nodes, run.workload) for run in runs}):
-        some = [run for run in runs if (run.nodes, run.workload) == (nodes, workload)]
-        lines.append(f"| {nodes} | {workload} | {_sums(some)} |")
-    lines.append(f"| all | all | {_sums(runs)} |")
+    for series in sorted({run.series for run in runs}):
+        coordination, nodes, workload = series
+        some = [run for run in runs if run.series == series]
+        lines.append(f"| {coordination} | {nodes} | {workload} | {_sums(some)} |")
+    lines.append(f"| all | all | all | {_sums(runs)} |")
     return "\n".join(lines)
 
 

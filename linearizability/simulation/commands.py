@@ -140,10 +140,8 @@ def fuzz(
     kind = coordination.value if coordination is not None else MUTANTS[mutant].coordination if mutant else "kraft"
     if kind == "zookeeper" and nodes == 1:
         raise typer.BadParameter("ZooKeeper coordinates several nodes: --nodes 3", param_hint="--coordination")
-    if kind == "zookeeper" and record:
-        raise typer.BadParameter("recorded runs are those of a metadata quorum", param_hint="--record")
     kept_in = store or STORE
-    seed = next_seed(nodes, workload, read_runs(kept_in)) if record else seed or 0
+    seed = next_seed(kind, nodes, workload, read_runs(kept_in)) if record else seed or 0
     plan = Plan(
         folder=new_run_folder("fuzz", mutant or f"seed-{seed}", results),
         nodes=nodes,

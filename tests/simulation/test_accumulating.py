@@ -34,7 +34,9 @@ def test_what_is_recorded_is_read_again(tmp_path: Path):
 
 def test_a_run_goes_on_where_its_like_ended():
     runs = [run(3, 0, 10), run(3, 10, 5), run(3, 0, 100, "groups"), run(1, 0, 7)]
-    assert [next_seed(3, "records", runs), next_seed(3, "groups", runs), next_seed(5, "records", runs)] == [15, 100, 0]
+    runs += [run(3, 0, 20, coordination="zookeeper")]
+    series = [("kraft", 3, "records"), ("kraft", 3, "groups"), ("kraft", 5, "records"), ("zookeeper", 3, "records")]
+    assert [next_seed(*each, runs) for each in series] == [15, 100, 0, 20]
 
 
 def test_the_table_adds_up(tmp_path: Path):
@@ -42,11 +44,13 @@ def test_the_table_adds_up(tmp_path: Path):
         run(3, 0, 10, valid=9, violations=((4, "logs-differ"),)),
         run(3, 10, 1_000, date="2026-11-23"),
         run(1, 0, 7),
+        run(1, 0, 2, coordination="zookeeper"),
     ]
     lines = table(runs).splitlines()
-    assert lines[2] == "| 1 | records | 7 | 7 | 0 | 0 | 10 | 1 | 2026-11-22 | 2026-11-22 |"
-    assert lines[3] == "| 3 | records | 1,010 | 1,009 | 0 | 1 | 20 | 2 | 2026-11-22 | 2026-11-23 |"
-    assert lines[4].startswith("| all | all | 1,017 | 1,016 |")
+    assert lines[2] == "| kraft | 1 | records | 7 | 7 | 0 | 0 | 10 | 1 | 2026-11-22 | 2026-11-22 |"
+    assert lines[3] == "| kraft | 3 | records | 1,010 | 1,009 | 0 | 1 | 20 | 2 | 2026-11-22 | 2026-11-23 |"
+    assert lines[4].startswith("| zookeeper | 1 | records | 2 |")
+    assert lines[5].startswith("| all | all | all | 1,019 | 1,018 |")
     page = tmp_path / "page.md"
     page.write_text("before\n<!-- accumulated: begin -->\nold\n<!-- accumulated: end -->\nafter\n")
     write_table(runs, page)

@@ -9,6 +9,7 @@ import os
 import sys
 from collections import Counter
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
@@ -53,7 +54,7 @@ from conformance.output import (
 )
 from conformance.releases_commands import app as releases
 from conformance.strangers_commands import app as strangers
-from linearizability.options import ClientConfig, Mapped
+from linearizability.options import ClientConfig, Mapped, SecuredBy, SecurityProtocol
 from linearizability.progress import Progress, is_quiet, is_verbose
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def run(
     mapped: Mapped = None,
     restart_command: RestartCommand = "",
     client_config: ClientConfig = None,
+    security: SecuredBy = SecurityProtocol.PLAINTEXT,
     wait: Wait = 0.0,
     expected_failures: ExpectedFailures = None,
     baseline: Baseline = None,
@@ -117,7 +119,7 @@ def run(
     if confirm and not target.startswith("kafka:"):
         _wrong("--confirm needs a target kafka:VERSION: only a real Apache Kafka confirms a requirement")
     before = _read(baseline) if baseline else None
-    opening = opening_of(target, mapped, restart_command, client_config)
+    opening = opening_of(target, mapped, restart_command, client_config, security)
     if wait:
         await_target(target, wait)
     networked = needs_network(backend, target, entries)
@@ -131,7 +133,7 @@ def run(
             kafka_version=version,
             expected_failures=expected,
             baseline=before,
-            open_target=open_networked if networked else opening,
+            open_target=partial(open_networked, protocol=security) if networked else opening,
             jobs=jobs,
             starts=starts,
             topics=[name for name in topics.split(",") if name],

@@ -29,6 +29,7 @@ HASTENING = {
 judged all the same, and what does not come in time is not judged."""
 LEAST_SESSION = "group.min.session.timeout.ms"
 AUTHORIZER = "authorizer.class.name"
+PROTOCOLS = "listener.security.protocol.map"
 """With it several brokers that do not authenticate form no cluster, unless clients, who are the same principal, may do all."""
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""
@@ -78,9 +79,17 @@ def missing_configs(record: Requirement, subject: Subject) -> str:
         seen = held.get(name)
         if seen is None and name not in subject.honoured | HASTENING and not _seen_by_effect(name, value, subject):
             return f"needs {name}={value}, which the target does not describe{unseen}"
-        if seen not in (None, value):
+        if seen is not None and not _is_same(name, value, seen):
             return f"needs {name}={value}; the target has {seen}"
     return ""
+
+
+def _is_same(name: str, value: str, seen: str) -> bool:
+    """Whether a configuration has the needed value; of listeners, that of the controllers: clients' may be secured."""
+    if name == PROTOCOLS:
+        wanted = [pair for pair in value.split(",") if pair.startswith("CONTROLLER:")]
+        return set(wanted) <= set(seen.split(","))
+    return value == seen
 
 
 def _seen_by_effect(name: str, value: str, subject: Subject) -> bool:

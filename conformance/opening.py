@@ -11,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from conformance.options import Backend
+from linearizability.options import SecurityProtocol
 
 if TYPE_CHECKING:
     from conformance.requirement import Entry
 
 
 def opening_of(
-    target: str, mapped: list[str] | None, restart_command: str, client_config: Path | None
+    target: str,
+    mapped: list[str] | None,
+    restart_command: str,
+    client_config: Path | None,
+    protocol: str = SecurityProtocol.PLAINTEXT,
 ) -> Callable[..., Any]:
     """The way to a target, with what the caller knows of its addresses and its security. Errors: typer.BadParameter."""
     from linearizability.targets import AddressMap, WrongTarget, open_target
@@ -35,7 +40,14 @@ def opening_of(
         raise typer.BadParameter(str(error), param_hint="--client-config") from None
     if security and not target.startswith(("addr:", "exec:")):
         raise typer.BadParameter("the suite starts this target itself, without security", param_hint="--client-config")
-    return partial(open_target, addresses=addresses, restart_command=restart_command, security=security)
+    if protocol != SecurityProtocol.PLAINTEXT:
+        try:
+            open_target(target, folder=Path(), protocol=protocol)
+        except WrongTarget as error:
+            raise typer.BadParameter(str(error), param_hint="--security") from None
+    return partial(
+        open_target, addresses=addresses, restart_command=restart_command, security=security, protocol=protocol
+    )
 
 
 def await_target(target: str, wait_s: float) -> None:

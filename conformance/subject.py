@@ -63,6 +63,12 @@ class Subject:
         """Whether a ZooKeeper coordinates the brokers: they serve what its controller, one of them, asks the others."""
         return LEADER_AND_ISR in self.api_versions
 
+    @property
+    def authenticates_clients(self) -> bool:
+        """Whether the connections of requirements are authenticated: over SASL, by the tunnels that lead to the listeners."""
+        security = getattr(self.target, "security", None)
+        return security is not None and bool(security.mechanism)
+
     def abandon(self) -> None:
         """Break off all requirements under way."""
         with self.lock:

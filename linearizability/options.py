@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -24,5 +25,22 @@ ClientConfig = Annotated[
         dir_okay=False,
         help="client.properties of a secured addr: or exec: target, by the names of Kafka's clients: security.protocol, ssl.*, "
         "sasl.*.",
+    ),
+]
+
+
+class SecurityProtocol(StrEnum):
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+
+SecuredBy = Annotated[
+    SecurityProtocol,
+    typer.Option(
+        "--security",
+        help="The protocol between clients and brokers, and between brokers, of clusters that are started here (reference, "
+        "kafka:, mixed:): with a certificate and a user of their own, by PLAIN.",
     ),
 ]

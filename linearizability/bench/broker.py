@@ -21,7 +21,7 @@ from typing import Any
 from linearizability.bench.brokers import cluster_cpu_seconds, cluster_resident_mb, open_for_bench
 from linearizability.bench.load import ALL_CASES
 from linearizability.targets import TargetError
-from linearizability.targets.cluster import ClusterTarget
+from linearizability.targets.cluster import ClusterTarget, write_properties
 
 STEADY_ROUNDS = 3
 STEADY_WITHIN = 0.1
@@ -43,13 +43,20 @@ class Plan:
     until_steady: bool = False
     nodes: int = 1
     """Of each side, where its name does not say it."""
+    protocol: str = "PLAINTEXT"
+    """Between the generator and both sides, and between brokers."""
 
 
 def measure(target: ClusterTarget, case: str, plan: Plan) -> dict[str, Any]:
     """One case on one broker. Errors: RuntimeError with what the generator said."""
     replicas = min(REPLICAS, len(target.nodes))
-    command = [sys.executable, "-m", "linearizability.bench.load", target.bootstrap, case]
+    bootstrap = ",".join(member.node.address for member in target.members)  # tunnels would be measured, too
+    command = [sys.executable, "-m", "linearizability.bench.load", bootstrap, case]
     command += [str(plan.seconds), str(plan.warmup_s), str(replicas)]
+    if target.listener:
+        file = target.folder / "client.properties"
+        write_properties(file, target.listener.client)
+        command.append(str(file))
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as load:
@@ -91,10 +98,10 @@ def is_steady(rounds: Sequence[dict[str, Any]]) -> bool:
 def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Measure both brokers; gives the table that is saved as JSON. Errors: TargetError, RuntimeError."""
     specs = (subject, against)
-    table: dict[str, Any] = {"subject": subject, "against": against, "rows": [], "idle": {}}
+    table: dict[str, Any] = {"subject": subject, "against": against, "security": plan.protocol, "rows": [], "idle": {}}
     with (
-        open_for_bench(subject, folder / "subject", nodes=plan.nodes) as a,
-        open_for_bench(against, folder / "against", nodes=plan.nodes) as b,
+        open_for_bench(subject, folder / "subject", nodes=plan.nodes, protocol=plan.protocol) as a,
+        open_for_bench(against, folder / "against", nodes=plan.nodes, protocol=plan.protocol) as b,
     ):
         targets = dict(zip(specs, (a, b), strict=True))
         _refuse_clusters(plan, targets.values())

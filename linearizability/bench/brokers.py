@@ -29,12 +29,16 @@ DEFAULT_BROKER = {
 
 
 def open_for_bench(
-    spec: str, folder: Path, config: Mapping[str, str] | None = None, nodes: int | None = None
+    spec: str,
+    folder: Path,
+    config: Mapping[str, str] | None = None,
+    nodes: int | None = None,
+    protocol: str = "PLAINTEXT",
 ) -> ClusterTarget:
     """The target, not yet started; Kafka with the memory, compiler and threads that it has by default. Errors: TargetError."""
     from linearizability.targets.kafka import KafkaCluster
 
-    target: Target = open_target(spec, folder=folder, config=config, nodes=nodes)
+    target: Target = open_target(spec, folder=folder, config=config, nodes=nodes, protocol=protocol)
     if not isinstance(target, ClusterTarget):
         raise TargetError(f"{spec}: a benchmark needs the brokers' processes; use reference or kafka:VERSION")
     if isinstance(target, KafkaCluster):

@@ -14,6 +14,7 @@ from linearizability.bench.history import history
 from linearizability.bench.scale import scale
 from linearizability.bench.suite import suite
 from linearizability.damage.campaign import damage
+from linearizability.options import SecuredBy, SecurityProtocol
 from linearizability.progress import Progress
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def broker(
         bool,
         typer.Option("--until-steady", help="Go on, up to 30 rounds, until the rates of neither side move any more."),
     ] = False,
+    security: SecuredBy = SecurityProtocol.PLAINTEXT,
     json_: Json = False,
 ) -> None:
     """Load two brokers, or two clusters, in turn: rates, latencies, CPU of all nodes a request; saved as JSON with a picture.
@@ -104,7 +106,7 @@ def broker(
     from linearizability.bench.load import CASES
 
     most = max(rounds, STEADY_AT_LAST) if until_steady else rounds
-    plan = Plan(tuple(_chosen(case, [*CASES])), most, seconds, warmup, until_steady, nodes)
+    plan = Plan(tuple(_chosen(case, [*CASES])), most, seconds, warmup, until_steady, nodes, security)
     _compare("bench", target, against, plan, json_)
 
 
@@ -174,6 +176,7 @@ def _compare(kind: str, target: str, against: str, plan: Plan, json_: bool) -> N
     typer.echo(f"results: {folder}")
     if json_:
         summary = {"folder": str(folder), "subject": target, "against": against, "idle": table["idle"]}
+        summary["security"] = table["security"]
         summary["rows"] = [{key: value for key, value in row.items() if key != "medians"} for row in table["rows"]]
         typer.echo(json.dumps(summary))
 

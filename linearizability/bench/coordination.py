@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from linearizability.bench.load import TIMEOUT_S, LoadConnection, drive_encoded, make_topic
+from linearizability.bench.load import TIMEOUT_S, Entry, LoadConnection, drive_encoded, make_topic
 from linearizability.client.group_member import ClassicMember
 from linearizability.client.requests import commit_request
 from reference.protocol.errors import ErrorCode
@@ -118,13 +118,12 @@ def _require(code: int, what: str) -> None:
 class Group:
     """All members, each in a thread, rebalanced as often as is asked."""
 
-    def __init__(self, bootstrap: str, name: str, size: int) -> None:
-        host, _, port = bootstrap.rpartition(":")
-        await_coordinator(LoadConnection(host, int(port)), name)
+    def __init__(self, entry: Entry, name: str, size: int) -> None:
+        await_coordinator(entry.connect(), name)
         protocols = {"range": bytes(METADATA_BYTES)}
         self.members = [
             Member(
-                LoadConnection(host, int(port)),
+                entry.connect(),
                 ClassicMember(name, protocols, session_timeout_ms=30_000, rebalance_timeout_ms=60_000),
             )
             for _ in range(size)
@@ -173,15 +172,13 @@ def _take_part(member: Member) -> None:
     member.settle()
 
 
-def transact(
-    bootstrap: str, topic: str, records: int, size: int, is_read: bool, seconds: float
-) -> tuple[int, list[int]]:
+def transact(entry: Entry, topic: str, records: int, size: int, is_read: bool, seconds: float) -> tuple[int, list[int]]:
     """Transactions one after the other; with `is_read` each ends when a read_committed consumer has its last record."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"of-{topic}", "linger.ms": 0})
+    producer = Producer({**entry.librdkafka(), "transactional.id": f"of-{topic}", "linger.ms": 0})
     producer.init_transactions(TIMEOUT_S)
-    consumer = _committed_reader(bootstrap, topic) if is_read else None
+    consumer = _committed_reader(entry, topic) if is_read else None
     value, latencies = bytes(size), []
     until = time.monotonic() + seconds
     try:
@@ -200,13 +197,13 @@ def transact(
     return len(latencies), latencies
 
 
-def _committed_reader(bootstrap: str, topic: str) -> Any:
+def _committed_reader(entry: Entry, topic: str) -> Any:
     """A consumer that stands at the end of the partition."""
     from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
     consumer = Consumer(
         {
-            "bootstrap.servers": bootstrap,
+            **entry.librdkafka(),
             "group.id": f"reader-of-{topic}",
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
@@ -232,12 +229,12 @@ def _take(consumer: Any, count: int) -> None:
             raise TimeoutError("committed records did not come")
 
 
-def make_coordination_driver(bootstrap: str, connection: LoadConnection, case: Any, topic: str) -> Any:
+def make_coordination_driver(entry: Entry, connection: LoadConnection, case: Any, topic: str) -> Any:
     """The driver of a case whose client is one of ours."""
     make_topic(connection, topic, partitions=max(1, case.partitions))
     if case.client == "commit":
         return lambda seconds: commit_offsets(connection, topic, case.partitions, case.in_flight, seconds)
     if case.client == "rebalance":
-        return Group(bootstrap, f"group-of-{topic}", case.members).rebalance
+        return Group(entry, f"group-of-{topic}", case.members).rebalance
     is_read = case.client == "transaction-read"
-    return lambda seconds: transact(bootstrap, topic, case.records, case.record_bytes, is_read, seconds)
+    return lambda seconds: transact(entry, topic, case.records, case.record_bytes, is_read, seconds)

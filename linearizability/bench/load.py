@@ -1,4 +1,6 @@
-"""One load on one broker, in a process of its own: `python -m linearizability.bench.load BOOTSTRAP CASE SECONDS WARMUP REPLICAS`.
+"""One load on one broker, in a process of its own.
+
+    python -m linearizability.bench.load BOOTSTRAP CASE SECONDS WARMUP REPLICAS [CLIENT_PROPERTIES]
 
 Requests are encoded once and sent over one connection with several in flight, so that the generator costs as little as it
 can; every answer is read, its size compared with the first one's, and a sample decoded: an error is not a fast answer.
@@ -7,6 +9,7 @@ Prints one JSON object: requests, bytes of records, seconds, latency quantiles i
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -14,11 +17,14 @@ import socket
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 from linearizability.client.requests import fetch_request, new_topic, produce_request
+from linearizability.targets.security.authentication import Authentication
+from linearizability.targets.security.client_config import ClientSecurity, parse_properties
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -35,6 +41,7 @@ SAMPLE_EVERY = 997
 """How often an answer is decoded besides the first."""
 TIMEOUT_S = 30.0
 MAX_LATENCIES = 2_000_000
+PLAIN = ClientSecurity()
 
 
 @dataclass(frozen=True)
@@ -101,12 +108,20 @@ ALL_CASES = CASES | GROUP_CASES | TRANSACTION_CASES
 
 
 class LoadConnection:
-    """A blocking connection that speaks frames."""
+    """A blocking connection that speaks frames, encrypted and authenticated where the listener wants that."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, security: ClientSecurity = PLAIN) -> None:
         self.socket = socket.create_connection((host, port), TIMEOUT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = memoryview(bytearray(1 << 20))
+        if security.tls:
+            self.socket = security.tls.wrap_socket(self.socket, server_hostname=host)
+        if mechanism := security.authentication():
+            asyncio.run(Authentication(self._exchange, security.mechanism, mechanism).run())
+
+    async def _exchange(self, data: bytes) -> bytes:
+        self.socket.sendall(data)
+        return self.receive()
 
     def call(self, key: int, version: int, body: Any) -> Any:
         """One request and its decoded answer."""
@@ -206,16 +221,41 @@ Driver = Callable[[float], tuple[int, list[int]]]
 """Loads the broker for a time; gives the number of requests answered and their latencies in nanoseconds."""
 
 
-def connect(address: str) -> LoadConnection:
+def connect(address: str, security: ClientSecurity = PLAIN) -> LoadConnection:
     """A connection to HOST:PORT."""
     host, _, port = address.rpartition(":")
-    return LoadConnection(host, int(port))
+    return LoadConnection(host, int(port), security)
 
 
-def run(bootstrap: str, case: Case, seconds: float, warmup_s: float, replicas: int) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Entry:
+    """The way into a cluster: its addresses, and the properties of a client, by the names of Kafka's own clients."""
+
+    bootstrap: str
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def connect(self, address: str = "") -> LoadConnection:
+        """A connection to HOST:PORT, or to the first address."""
+        return connect(address or self.bootstrap.split(",")[0], ClientSecurity.of(self.properties))
+
+    def librdkafka(self) -> dict[str, str]:
+        """The same by the names of librdkafka."""
+        given = {"bootstrap.servers": self.bootstrap}
+        security = ClientSecurity.of(self.properties)
+        if security.protocol != "PLAINTEXT":
+            given["security.protocol"] = security.protocol
+        if security.tls:
+            given["ssl.ca.location"] = self.properties["ssl.truststore.location"]
+        if security.mechanism:
+            login = {f"sasl.{name}": security.login[name] for name in ("username", "password")}
+            given |= {"sasl.mechanism": security.mechanism, **login}
+        return given
+
+
+def run(entry: Entry, case: Case, seconds: float, warmup_s: float, replicas: int) -> dict[str, Any]:
     """Warm up, notify the parent, wait for its signal, then measure for a time."""
     topic = f"bench-{os.getpid()}-{time.monotonic_ns()}"
-    driver, moved = prepare_driver(bootstrap, case, topic, replicas)
+    driver, moved = prepare_driver(entry, case, topic, replicas)
     driver(warmup_s)
     print(json.dumps({"phase": "measuring"}), flush=True)
     sys.stdin.readline()
@@ -238,18 +278,18 @@ def run(bootstrap: str, case: Case, seconds: float, warmup_s: float, replicas: i
     }
 
 
-def prepare_driver(bootstrap: str, case: Case, topic: str, replicas: int) -> tuple[Driver, int]:
+def prepare_driver(entry: Entry, case: Case, topic: str, replicas: int) -> tuple[Driver, int]:
     """What loads the broker in this case, and the bytes of records that one request moves.
 
     Requests go to the leader of the topic's one partition; with several replicas they ask for acks=all.
     """
-    first = connect(bootstrap.split(",")[0])
+    first = entry.connect()
     if not case.client.startswith(("raw", "librdkafka")):
         from linearizability.bench.coordination import make_coordination_driver
 
-        return make_coordination_driver(bootstrap, first, case, topic), case.records * case.record_bytes
+        return make_coordination_driver(entry, first, case, topic), case.records * case.record_bytes
     acks = -1 if replicas > 1 else 1
-    connection = connect(make_topic(first, topic, replicas=replicas))
+    connection = entry.connect(make_topic(first, topic, replicas=replicas))
     if case.client == "raw":
         key, version, request, moved = prepare(connection, case, topic, acks)
         return lambda seconds: drive_encoded(
@@ -257,15 +297,15 @@ def prepare_driver(bootstrap: str, case: Case, topic: str, replicas: int) -> tup
         ), moved
     if case.client == "librdkafka-producer":
         return lambda seconds: produce_with_librdkafka(
-            bootstrap, topic, case.record_bytes, seconds, acks
+            entry, topic, case.record_bytes, seconds, acks
         ), case.record_bytes
     batch = make_batch(500, case.record_bytes)
     for _ in range(400):
         connection.call(PRODUCE, PRODUCE_VERSION, produce_body(topic, batch, acks))
-    return lambda seconds: consume_with_librdkafka(bootstrap, topic, seconds), case.record_bytes
+    return lambda seconds: consume_with_librdkafka(entry, topic, seconds), case.record_bytes
 
 
-def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: float, acks: int) -> tuple[int, list[int]]:
+def produce_with_librdkafka(entry: Entry, topic: str, size: int, seconds: float, acks: int) -> tuple[int, list[int]]:
     """Produce as fast as the library lets us; a record counts when it is acknowledged."""
     from confluent_kafka import Producer
 
@@ -280,7 +320,7 @@ def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: floa
         if delivered % 100 == 0:
             latencies.append(int(message.latency() * 1e9))
 
-    producer = Producer({"bootstrap.servers": bootstrap, "acks": str(acks), "on_delivery": on_delivery})
+    producer = Producer({**entry.librdkafka(), "acks": str(acks), "on_delivery": on_delivery})
     value = random.Random(7).randbytes(size)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -295,11 +335,11 @@ def produce_with_librdkafka(bootstrap: str, topic: str, size: int, seconds: floa
     return delivered, latencies or [0]
 
 
-def consume_with_librdkafka(bootstrap: str, topic: str, seconds: float) -> tuple[int, list[int]]:
+def consume_with_librdkafka(entry: Entry, topic: str, seconds: float) -> tuple[int, list[int]]:
     """Read the topic over and over; latencies are those of one call for up to 10,000 records."""
     from confluent_kafka import Consumer, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
+    consumer = Consumer({**entry.librdkafka(), "group.id": "bench", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, 0, 0)])
     count, latencies = 0, [0]
     end = time.monotonic() + seconds
@@ -355,7 +395,9 @@ def drive_encoded(
 
 def main() -> int:
     bootstrap, name, seconds, warmup_s, replicas = sys.argv[1:6]
-    found = run(bootstrap, ALL_CASES[name], float(seconds), float(warmup_s), int(replicas))
+    properties = parse_properties(Path(sys.argv[6]).read_text()) if len(sys.argv) > 6 else {}
+    entry = Entry(bootstrap, properties)
+    found = run(entry, ALL_CASES[name], float(seconds), float(warmup_s), int(replicas))
     print(json.dumps(found), flush=True)
     return 0
 

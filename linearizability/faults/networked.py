@@ -14,13 +14,15 @@ from linearizability.targets.cluster import ClusterTarget
 
 
 @contextmanager
-def open_networked(spec: str, *, folder: Path, config: Mapping[str, str] | None = None) -> Iterator[Target]:
+def open_networked(
+    spec: str, *, folder: Path, config: Mapping[str, str] | None = None, protocol: str = "PLAINTEXT"
+) -> Iterator[Target]:
     """The target that `spec` names, started, each node in a network namespace. Errors: TargetError; WrongTarget."""
     sketch = open_target(spec, folder=folder)
     if not isinstance(sketch, ClusterTarget):
         raise TargetError(f"{spec} brings its own processes: they cannot be put on a network of ours")
     with Network(sketch.places) as network:
-        target = open_target(spec, folder=folder, config=config, hosts=network.hosts)
+        target = open_target(spec, folder=folder, config=config, hosts=network.hosts, protocol=protocol)
         assert isinstance(target, ClusterTarget)
         target.connect(network)
         with target:

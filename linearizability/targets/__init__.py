@@ -46,13 +46,14 @@ def open_target(
     addresses: AddressMap | None = None,
     restart_command: str = "",
     security: ClientSecurity | None = None,
+    protocol: str = "PLAINTEXT",
 ) -> Target:
     """The target that `spec` names, not yet started: use it as a context manager.
 
     `folder` takes its logs and data; `config` are broker properties by Kafka's names; `hosts` are where its nodes shall
     run (this machine's loopback unless given); `nodes` is their number where the text does not say it; `addresses` says
     where advertised addresses are reached, `restart_command` how an `addr:` target is restarted, `security` how its listeners are
-    secured. Errors: WrongTarget.
+    secured, and `protocol` how those of a cluster that is started here shall be (`secured.py`). Errors: WrongTarget.
     """
     target = _named(spec, folder, config=config, hosts=hosts, nodes=nodes, restart_command=restart_command)
     target.addresses = addresses or AddressMap()
@@ -60,6 +61,12 @@ def open_target(
         if not spec.startswith(("addr:", "exec:")):
             raise WrongTarget(f"{spec!r} is started here, without security: addr: and exec: targets can be secured")
         target.security = security
+    if protocol != "PLAINTEXT":
+        from linearizability.targets.cluster import ClusterTarget
+
+        if not isinstance(target, ClusterTarget):
+            raise WrongTarget(f"{spec!r} is not secured here: reference, kafka:VERSION and mixed: clusters can be")
+        target.secure(protocol)
     return target
 
 

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from linearizability.targets import leash
+from linearizability.targets.addresses import AddressMap
 from linearizability.targets.hosts import Host, plain_hosts
 from linearizability.targets.interposer.building import library
 from linearizability.targets.interposer.handle import Interposer
 from linearizability.targets.process import Process
+from linearizability.targets.secured import SecuredListener
+from linearizability.targets.security import Tunnels
 from linearizability.targets.target import DiskError, HookMissing, Node, Target, TargetError
 from linearizability.targets.wire import answers, known_brokers
 
@@ -49,6 +52,13 @@ class Member:
     process: Process
     properties: dict[str, str]
     interposer: Interposer | None = None
+    entrance: Node | None = None
+    """The tunnel to its listener, where that is secured."""
+
+    @property
+    def reached(self) -> Node:
+        """Where clients of the plain protocol reach it."""
+        return self.entrance or self.node
 
     @property
     def data(self) -> Path:
@@ -95,6 +105,11 @@ class ClusterTarget(Target):
         self.seconds_to_start = 0.0
         self.interposed = False
         self.links: Links | None = None
+        self.listener: SecuredListener | None = None
+
+    def secure(self, protocol: str) -> None:
+        """From the next start on, the listener for clients and brokers is secured. Errors: WrongTarget."""
+        self.listener = SecuredListener(protocol)
 
     def connect(self, links: Links) -> None:
         """The hosts are joined by a network that can be cut."""
@@ -114,7 +129,7 @@ class ClusterTarget(Target):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        return [member.node for member in self.members]
+        return [member.reached for member in self.members]
 
     @property
     def controllers(self) -> Sequence[Node]:
@@ -169,6 +184,8 @@ class ClusterTarget(Target):
 
     def close(self) -> None:
         self.end_all()
+        if self.listener:
+            self._forget_secrets(self.listener)
         if not self.keep_data:
             for member in self.members:
                 shutil.rmtree(member.data, ignore_errors=True)
@@ -268,7 +285,7 @@ class ClusterTarget(Target):
         """Wait until each of the members answers. Errors: TargetError, with the end of the log of one that does not."""
         until = time.monotonic() + within_s
         for member in members:
-            while not answers(member.node.host, member.node.port):
+            while not answers(member.reached.host, member.reached.port):
                 if not member.process.running:
                     code = member.process.exit_code()
                     raise TargetError(self._about(member, f"ended with exit code {code} before it answered"))
@@ -280,7 +297,7 @@ class ClusterTarget(Target):
         until = time.monotonic() + START_WITHIN_S
         wanted = {member.node.id for member in self.members}
         for member in self.members:
-            while not wanted <= (known := known_brokers(member.node.host, member.node.port)):
+            while not wanted <= (known := known_brokers(member.reached.host, member.reached.port)):
                 if time.monotonic() > until or not member.process.running:
                     raise TargetError(
                         self._about(member, f"knows only the brokers {sorted(known)} of {sorted(wanted)}")
@@ -305,8 +322,10 @@ class ClusterTarget(Target):
             process = host.process(f"node {number} of {self.spec}", folder / "node.log", folder)
             node = Node(number, host.address, port)
             self.members.append(Member(node, controller_port, host, folder, process, {}))
+        if self.listener:
+            self._enter_by_tunnels(self.listener, home)
         for member in self.members:
-            member.properties = self.properties(member) | self.given
+            member.properties = self.all_properties(member)
             write_properties(member.properties_file, member.properties)
             self.format(member)
             member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]
@@ -316,11 +335,34 @@ class ClusterTarget(Target):
                 member.interposer = Interposer(member.folder / INTERPOSER, member.data)
                 member.process.environment |= member.interposer.environment()
 
+    def all_properties(self, member: Member) -> dict[str, str]:
+        """The node's broker properties."""
+        plain = self.properties(member) | self.given
+        return self.listener.properties(plain) if self.listener else plain
+
+    def _enter_by_tunnels(self, listener: SecuredListener, home: Path) -> None:
+        listener.issue(home, {member.host.address for member in self.members})
+        self.security = listener.client_security
+        self.tunnels = Tunnels(self.security)
+        for member in self.members:
+            host, port = self.tunnels.to(member.node.host, member.node.port)
+            member.entrance = Node(member.node.id, host, port)
+            self.addresses |= AddressMap({member.node.address: member.entrance.address})
+
+    def _forget_secrets(self, listener: SecuredListener) -> None:
+        """What stays in the run's folder has no password and no key."""
+        listener.delete_key()
+        for member in self.members:
+            write_properties(member.properties_file, listener.without_secrets(member.properties))
+
     def end_all(self) -> None:
         """Kill every process. Never raises."""
         for member in self.members:
             with suppress(TargetError):
                 member.process.kill()
+        if self.tunnels:
+            self.tunnels.close()
+            self.tunnels = None
 
     def _about(self, member: Member, what: str) -> str:
         return f"{member.process.name} {what}; its log {member.process.log} ends:\n{member.process.tail()}"

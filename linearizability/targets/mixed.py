@@ -96,7 +96,7 @@ class MixedCluster(ClusterTarget):
         self.kinds[node - 1] = kind
         self._refuse_older()
         member = self.member(node)
-        member.properties = self.properties(member) | self.given
+        member.properties = self.all_properties(member)
         write_properties(member.properties_file, member.properties)
         member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]
         member.process.environment = self.environment(member)

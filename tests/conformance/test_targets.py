@@ -19,10 +19,11 @@ from conformance.requirement import AREAS
 
 PARTS = 3
 KAFKA, REFERENCE = "kafka:4.3.1", "reference:1"
-RUNS = {"test_the_reference_passes": (REFERENCE, ())} | {
+SECURED = ("FRM", "API", "SEC", "--security", "SASL_SSL")
+RUNS = {"test_the_reference_passes": (REFERENCE, ()), "test_the_secured_reference_passes": (REFERENCE, SECURED)} | {
     f"test_apache_kafka_passes[{part}]": (KAFKA, tuple(AREAS)[part::PARTS]) for part in range(PARTS)
 }
-"""Test -> target and areas."""
+"""Test -> target, and areas or options."""
 RUN_WITHIN_S = 2_400
 """Under ten minutes on a quiet machine."""
 BAD = ("fail", "engine error")
@@ -33,7 +34,7 @@ KAFKAS_OWN = "KAFKA-20734"
 class Run:
     """One run of the suite, under way; of all areas where none is named."""
 
-    def __init__(self, target: str, areas: Sequence[str], folder: Path) -> None:
+    def __init__(self, target: str, arguments: Sequence[str], folder: Path) -> None:
         self._output = folder / "output"
         with self._output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -42,7 +43,7 @@ class Run:
                     "-m",
                     "tidegauge",
                     "run",
-                    *areas,
+                    *arguments,
                     "--target",
                     target,
                     "--json",
@@ -95,3 +96,10 @@ def test_the_reference_passes(runs: dict[str, Run]) -> None:
     assert summary["verdict"] == "pass", reported
     assert summary["must"]["fail"] == summary["engine_errors"] == 0, reported
     assert not [each for each in tolerated if KAFKAS_OWN in each]
+
+
+@pytest.mark.timeout(RUN_WITHIN_S)
+def test_the_secured_reference_passes(runs: dict[str, Run]) -> None:
+    summary, tolerated, reported = runs["test_the_secured_reference_passes"].finished()
+    assert summary["verdict"] == "pass" and not tolerated, reported
+    assert sum(summary[level]["not_judged"] for level in ("must", "should", "may")) == 0

@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from linearizability.targets import TargetError, open_target
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.security import ClientSecurity, SecurityError, Tunnels
 from linearizability.targets.wire import Wire, WireError, listed_brokers
 from tests.targets.secured_kafka import PASSWORD, STORE_PASSWORD, SecuredKafka, SecuredReference
@@ -58,6 +59,35 @@ def test_a_target_that_the_suite_starts_takes_no_client_configuration(tmp_path):
     )
     with pytest.raises(ValueError, match="started here, without security"):
         open_target("reference:1", folder=tmp_path, security=security)
+
+
+@pytest.mark.parametrize(
+    ("spec", "protocol"),
+    [
+        ("reference:1", "SSL"),
+        ("reference:1", "SASL_PLAINTEXT"),
+        pytest.param("mixed:kafka:4.3.1,reference", "SASL_SSL", marks=pytest.mark.kafka),
+    ],
+)
+def test_a_cluster_is_started_with_a_secured_listener(tmp_path, spec, protocol):
+    with open_target(spec, folder=tmp_path, protocol=protocol) as target:
+        assert {each.node_id for each in listed_brokers(target.nodes[0].host, target.nodes[0].port)} == {
+            each.id for each in target.nodes
+        }
+        assert isinstance(target, ClusterTarget)
+        listener = target.members[0].node
+        with pytest.raises(WireError):
+            listed_brokers(listener.host, listener.port)
+        assert target.security is not None
+        password = target.security.login.get("password", "no password")
+    left = "".join(file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+    assert f"SECURED:{protocol}" in left
+    assert password not in left and "PRIVATE KEY" not in left
+
+
+def test_a_target_without_listeners_of_ours_is_not_secured(tmp_path):
+    with pytest.raises(ValueError, match="is not secured here"):
+        open_target("addr:127.0.0.1:9092", folder=tmp_path, protocol="SSL")
 
 
 @pytest.fixture(scope="module", params=[SecuredReference, pytest.param(SecuredKafka, marks=pytest.mark.kafka)])

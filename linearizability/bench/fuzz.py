@@ -84,7 +84,11 @@ def fingerprint(mutant: str) -> str:
     digest = hashlib.sha256(f"{found.function} {found.breaks} {found.nodes}".encode())
     digest.update(_body(found.replacement).encode())
     for seed in range(FINGERPRINTED):
-        digest.update(draw(seed, mutant, found.nodes, found.workload).model_dump_json(exclude_defaults=True).encode())
+        digest.update(
+            draw(seed, mutant, found.nodes, found.workload, found.coordination)
+            .model_dump_json(exclude_defaults=True)
+            .encode()
+        )
     return digest.hexdigest()[:12]
 
 

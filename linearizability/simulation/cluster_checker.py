@@ -108,6 +108,8 @@ class ClusterChecker:
             self.listener(number, action, row)
         if self._znodes is not None:
             self._znodes.on_action(number, action, row)
+            if action == "TakeStopReplica":
+                self._require_deletable(number, row["args"]["deleted"])
         if action in VOTES:
             self._note_vote(number, row["epoch"], row.get("to", number))
         if action in DECISIONS and self._schedule.coordination == "kraft":
@@ -137,6 +139,14 @@ class ClusterChecker:
                 oracle.require_known_members(number, partition)
             case _:
                 oracle.advance(number, partition, row["hw"])
+
+    def _require_deletable(self, number: int, keys: list[tuple[str, int]]) -> None:
+        """Of the replicas that a node is about to delete. Errors: Violation."""
+        assert self._znodes is not None
+        for key in keys:
+            partition = self._partitions.get(number, {}).get((key[0], key[1]))
+            if partition is not None:
+                self._znodes.on_deletion(number, partition.topic, partition.index, partition.topic_id)
 
     def _note_vote(self, voter: int, epoch: int, candidate: int) -> None:
         """A voter has one vote an epoch, over all its incarnations. Errors: Violation."""

@@ -37,6 +37,11 @@ def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
     if choices.integer(0, 4) < 2:
         faults = _controllers_in_turn(choices, schedule)
     faults += [_fault(choices, schedule) for _ in range(choices.integer(1, 4))]
+    more = choices.integer(0, 3)
+    if more == 0:
+        faults += _late_orders(choices, schedule)
+    elif more == 1:
+        faults += _depositions(choices, schedule)
     return schedule.model_copy(
         update={
             "coordination": "zookeeper",
@@ -95,11 +100,55 @@ def _controllers_in_turn(choices: Choices, schedule: Schedule) -> list[Fault]:
     return found
 
 
+def _late_orders(choices: Choices, schedule: Schedule) -> list[Fault]:
+    """A replica is taken away, the order to stop it waits on the wire, and it is a replica again before the order arrives."""
+    found: list[Fault] = []
+    at_ms = choices.integer(50, 400)
+    while at_ms < schedule.duration_ms:
+        topic = choices.one_of(schedule.topics)
+        partition = choices.integer(0, topic.partitions - 1)
+        all_nodes = _some_nodes(choices, schedule, schedule.nodes)
+        held_ms = choices.one_of((1_500, 1_200, 2_000))
+        back_ms = at_ms + choices.one_of((200, 100, 500))
+        found.append(
+            Fault(at_ms=at_ms, kind="hold", role="controller", node=1, messages="stop-replica", for_ms=held_ms)
+        )
+        for when_ms, replicas in ((at_ms, all_nodes[:-1]), (back_ms, all_nodes)):
+            found.append(Fault(at_ms=when_ms, kind="reassign", topic=topic.name, partition=partition, others=replicas))
+        at_ms += held_ms + choices.integer(100, 500)
+    return found
+
+
+def _depositions(choices: Choices, schedule: Schedule) -> list[Fault]:
+    """A controller loses its znode, or its session too, while it is asked for decisions; it is slow to learn of the loss."""
+    found: list[Fault] = []
+    at_ms = choices.integer(200, 500)
+    while at_ms < schedule.duration_ms:
+        late_ms = choices.one_of((150, 80, 250))
+        slow_ms = choices.integer(2 * late_ms, 800)
+        deposed_ms = at_ms + choices.integer(late_ms // 2, slow_ms)
+        found += [
+            Fault(at_ms=at_ms, kind="slow-node", role="controller", node=1, for_ms=slow_ms, amount=late_ms),
+            _reassignment(choices, schedule, max(at_ms, deposed_ms - choices.integer(0, late_ms))),
+            Fault(
+                at_ms=deposed_ms,
+                kind=choices.one_of(("zookeeper-depose", "zookeeper-expire")),
+                role="controller",
+                node=1,
+            ),
+        ]
+        at_ms += slow_ms + choices.integer(200, 800)
+    return found
+
+
+def _some_nodes(choices: Choices, schedule: Schedule, count: int) -> tuple[int, ...]:
+    nodes = [*schedule.node_ids]
+    return tuple(nodes.pop(choices.integer(0, len(nodes) - 1)) for _ in range(min(count, len(nodes))))
+
+
 def _reassignment(choices: Choices, schedule: Schedule, at_ms: int) -> Fault:
     """Replicas go, and come back with the next one."""
-    nodes = [*schedule.node_ids]
-    count = choices.one_of((2, len(nodes), 2))
-    chosen = tuple(nodes.pop(choices.integer(0, len(nodes) - 1)) for _ in range(min(count, len(nodes))))
+    chosen = _some_nodes(choices, schedule, choices.one_of((2, schedule.nodes, 2)))
     topic = choices.one_of(schedule.topics)
     partition = choices.integer(0, topic.partitions - 1)
     return Fault(at_ms=at_ms, kind="reassign", topic=topic.name, partition=partition, others=chosen)

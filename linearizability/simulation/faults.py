@@ -245,6 +245,11 @@ def _fast(cluster: SimulatedCluster, fault: Fault) -> None:
     cluster.network.extra_latency_us = max(0, cluster.network.extra_latency_us - fault.amount * MICROSECONDS_A_MS)
 
 
+def _depose(cluster: SimulatedCluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.depose_controller()
+
+
 Action = Callable[["SimulatedCluster", Fault], None]
 
 ACTIONS: dict[str, tuple[Action, Action | None]] = {
@@ -270,6 +275,7 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "zookeeper-expire": (_expire, None),
     "zookeeper-slow": (_slow_zookeeper, _fast_zookeeper),
     "zookeeper-change": (_change_zookeeper, _recover_zookeeper),
+    "zookeeper-depose": (_depose, None),
     "halves": (_cut, _uncut),
     "slow-node": (_slow_node, _fast_node),
     "uneven": (_uneven, _even),

@@ -38,6 +38,7 @@ FAULTS: dict[str, str] = {
     "zookeeper-expire": "ZooKeeper ends the node's session",
     "zookeeper-slow": "for `for_ms` everything to and from ZooKeeper takes `amount` ms longer",
     "zookeeper-change": "for `for_ms` ZooKeeper has no leader: connections and answers are lost, what it carried out is not",
+    "zookeeper-depose": "an operator deletes /controller: a controller is elected again, and the former's session goes on",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",
@@ -249,7 +250,7 @@ class Fault(Value):
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
         "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step", "zookeeper-cut", "zookeeper-expire",
-        "zookeeper-slow", "zookeeper-change",
+        "zookeeper-slow", "zookeeper-change", "zookeeper-depose",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The target node, by its id."""
@@ -271,10 +272,11 @@ class Fault(Value):
     configs: dict[str, str] = {}
     messages: Literal[
         "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat", "produce",
+        "stop-replica",
     ] = ""  # fmt: skip
     """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller sends a broker of the
-    metadata; a broker's registration and heartbeats; what clients produce. `node` is who asks, or is answered; of what is
-    produced, who is asked."""
+    metadata, or with ZooKeeper its StopReplica; a broker's registration and heartbeats; what clients produce. `node` is who asks,
+    or is answered; of what is produced, who is asked."""
 
 
 class Schedule(Value):

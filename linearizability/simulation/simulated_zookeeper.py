@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from linearizability.simulation.network import Network
 from linearizability.simulation.world import MICROSECONDS_A_MS, World
 from linearizability.simulation.znode_tree import ZnodeTree
+from reference.zookeeper import znodes
 from reference.zookeeper.operations import (
     NO_SESSION,
     Answered,
@@ -165,6 +166,13 @@ class SimulatedZooKeeper:
         for session, connection in [*self._connections.items()]:
             if connection.client.owner.number == number:
                 self._end_session(session)
+
+    def depose_controller(self) -> None:
+        """An operator deletes /controller; the session that it was of goes on."""
+        if self.is_up and self.tree.find(znodes.CONTROLLER) is not None:
+            self.world.trace.note("an operator deletes /controller")
+            self.tree.remove(znodes.CONTROLLER)
+            self._fire()
 
     # ---- sessions
 

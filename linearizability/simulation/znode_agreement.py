@@ -55,6 +55,15 @@ class ZnodeAgreement:
                 self._broken("taken-from-deposed-controller", text)
             self._newest[number] = epoch
 
+    def on_deletion(self, number: int, name: str, index: int, topic_id: UUID) -> None:
+        """A broker deletes its replica of a topic: never as a member of the ISR, but with the topic. Errors: Violation."""
+        topic_path = znodes.topic_path(name)
+        topic, state = self._tree.find(topic_path), self._states.get((topic_id, index))
+        is_there = topic is not None and znodes.decode_assignment(topic_path, topic.data).topic_id == topic_id
+        is_to_go = self._tree.find(f"{znodes.DELETE_TOPICS}/{name}") is not None
+        if is_there and not is_to_go and state is not None and number in state.isr:
+            self._broken("deleted-in-sync", f"node {number} deletes its replica of {name}-{index}: {state}")
+
     def end_process(self, number: int) -> None:
         self._learned.pop(number, None)
         self._newest.pop(number, None)

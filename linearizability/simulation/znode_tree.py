@@ -88,6 +88,12 @@ class ZnodeTree:
             self._delete(path)
             self.on_write(path, None)
 
+    def remove(self, path: str) -> None:
+        """What an operator deletes, in a session that is none of a broker's."""
+        self.zxid += 1
+        self._delete(path)
+        self.on_write(path, None)
+
     def _transact(self, operations: tuple[Write, ...], session: SessionId) -> Result:
         before, changed = self._znodes, self.changed
         self._znodes = {**before}

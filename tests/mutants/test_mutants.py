@@ -24,6 +24,7 @@ SAMPLE = {
     "kip-320": 60,
     "kip-497": 20,
     "kip-380": 10,
+    "kip-570": 10,
     "acknowledged-before-commit": 5,
     "old-epoch-committed": 5,
     "snapshot-ahead": 10,

@@ -42,9 +42,11 @@ NOT_REPORTED = {
     "commit-answered-before-it-is-replicated": "a group's commit is no step of a partition",
     "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_coordinator_schedules.py`)",
     "epoch-kept-by-end": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
-    "kip-380": "only a ZooKeeper's controller sends such requests: a promise of the simulation finds it "
-    "(`tests/mutants/test_mutants.py`)",
 }
+NOT_REPORTED |= dict.fromkeys(
+    (name for name, mutant in MUTANTS.items() if mutant.coordination == "zookeeper"),
+    "no step of a partition: a promise of the simulation finds it (`tests/mutants/test_mutants.py`)",
+)
 """Mutants of several nodes that no trace of a small incarnation shows, and why."""
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import run_schedule
-from linearizability.simulation.schedule import Consumer, Fault, Producer, Schedule, Topic
+from linearizability.simulation.schedule import FAULTS, Consumer, Fault, Producer, Schedule, Topic
 
 TOPIC = Topic(name="orders", configs={"min.insync.replicas": "2"})
 CLIENTS = (Producer(acks="all", version=9, batches=60), Consumer())
@@ -45,7 +45,7 @@ def test_a_broker_that_dies_is_replaced_as_a_leader():
     assert outcome.leader_changes >= 1
 
 
-@pytest.mark.parametrize("kind", ["zookeeper-cut", "zookeeper-expire", "zookeeper-change", "zookeeper-slow"])
+@pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind.startswith("zookeeper-")])
 def test_faults_of_zookeeper_cost_no_record(kind):
     completed(Fault(at_ms=600, kind=kind, role="controller", node=1, for_ms=1_200, amount=40))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from linearizability.simulation.world import Violation
 from linearizability.simulation.znode_agreement import ZnodeAgreement
 from linearizability.simulation.znode_tree import ZnodeTree
+from reference.zookeeper import znodes
 from reference.zookeeper.operations import Check, Create, Multi, ZnodeVersion
 
 LIVE, OVER = 1, 2
@@ -42,3 +44,22 @@ def test_requests_for_a_former_registration_or_of_a_deposed_controller_are_found
         judge.on_action(3, *taken("TakeStopReplica", 3, 20))
     judge.end_process(3)
     judge.on_action(3, *taken("TakeStopReplica", 3, -1))
+
+
+def test_a_replica_that_is_deleted_as_a_member_of_the_isr_is_found():
+    tree, topic = ZnodeTree(), UUID(int=7)
+    judge = agreement(tree)
+    assignment = znodes.Assignment({0: (1, 2)}, topic)
+    paths = (znodes.TOPICS, znodes.topic_path("orders"), znodes.partitions_path("orders"))
+    for path in ("/brokers", *paths, f"{paths[2]}/0", "/admin", znodes.DELETE_TOPICS):
+        data = znodes.encode_assignment(assignment) if path == paths[1] else b""
+        tree.carry_out(Create(path, data), LIVE)
+    state = b'{"leader":1,"version":1,"isr":[1],"leader_epoch":3,"controller_epoch":0}'
+    tree.on_write = judge.on_write
+    tree.carry_out(Create(znodes.state_path("orders", 0), state), LIVE)
+    judge.on_deletion(2, "orders", 0, topic)
+    judge.on_deletion(1, "orders", 0, UUID(int=8))
+    with pytest.raises(Violation, match="deleted-in-sync"):
+        judge.on_deletion(1, "orders", 0, topic)
+    tree.carry_out(Create(f"{znodes.DELETE_TOPICS}/orders", b""), LIVE)
+    judge.on_deletion(1, "orders", 0, topic)

@@ -108,7 +108,6 @@ class Orders:
             self._step("TakeUpdateMetadata", body)
             answer(self._update_metadata(body, now), now)
         else:
-            self._step("TakeStopReplica", body)
             answer(self._stop_replicas(body, now), now)
 
     def _has_to_wait(self) -> bool:
@@ -240,6 +239,7 @@ class Orders:
                 response.partition_errors.append(StopError(topic_name=key[0], partition_index=key[1], error_code=error))
                 if error is ErrorCode.NONE and each.delete_partition:
                     keys.append(key)
+        self._step("TakeStopReplica", body, deleted=[[*key] for key in keys])
         self.roles_changed(keys, now)
         return response
 

@@ -1,11 +1,15 @@
-"""Drawn runs of three nodes whose ACLs change while nodes are killed: a stranger gets nothing that they deny it.
+"""Drawn runs of three nodes whose ACLs and credentials change while nodes are killed: a stranger gets nothing that they deny it.
 
 What a node may show the stranger follows from the ACLs that this very node has applied when it answers, by a rule that is written
-out here: also of a fetch that has waited, or goes on in a session, while an ACL came or went. And the stranger asks every API.
+out here: also of a fetch that has waited, or goes on in a session, while an ACL came or went. Some of its fetches come by SASL:
+a node lets in who knows the password that this node has applied when the exchange begins, and serves until the session ends. And
+the stranger asks every API.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import random
 from typing import Any, cast
 
@@ -15,34 +19,46 @@ from linearizability.mutants.registry import planted
 from reference.controller.image import MetadataImage
 from reference.node.access import Access
 from reference.node.apis import VOTER_CHANGES
-from reference.node.effects import Respond
+from reference.node.authentication import SaslSession, State
+from reference.node.effects import Close, Respond
+from reference.node.listeners import SCRAM
 from reference.node.node import Node
 from reference.node.release import BROKER, is_served_on, versions_of
+from reference.node.sasl_mechanisms import credential
 from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from reference.protocol.messages.create_acls import CreateAclsRequest
 from reference.protocol.messages.delete_acls import DeleteAclsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.needs import NEEDS
 from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
+from reference.security.scram_client import ScramExchange
 from tests.node.test_access import UNREFUSED, filled
 from tests.node.three_nodes import IDS, ThreeNodes, frame_of
 from tests.replication.replicas import batch
 from tests.targets.test_strangers_beside_kafka import errors_in, of_version
 
-STRANGER, NAME = 10_000_000, "User:stranger"
-"""The stranger's connections have ids from here on, one for each request."""
+USER, STRANGER, NAME = "stranger", 10_000_000, "User:stranger"
+"""The stranger's connections have ids from here on: one for each request, or for what it asks after a login."""
+PASSWORDS, MECHANISM, SALT, ITERATIONS = ("first", "second"), "SCRAM-SHA-256", b"of the stranger", 4096
+SESSION_MS = 400
+LISTENER = "SASL_PLAINTEXT"
 TOPICS = ("secret-a", "secret-b")
-STEPS = 200
+STEPS = 240
 FETCH = FetchRequest.KEY
+LOGIN = (SaslHandshakeRequest.KEY, SaslAuthenticateRequest.KEY)
 REFUSALS = {each.name for each in ErrorCode if each.name.endswith("_AUTHORIZATION_FAILED")}
 ASKED = [
     key
     for key in sorted(NEEDS)
-    if is_served_on(key, BROKER) and key not in {*UNREFUSED, FETCH, 17, 36, *VOTER_CHANGES} and NEEDS[key].needs
+    if is_served_on(key, BROKER) and key not in {*UNREFUSED, FETCH, *LOGIN, *VOTER_CHANGES} and NEEDS[key].needs
 ]
 
 
@@ -59,20 +75,35 @@ def may_read(image: MetadataImage, topic: str) -> bool:
     return Permission.ALLOW in found and Permission.DENY not in found
 
 
-class Guarded(ThreeNodes):
-    """Three nodes with an authorizer, and a stranger at each."""
+@functools.cache
+def salted(password: str) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", password.encode(), SALT, ITERATIONS)
 
-    def __init__(self, seed: int) -> None:
+
+class Guarded(ThreeNodes):
+    """Three nodes with an authorizer, and a stranger at each; it asks first what it was not yet answered in earlier runs."""
+
+    def __init__(self, seed: int, apis: set[int] | None = None) -> None:
         self.chance = random.Random(seed)
-        self.asked: dict[tuple[NodeId, int], tuple[int, int]] = {}
-        """Node and correlation id -> API key and version of what the stranger has asked."""
+        self.asked: dict[tuple[NodeId, int], tuple[int, int, int]] = {}
+        """Node and correlation id -> API key, version and connection of what the stranger has asked."""
         self.numbers = 0
         self.shown = self.refused = 0
-        self.apis: set[int] = set()
+        self.apis: set[int] = set() if apis is None else apis
+        self.sessions: dict[tuple[NodeId, int], int] = {}
+        """Node and connection of each login -> when its session ends."""
+        self.said: dict[int, Message] = {}
+        """Correlation id -> the answer to a step of a login."""
+        self.logins = self.failed_logins = self.ended = 0
+        login = f"listener.name.{LISTENER.lower()}.{MECHANISM.lower()}"
         super().__init__(
             **{
                 "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
                 "super.users": "User:ANONYMOUS",
+                "sasl.enabled.mechanisms": MECHANISM,
+                f"{login}.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
+                f"{login}.connections.max.reauth.ms": str(SESSION_MS),
+                "connection.failed.authentication.delay.ms": "0",
             }
         )
 
@@ -82,12 +113,19 @@ class Guarded(ThreeNodes):
         else:
             super()._respond(id, effect)
 
+    def _close(self, id: NodeId, effect: Close) -> None:
+        if effect.connection >= STRANGER:
+            self.nodes[id].disconnected(effect.connection)
+            self.sessions.pop((id, effect.connection), None)
+
     def _look(self, node: Node, frame: bytes) -> None:
         """What the stranger is answered must be what the node's ACLs say at this moment."""
-        key, version = self.asked.pop((node.id, int.from_bytes(frame[:4], "big")))
+        key, version, _ = self.asked.pop((node.id, int.from_bytes(frame[:4], "big")))
         _, answer = decode_response(key, version, frame)
         if key == FETCH:
             self._look_at_fetch(node, cast(FetchResponse, answer))
+        elif key in LOGIN:
+            self.said[int.from_bytes(frame[:4], "big")] = answer
         else:
             self.apis.add(key)
             assert errors_in(answer) & REFUSALS, (key, answer)
@@ -103,13 +141,26 @@ class Guarded(ThreeNodes):
                     self.refused += 1
                 self.shown += bool(each.records)
 
-    def say(self, id: NodeId, body: Message, version: int) -> None:
-        """The stranger asks."""
+    def say(self, id: NodeId, body: Message, version: int, connection: int = 0) -> None:
+        """The stranger asks, on a new connection unless one is given."""
         self.numbers += 1
-        self.asked[id, self.numbers] = body.KEY, version
         frame = encode_request(body.KEY, version, self.numbers, "stranger", body)[4:]
-        self.nodes[id].connected(STRANGER + self.numbers, "192.0.2.1", "PLAINTEXT", NAME)
-        self._step(id, Node.receive, STRANGER + self.numbers, frame)
+        if not connection:
+            connection = STRANGER + self.numbers
+            self.nodes[id].connected(connection, "192.0.2.1", "PLAINTEXT", NAME)
+        self.asked[id, self.numbers] = body.KEY, version, connection
+        self._step(id, Node.receive, connection, frame)
+
+    def session_at(self, id: NodeId) -> int:
+        """The connection of a login at this node that waits for no answer, or 0."""
+        waiting = {(node, connection) for (node, _), (_, _, connection) in self.asked.items()}
+        found = [connection for node, connection in self.sessions.keys() - waiting if node == id]
+        return self.chance.choice([*sorted(found), 0])
+
+    def stored_key(self, id: NodeId) -> bytes | None:
+        """What the node has applied of the stranger's password."""
+        record = self.nodes[id].image.carried.get((UserScramCredentialRecord, (USER, SCRAM[MECHANISM])))
+        return bytes(record.stored_key) if isinstance(record, UserScramCredentialRecord) else None
 
     # ---- the steps of a drawn run
 
@@ -128,7 +179,60 @@ class Guarded(ThreeNodes):
             session_epoch=self.chance.choice((-1, 0)),
             topics=topics,
         )
-        self.say(id, body, versions_of(FETCH)[1])
+        session = self.session_at(id)
+        ends = self.sessions.get((id, session), self.now + 1)
+        self.say(id, body, versions_of(FETCH)[1], session)
+        if self.now >= ends:
+            self.ended += 1
+            assert (id, session) not in self.sessions, f"node {id} serves a stranger after its session's end"
+
+    def log_in(self, id: NodeId) -> None:
+        """By one of the passwords; the credential may change between the two messages."""
+        password = self.chance.choice(PASSWORDS)
+        exchange = ScramExchange(MECHANISM, USER, password)
+        self.numbers += 1
+        connection = STRANGER + self.numbers
+        self.nodes[id].connected(connection, "192.0.2.1", LISTENER)
+        self.say(id, SaslHandshakeRequest(mechanism=MECHANISM), 1, connection)
+        if self.numbers not in self.said:
+            return  # the node has just started: it answers when it has read the metadata
+        held = self.stored_key(id)
+        first = self.log_in_by(id, exchange.first(), connection)
+        if held is None or first.error_code:
+            assert held is None and first.error_code, f"node {id} begins with {held!r}: {first}"
+            return
+        for _ in range(self.chance.choice((0, 0, 20))):
+            self.deliver()
+        proof = exchange.answer(bytes(first.auth_bytes))
+        assert proof is not None
+        last = self.log_in_by(id, proof, connection)
+        is_right = held == bytes(credential(USER, SCRAM[MECHANISM], SALT, ITERATIONS, salted(password)).stored_key)
+        assert (not last.error_code) is is_right, (
+            f"node {id} answers a stranger with {'the' if is_right else 'no'} password: {last}"
+        )
+        if is_right:
+            assert last.session_lifetime_ms == SESSION_MS
+            self.sessions[id, connection] = self.now + SESSION_MS
+        self.logins, self.failed_logins = self.logins + is_right, self.failed_logins + (not is_right)
+
+    def log_in_by(self, id: NodeId, message: bytes, connection: int) -> SaslAuthenticateResponse:
+        self.say(id, SaslAuthenticateRequest(auth_bytes=message), 2, connection)
+        return cast(SaslAuthenticateResponse, self.said[self.numbers])
+
+    def change_credential(self, id: NodeId) -> None:
+        changes = AlterUserScramCredentialsRequest
+        if self.chance.random() < 0.3:
+            deletion = changes.ScramCredentialDeletion(name=USER, mechanism=SCRAM[MECHANISM])
+            self.ask(id, changes(deletions=[deletion], upsertions=[]))
+            return
+        upsertion = changes.ScramCredentialUpsertion(
+            name=USER,
+            mechanism=SCRAM[MECHANISM],
+            iterations=ITERATIONS,
+            salt=SALT,
+            salted_password=salted(self.chance.choice(PASSWORDS)),
+        )
+        self.ask(id, changes(deletions=[], upsertions=[upsertion]))
 
     def write(self, id: NodeId) -> None:
         """A record that fetches may wait for; where the node leads neither topic nothing happens."""
@@ -141,9 +245,12 @@ class Guarded(ThreeNodes):
                 self.ask(id, ProduceRequest(acks=1, timeout_ms=20_000, topic_data=[topic]))
 
     def ask_any(self, id: NodeId) -> None:
-        key = self.chance.choice(ASKED)
+        key = self.chance.choice([each for each in ASKED if each not in self.apis] or ASKED)
         version = versions_of(key)[1]
-        self.say(id, of_version(filled(key), version), version)
+        body = of_version(filled(key), version)
+        if isinstance(body, ProduceRequest):
+            body.acks = -1  # with 0 there is no answer
+        self.say(id, body, version)
 
     def change_acls(self, id: NodeId) -> None:
         if self.chance.random() < 0.3:
@@ -177,8 +284,9 @@ class Guarded(ThreeNodes):
             self.start(down[0])
         else:
             self.kill(id)
-            for key in [each for each in self.asked if each[0] == id]:
-                del self.asked[key]
+            for table in (self.asked, self.sessions):
+                for key in [each for each in table if each[0] == id]:
+                    del table[key]
 
     def wait(self, id: NodeId) -> None:
         end = self.now + self.chance.choice((1, 20, 300))
@@ -194,6 +302,7 @@ class Guarded(ThreeNodes):
             [self.fetch] * 6
             + [self.ask_any] * 3
             + [self.change_acls] * 4
+            + [self.log_in, self.change_credential] * 2
             + [self.hurt]
             + [self.write] * 4
             + [self.wait] * 3
@@ -212,14 +321,13 @@ class Guarded(ThreeNodes):
 
 
 def test_a_stranger_is_shown_what_the_acls_of_the_moment_allow() -> None:
-    shown = refused = 0
     apis: set[int] = set()
-    for seed in range(6):
-        run = Guarded(seed)
+    runs = [Guarded(seed, apis) for seed in range(6)]
+    for run in runs:
         run.run()
-        shown, refused, apis = shown + run.shown, refused + run.refused, apis | run.apis
-    assert shown > 20 and refused > 20
-    assert len(apis) > len(ASKED) * 0.7
+    for name in ("shown", "refused", "logins", "failed_logins", "ended"):
+        assert sum(getattr(run, name) for run in runs) > 5, name
+    assert apis == {*ASKED}
 
 
 def found_in(seeds: range) -> bool:
@@ -227,7 +335,7 @@ def found_in(seeds: range) -> bool:
         try:
             Guarded(seed).run()
         except AssertionError as failed:
-            if "to a stranger" in str(failed) or "Response" in str(failed):
+            if "stranger" in str(failed) or "Response" in str(failed):
                 return True
             raise
     return False
@@ -248,6 +356,12 @@ def test_a_decision_that_is_kept_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert found_in(range(8))
 
 
-def test_an_unchecked_api_is_found() -> None:
-    with planted("leave-group-unchecked"):
+@pytest.mark.parametrize("bug", ["leave-group-unchecked", "old-password-taken"])
+def test_a_planted_bug_is_found(bug: str) -> None:
+    with planted(bug):
         assert found_in(range(30))
+
+
+def test_a_session_without_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SaslSession, "takes", lambda session, key, now: session.state is not State.AUTHENTICATED)
+    assert found_in(range(8))

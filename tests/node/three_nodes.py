@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, NamedTuple, cast
 
 from reference.controller.image import Endpoint
-from reference.node.effects import HangUp, Respond, Send
+from reference.node.effects import Close, HangUp, Respond, Send
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.node.release import versions_of
@@ -144,6 +144,8 @@ class ThreeNodes:
                     self._hang_up(id, effect.peer, effect.purpose)
                 elif isinstance(effect, Respond):
                     self._respond(id, effect)
+                elif isinstance(effect, Close):
+                    self._close(id, effect)
 
     def _send(self, asker: NodeId, effect: Send) -> None:
         asked = effect.peer
@@ -171,6 +173,9 @@ class ThreeNodes:
         for (asker, asked, purpose), connection in self._connections.items():
             if asked == id and connection == effect.connection:
                 self._under_way.append(_Event(asker, Node.answered, (id, purpose, frame), connection))
+
+    def _close(self, id: NodeId, effect: Close) -> None:
+        """A node closes a client's connection."""
 
     # ---- a client
 

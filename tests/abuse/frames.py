@@ -2,8 +2,8 @@
 
 Each trial is a client on a listener with SASL: it says hello, chooses a mechanism and shows what would let it in, in frames of
 which most trials damage one or two. The node must raise nothing, answer nothing but SASL's own APIs, and let in only what shows
-the right secret. With TLS the same frames come out of OpenSSL, so that these trials stand for both; `test_before_authentication`
-sends some through real sockets. A trial is drawn by its number; `frames.json` has the counts, and each failure.
+the right secret. With TLS the same frames come out of OpenSSL, so that these trials stand for both; `records` damages what goes
+into OpenSSL, and `test_before_authentication` sends some frames through real sockets. A trial is drawn by its number; `frames.json` has the counts, and each failure.
 """
 
 from __future__ import annotations

@@ -20,9 +20,10 @@ from conformance.requirement import AREAS
 PARTS = 3
 KAFKA, REFERENCE = "kafka:4.3.1", "reference:1"
 SECURED = ("FRM", "API", "SEC", "--security", "SASL_SSL")
-RUNS = {"test_the_reference_passes": (REFERENCE, ()), "test_the_secured_reference_passes": (REFERENCE, SECURED)} | {
-    f"test_apache_kafka_passes[{part}]": (KAFKA, tuple(AREAS)[part::PARTS]) for part in range(PARTS)
-}
+RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "test_the_reference_passes": (REFERENCE, ()),
+    "test_the_secured_reference_passes": (REFERENCE, SECURED),
+} | {f"test_apache_kafka_passes[{part}]": (KAFKA, tuple(AREAS)[part::PARTS]) for part in range(PARTS)}
 """Test -> target, and areas or options."""
 RUN_WITHIN_S = 2_400
 """Under ten minutes on a quiet machine."""

@@ -77,7 +77,7 @@ class Secured(ClusterTarget):
     def secure(self, secrets: Path, session_ms: int = 0) -> None:
         """Make certificates and keys in a folder."""
         self.secrets, self.session_ms = secrets, session_ms
-        self.ports = dict(zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
+        self.ports = dict[str, int](zip(LISTENERS, free_ports(len(LISTENERS)), strict=True))
         self.authority = trustme.CA()
         self.authority.cert_pem.write_to_path(str(secrets / "ca.pem"))
         self._store("broker", self.authority.issue_cert("localhost"))

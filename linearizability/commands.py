@@ -30,7 +30,8 @@ REDUCE_MINUTES = 10.0
 FAULT_NAMES = (
     "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, "
     "clients, flaky, slow, lossy, power-loss, "
-    "blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion"
+    "blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion, "
+    "zookeeper-kill, zookeeper-pause, zookeeper-cut, zookeeper-isolate, zookeeper-slow"
 )
 """Said in the help, which imports no fault."""
 

@@ -7,6 +7,7 @@
 - `machine`   power-loss, blackout, disk-full, disk-broken, clock-skew
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, clients, flaky
 - `lines`     slow, lossy: a node's packets come late or not at all; `relay` is what stands in the middle
+- `zookeeper` zookeeper-kill, -pause, -cut, -isolate, -slow: of the ZooKeeper that coordinates the nodes
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `deletion`  a topic is deleted while it is written to
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
@@ -29,7 +30,8 @@ def all_faults() -> "Mapping[str, Fault]":
     import linearizability.faults.lines
     import linearizability.faults.machine
     import linearizability.faults.operating
-    import linearizability.faults.process  # noqa: F401
+    import linearizability.faults.process
+    import linearizability.faults.zookeeper  # noqa: F401
     from linearizability.faults.fault import FAULTS
 
     return FAULTS

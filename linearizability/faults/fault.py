@@ -13,6 +13,7 @@ from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.history.facts import join_key
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
+from linearizability.targets.zookeeper import ByZooKeeper
 from linearizability.workload.cluster import ClusterView, Coordinated, find_controller, find_coordinator, look
 from linearizability.workload.profile import promised_copies
 from reference.protocol.schema import Message
@@ -293,6 +294,8 @@ class Fault(ABC):
     network: ClassVar[Literal["", "groups", "links", "lines"]] = ""
     """Whether it needs a network between the nodes: one that can be cut into groups, in every single link, or one whose
     lines can be made slow and lossy."""
+    of_zookeeper: ClassVar[bool] = False
+    """Whether it needs a ZooKeeper beside the nodes."""
     nodes: ClassVar[int] = 1
     """How many nodes it needs."""
     aims: ClassVar[Sequence[Who]] = ("any",)
@@ -362,6 +365,8 @@ def _obstacle(fault: Fault, target: Target, network: Links | None, served: Colle
     unserved = [request for request in fault.apis if request.KEY not in served]
     if unserved:
         return f"needs {unserved[0].__name__.removesuffix('Request')}, which {target.spec} does not serve"
+    if fault.of_zookeeper and not isinstance(target, ByZooKeeper):
+        return "needs a ZooKeeper beside the nodes: reference-zk:3, kafka-zk:3.9.2:3"
     by_hook = fault.network == "groups" and {"partition", "heal"} <= set(target.hooks)
     if fault.network and network is None and not by_hook:
         return "needs a network between the nodes: another --backend, or a target with the hooks partition and heal"

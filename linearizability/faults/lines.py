@@ -25,8 +25,12 @@ class BadLine(Fault):
     def line(self, pick: float) -> Line:
         """How bad."""
 
+    def target(self, world: World, injection: Injection) -> int | None:
+        """The place whose line it is; None where none is left."""
+        return world.choose(injection.who, injection.pick)
+
     def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
-        node = world.choose(injection.who, injection.pick)
+        node = self.target(world, injection)
         line = self.line(injection.pick * 7919 % 1)
         if node is None or not world.spoil(node, line):
             return None

@@ -114,7 +114,7 @@ def zookeeper_program() -> tuple[Sequence[Path], Sequence[str]]:
 
 
 class ByZooKeeper(ClusterTarget):
-    """A cluster whose brokers a ZooKeeper coordinates; the server starts first, ends last, and has no faults."""
+    """A cluster whose brokers a ZooKeeper coordinates; the server starts first and ends last."""
 
     def __init__(self, spec: str, **given: Any) -> None:
         """As for the kind of broker. Where there is a host more than nodes, ZooKeeper runs on it."""

@@ -1,4 +1,4 @@
-"""Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper without faults."""
+"""Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -10,6 +10,7 @@ import pytest
 from linearizability.simulation.world import Violation
 from linearizability.simulation.znode_agreement import ZnodeAgreement
 from linearizability.simulation.znode_tree import ZnodeTree
+from reference.protocol.primitives import NodeId
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Check, Create, Multi, ZnodeVersion
 
@@ -49,7 +50,7 @@ def test_requests_for_a_former_registration_or_of_a_deposed_controller_are_found
 def test_a_replica_that_is_deleted_as_a_member_of_the_isr_is_found():
     tree, topic = ZnodeTree(), UUID(int=7)
     judge = agreement(tree)
-    assignment = znodes.Assignment({0: (1, 2)}, topic)
+    assignment = znodes.Assignment({0: (NodeId(1), NodeId(2))}, topic)
     paths = (znodes.TOPICS, znodes.topic_path("orders"), znodes.partitions_path("orders"))
     for path in ("/brokers", *paths, f"{paths[2]}/0", "/admin", znodes.DELETE_TOPICS):
         data = znodes.encode_assignment(assignment) if path == paths[1] else b""

@@ -1,4 +1,5 @@
-"""Drawn runs of three nodes whose ACLs and credentials change while nodes are killed: a stranger gets nothing that they deny it.
+"""Drawn runs of three nodes whose ACLs and credentials change while nodes are killed and cut off: a stranger gets nothing that
+they deny it.
 
 What a node may show the stranger follows from the ACLs that this very node has applied when it answers, by a rule that is written
 out here: also of a fetch that has waited, or goes on in a session, while an ACL came or went. Some of its fetches come by SASL:
@@ -20,7 +21,7 @@ from reference.controller.image import MetadataImage
 from reference.node.access import Access
 from reference.node.apis import VOTER_CHANGES
 from reference.node.authentication import SaslSession, State
-from reference.node.effects import Close, Respond
+from reference.node.effects import Close, Respond, Send
 from reference.node.listeners import SCRAM
 from reference.node.node import Node
 from reference.node.release import BROKER, is_served_on, versions_of
@@ -92,6 +93,7 @@ class Guarded(ThreeNodes):
         self.apis: set[int] = set() if apis is None else apis
         self.sessions: dict[tuple[NodeId, int], int] = {}
         """Node and connection of each login -> when its session ends."""
+        self.cut_off: NodeId | None = None
         self.said: dict[int, Message] = {}
         """Correlation id -> the answer to a step of a login."""
         self.logins = self.failed_logins = self.ended = 0
@@ -288,6 +290,20 @@ class Guarded(ThreeNodes):
                 for key in [each for each in table if each[0] == id]:
                     del table[key]
 
+    def cut(self, id: NodeId) -> None:
+        """Cut a node off from the others, or join it again: its metadata stay as they are, while it serves clients."""
+        self.cut_off = None if self.cut_off is not None else id
+        for asker, asked, purpose in [*self._connections]:
+            if self.cut_off in (asker, asked):
+                self._hang_up(asker, asked, purpose)
+                self._lose(asker, asked, purpose)
+
+    def _send(self, asker: NodeId, effect: Send) -> None:
+        if self.cut_off in (asker, effect.peer):
+            self._lose(asker, effect.peer, effect.purpose)
+        else:
+            super()._send(asker, effect)
+
     def wait(self, id: NodeId) -> None:
         end = self.now + self.chance.choice((1, 20, 300))
         self.run_until(lambda: self.now >= end)
@@ -303,7 +319,7 @@ class Guarded(ThreeNodes):
             + [self.ask_any] * 3
             + [self.change_acls] * 4
             + [self.log_in, self.change_credential] * 2
-            + [self.hurt]
+            + [self.hurt, self.cut]
             + [self.write] * 4
             + [self.wait] * 3
         )

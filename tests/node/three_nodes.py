@@ -97,7 +97,11 @@ class ThreeNodes:
             if id in (asker, asked):
                 self._hang_up(asker, asked, purpose)
                 if asker != id:
-                    self._under_way.append(_Event(asker, Node.unreachable, (id, purpose)))
+                    self._lose(asker, id, purpose)
+
+    def _lose(self, asker: NodeId, asked: NodeId, purpose: str) -> None:
+        """What a node asks of another does not arrive."""
+        self._under_way.append(_Event(asker, Node.unreachable, (asked, purpose)))
 
     # ---- time
 
@@ -150,7 +154,7 @@ class ThreeNodes:
     def _send(self, asker: NodeId, effect: Send) -> None:
         asked = effect.peer
         if asked not in self.nodes:
-            self._under_way.append(_Event(asker, Node.unreachable, (asked, effect.purpose)))
+            self._lose(asker, asked, effect.purpose)
             return
         key = asker, asked, effect.purpose
         if key not in self._connections:

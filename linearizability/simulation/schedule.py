@@ -465,5 +465,5 @@ def read_schedule(path: Path, with_script: type[Schedule] = Schedule) -> Schedul
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         raise BadSchedule(f"{path} is no schedule: {place + ': ' if place else ''}{first['msg']}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadSchedule(f"{path} is no schedule: {error}") from error

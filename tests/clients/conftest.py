@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -31,7 +32,9 @@ def can_stream() -> list[str]:
 
 @pytest.fixture(scope="package")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    with open_target("reference:1", folder=tmp_path_factory.mktemp("clients")) as target:
+    """CLIENTS_TARGET=reference-zk:3 runs the same clients on another target."""
+    spec = os.environ.get("CLIENTS_TARGET", "reference:1")
+    with open_target(spec, folder=tmp_path_factory.mktemp("clients")) as target:
         yield target
 
 

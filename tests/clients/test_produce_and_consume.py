@@ -6,6 +6,7 @@ import pytest
 
 from linearizability.targets import Target
 from linearizability.targets.wire import Wire
+from linearizability.workload.cluster import look
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.records.batch import BatchHeader, read_batches
 from tests.clients.client import CODECS, CannotDo, Client, Message
@@ -36,7 +37,9 @@ def stored_batches(broker: Target, topic: str) -> list[BatchHeader]:
         min_bytes=1,
         topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
     )
-    with Wire.connect(broker.nodes[0].host, broker.nodes[0].port) as wire:
+    leader = look(broker.nodes, topic).partitions[0].leader
+    node = next(each for each in broker.nodes if each.id == leader)
+    with Wire.connect(node.host, node.port) as wire:
         answer = wire.call(request, 12)
     return [batch.header for batch in read_batches(answer.responses[0].partitions[0].records)]
 

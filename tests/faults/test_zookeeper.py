@@ -16,7 +16,7 @@ from linearizability.targets import open_target
 from linearizability.targets.reference import ZooKeeperReferenceCluster
 from linearizability.targets.target import TargetError
 from linearizability.targets.zookeeper import ZooKeeper, zookeeper_program
-from tests.faults.test_cuts import both, injection, world
+from tests.faults.test_cuts import Links, both, injection, world
 
 ZOOKEEPER_PLACE = 4
 
@@ -30,10 +30,12 @@ ZOOKEEPER_PLACE = 4
 )
 def test_its_links_alone_are_cut_and_come_back(name, apart, monkeypatch):
     hurt = world(monkeypatch, 3, [2], services=1)
+    links = hurt.network
+    assert isinstance(links, Links)
     done = all_faults()[name].begin(hurt, injection(name))
-    assert done is not None and hurt.network.apart == apart
+    assert done is not None and links.apart == apart
     all_faults()[name].end(hurt, done)
-    assert hurt.network.apart == set()
+    assert links.apart == set()
 
 
 def test_a_cluster_without_one_has_none_of_its_faults(monkeypatch):

@@ -22,7 +22,8 @@ from typing import Any
 
 from linearizability.targets.addresses import UNREACHABLE
 from reference.protocol.apis import APIS
-from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
+from reference.protocol.codec import CodecError, decode_from, encode
+from reference.protocol.codec_writer import read_varint, write_varint
 from reference.protocol.schema import Message
 
 CLIENT_ID = "tidegauge"

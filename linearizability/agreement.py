@@ -43,7 +43,7 @@ from reference.protocol.primitives import Offset
 from reference.protocol.records.batch import Batch, read_batches, records_of
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import CLEANER_OFFSETS, LEADER_EPOCHS, RECOVERY_POINTS
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 
 AGREE_WITHIN_S = 90.0
 ASK_AGAIN_S = 1.0

@@ -19,9 +19,10 @@ from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 
 HOME = Path("/data")
 NOW = TimestampMs(1_700_000_000_000)

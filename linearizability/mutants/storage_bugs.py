@@ -162,7 +162,7 @@ def failed_flush_forgotten(original: Any, disk: Any, error: OSError) -> None:
 
 @mutant(
     "page-cache-trusted",
-    "reference.storage.disk:SimulatedFile.rewrite",
+    "reference.storage.simulated_disk:SimulatedFile.rewrite",
     "After a failed fsync and a restart, recovery takes what it reads for what the next fsync makes durable.",
     fuzz=True,
 )

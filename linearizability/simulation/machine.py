@@ -32,10 +32,11 @@ from reference.protocol.primitives import NodeId, TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
 from reference.storage.checkpoints import HIGH_WATERMARKS
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 
 EPOCH_MS = 1_700_000_000_000
 """The wall clock at the beginning of every world."""

@@ -22,7 +22,7 @@ from reference.node.effects import Close, Effect, HangUp, Respond, Send
 from reference.node.node import Node
 from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.primitives import TimestampMs
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from reference.zookeeper.operations import CloseSession, ZooKeeperEffect, ZooKeeperEvent
 
 MAX_IDLE_TICKS = 1_000

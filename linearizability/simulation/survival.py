@@ -12,7 +12,7 @@ from linearizability.simulation.invariants import LogRecord, contents, require_p
 from linearizability.simulation.world import Violation, World
 from reference.node.node import Node
 from reference.replication.partition import Partition
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 
 Key = tuple[str, int]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from reference.protocol.primitives import Offset
 from reference.replication.partition import Partition
 from reference.storage.checkpoints import HIGH_WATERMARKS, LOG_START_OFFSETS, RECOVERY_POINTS
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 
 
 class WatchedDisk(SimulatedDisk):

@@ -8,7 +8,8 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from reference.controller.carried import ENDS, STATES, UnknownRecord
-from reference.protocol.codec import CodecError, decode_from, encode, read_varint, write_varint
+from reference.protocol.codec import CodecError, decode_from, encode
+from reference.protocol.codec_writer import read_varint, write_varint
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
 from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 from reference.protocol.messages.begin_transaction_record import BeginTransactionRecord

@@ -25,7 +25,7 @@ from reference.protocol.primitives import NodeId
 from reference.runtime.configuration import ConfigurationError, check_configuration
 from reference.runtime.folders import format_folders, new_cluster_id
 from reference.storage.checkpoints import read_meta_properties
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 
 HOST = "127.0.0.1"
 METADATA_KEY, METADATA_VERSION = 3, 12

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reference.runtime.configuration import ConfigurationError
-from reference.storage.disk import DESCRIPTORS_A_MAP, MOST_OPEN_MAPS
+from reference.storage.posix_disk import DESCRIPTORS_A_MAP, MOST_OPEN_MAPS
 
 MAPS_A_SEGMENT = 2
 """A segment's indexes. Its log is open from the start; of the indexes, MOST_OPEN_MAPS of each disk are."""

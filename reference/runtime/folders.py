@@ -25,11 +25,11 @@ from reference.protocol.primitives import NO_OFFSET, TimestampMs
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
 from reference.runtime.formatting import FirstVoters
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
-from reference.storage.disk import PosixDisk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.making_durable import Act
+from reference.storage.posix_disk import PosixDisk
 
 LOCK_FILE = ".lock"
 METADATA_FOLDER = f"{METADATA_TOPIC}-0"

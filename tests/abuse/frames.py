@@ -33,9 +33,10 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.security.signed_tokens import KeySet
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.targets.secured_kafka import AUDIENCE, LOGIN, USER, Signer, key_set
 
 STORE = Path(__file__).with_name("frames.json")

@@ -12,7 +12,8 @@ import struct
 import pytest
 
 from linearizability.targets.wire import WireError
-from reference.protocol.codec import MAX_REQUEST_ELEMENTS, write_varint
+from reference.protocol.codec_decoding import MAX_REQUEST_ELEMENTS
+from reference.protocol.codec_writer import write_varint
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import encode_request
 from reference.protocol.messages.fetch import FetchRequest

@@ -26,7 +26,7 @@ from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
 from reference.runtime.cluster import HOST, ClusterProcesses, Member, describe, lay_out
 from reference.storage.checkpoints import read_meta_properties
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 from tests.runtime.test_cluster import QUIET, WITHIN_S, await_true, base_port, bootstrap, produce
 
 BOUNDS = {

@@ -30,8 +30,8 @@ from reference.protocol.messages.vote import VoteRequest
 from reference.protocol.primitives import NO_UUID, Offset
 from reference.protocol.schema import Message
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID, LogDirectory
+from reference.storage.simulated_disk import SimulatedDisk
 
 CLUSTER = "a-cluster"
 FOLDER = Path("/data")

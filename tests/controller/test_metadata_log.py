@@ -11,9 +11,9 @@ from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.records.batch import build, read_all_records
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import METADATA_LOG_CONFIG
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.controller.quorum_members import topic
 from tests.storage.logs import FOLDER, NOW, open_log
 

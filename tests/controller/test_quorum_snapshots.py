@@ -15,8 +15,8 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.records.batch import read_batches
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, OffsetOutOfRange, StorageError
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, Members, topic
 
 FOLDER = Path("/snapshots")

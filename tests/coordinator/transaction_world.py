@@ -18,9 +18,9 @@ from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.control import EndTransaction, build_end_transaction, read_end_transaction
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError
 from reference.storage.log import Log
+from reference.storage.simulated_disk import SimulatedDisk
 from reference.storage.verification import Guard
 from tests.storage.logs import NOW, open_log
 

@@ -20,7 +20,7 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 
 
 def partition(data: Path, *batches: tuple[int, int, bytes], epochs: str) -> agreement.Copy:

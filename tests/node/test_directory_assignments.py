@@ -10,9 +10,10 @@ from linearizability.damage import reference as own
 from reference.controller.image import Endpoint
 from reference.node.identity import Identity
 from reference.node.node import Node
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.test_metadata_snapshots import create
 
 OLD, NEW = uuid.UUID(int=1001), uuid.UUID(int=1002)

@@ -10,7 +10,7 @@ from linearizability.damage import reference as own
 from linearizability.damage.content import create_topics, make_batch, offset_at, produce
 from linearizability.damage.reference import NoAnswer, Started
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 
 PLACE = ("plain", 0)
 ALTER = IncrementalAlterConfigsRequest

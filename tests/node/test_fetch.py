@@ -12,8 +12,8 @@ from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.records.batch import build
 from reference.protocol.records.errors import CorruptBatch
 from reference.protocol.records.record import Record
-from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
+from reference.storage.simulated_disk import SimulatedDisk
 from reference.storage.verification import NOT_REQUIRED
 from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 

@@ -9,7 +9,7 @@ from reference.node.requests import Client, Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 
 CLIENT = Client(1, "127.0.0.1", "PLAINTEXT")

@@ -21,8 +21,9 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.metadata import MetadataRequest
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
+from reference.storage.simulated_disk import SimulatedDisk
 
 FIRST, SECOND = ("plain", 0), ("plain", 1)
 """The partitions of `plain`: the first is made in the first directory, the second in the second."""

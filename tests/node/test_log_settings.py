@@ -8,7 +8,7 @@ from reference.node.node import Node
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, start
 
 DEFAULT_MS = 7 * 24 * 3_600_000

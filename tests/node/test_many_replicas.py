@@ -9,7 +9,7 @@ from reference.node.node import Node
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
-from reference.storage.disk import SimulatedDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.test_metadata_snapshots import FOLDER, NOW, ask, create, delete, start
 
 PARTITIONS = 2 * replicas.TAKE_UPS_A_STEP + 7

@@ -26,9 +26,10 @@ from reference.protocol.messages.remove_access_control_entry_record import Remov
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.schema import Message
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/data")
 PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "log.index.size.max.bytes": "2048"}

@@ -27,8 +27,8 @@ from reference.replication.fetch_session import FetchSession, Key, Wanted
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.three_nodes import calls_of
 from tests.replication.replicas import NOW, TOPIC_ID, Registry, batch, bytes_of, incarnation, state
 

@@ -22,9 +22,10 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.replication.replicas import batch
 
 IDS = (NodeId(1), NodeId(2), NodeId(3))

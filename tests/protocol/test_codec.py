@@ -10,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.protocol.codec import MAX_REQUEST_ELEMENTS, CodecError, decode, encode, encode_into, write_varint
+from reference.protocol.codec import CodecError, decode, encode, encode_into
+from reference.protocol.codec_decoding import MAX_REQUEST_ELEMENTS
+from reference.protocol.codec_writer import write_varint
 from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse

@@ -11,8 +11,9 @@ from reference.replication.partition import Partition, PartitionState
 from reference.replication.partition_state import Peer
 from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log import Log
+from reference.storage.simulated_disk import SimulatedDisk
 
 NOW = 1_700_000_000_000
 TOPIC_ID = UUID(int=7)

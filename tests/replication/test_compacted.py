@@ -7,8 +7,8 @@ from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.replication.replicas import NOW, bytes_of, fetch, follower, leader, open_log, replica, state
 from tests.storage.test_cleaning import compact
 

@@ -5,8 +5,8 @@ import pytest
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError, StorageError
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.replication.replicas import (
     NOW,
     batch,

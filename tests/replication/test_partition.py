@@ -15,9 +15,9 @@ from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Par
 from reference.replication.partition_state import Peer
 from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import LogError
 from reference.storage.log import Log
+from reference.storage.simulated_disk import SimulatedDisk
 from spec.actions import ACTIONS
 
 NOW = 1_700_000_000_000

@@ -11,8 +11,8 @@ import pytest
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, check_configuration
 from reference.runtime.folders import format_folders, lock_folders, log_manager, new_cluster_id, open_folders
 from reference.storage.checkpoints import META_PROPERTIES, read_meta_properties, write_meta_properties
-from reference.storage.disk import PosixDisk
 from reference.storage.log_manager import LogManager
+from reference.storage.posix_disk import PosixDisk
 from tests.runtime.test_configuration import GOOD
 
 LOGGER = logging.getLogger("tests.folders")

@@ -13,8 +13,8 @@ from reference.controller.quorum_log import QuorumLog
 from reference.protocol.primitives import TimestampMs
 from reference.runtime.configuration import ServerConfiguration, check_configuration
 from reference.storage.checkpoints import read_meta_properties
-from reference.storage.disk import PosixDisk
 from reference.storage.log_directory import LogDirectory
+from reference.storage.posix_disk import PosixDisk
 
 CLUSTER = "AAAAAAAAAAAAAAAAAAAAAQ"
 

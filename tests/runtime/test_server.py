@@ -24,10 +24,10 @@ from reference.runtime.server import (
     bind_listeners,
     prepare_socket,
 )
-from reference.storage.disk import PosixDisk
 from reference.storage.errors import StorageError
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.posix_disk import PosixDisk
 from tests.runtime.test_configuration import GOOD
 
 

@@ -3,7 +3,7 @@
 import errno
 from pathlib import Path
 
-from reference.storage.disk import Change, SimulatedDisk, _Inode
+from reference.storage.simulated_disk import Change, SimulatedDisk, _Inode
 
 
 class BreakingDisk(SimulatedDisk):

@@ -28,9 +28,10 @@ from reference.protocol.records.validate import Origin
 from reference.storage.cleanable import cleanable
 from reference.storage.cleaning import Cleaning
 from reference.storage.config import LogConfig
-from reference.storage.disk import Disk, PosixDisk
+from reference.storage.disk import Disk
 from reference.storage.errors import OffsetOutOfRange, RefusedByProducerState, StorageError
 from reference.storage.log import Log
+from reference.storage.posix_disk import PosixDisk
 from tests.storage.breaking_disk import BreakingDisk
 
 START = 1_700_000_000_000

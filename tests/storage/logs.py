@@ -9,8 +9,9 @@ from reference.protocol.records.control import EndTransaction, build_end_transac
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.storage.config import LogConfig
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log import AppendInfo, Log
+from reference.storage.simulated_disk import SimulatedDisk
 
 NOW = 1_700_000_000_000
 FOLDER = Path("/data/t-0")

@@ -18,8 +18,8 @@ from reference.storage.checkpoints import (
     write_offsets,
     write_topic_id,
 )
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile
+from reference.storage.simulated_disk import SimulatedDisk
 
 ROOT = Path("/")
 

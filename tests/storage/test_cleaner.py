@@ -11,9 +11,9 @@ from reference.storage import cleaner as cleaner_module
 from reference.storage.checkpoints import CLEANER_OFFSETS, read_offsets
 from reference.storage.cleaner import MAX_BYTES_PER_TICK, SET_ASIDE_MS, CleanerSettings
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import NOW, append, names, offsets
 from tests.storage.test_cleaning import put, rows
 from tests.storage.test_log_directory import ROOT, A, B, manager

@@ -13,9 +13,10 @@ from reference.protocol.records.record import Record
 from reference.storage.cleanable import Cleanable, cleanable, groups
 from reference.storage.cleaning import Cleaning, Done
 from reference.storage.config import DAY_MS, LogConfig
-from reference.storage.disk import PosixDisk, SimulatedDisk
 from reference.storage.errors import StorageError
 from reference.storage.log import Log
+from reference.storage.posix_disk import PosixDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
 from tests.storage.logs import FOLDER, NOW, end_transaction, names, open_log
 

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from reference.runtime.folders import run_side_by_side
-from reference.storage.disk import MOST_OPEN_MAPS, Disk, PosixDisk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.making_durable import MOST_POSTPONED
+from reference.storage.posix_disk import MOST_OPEN_MAPS, PosixDisk
+from reference.storage.simulated_disk import SimulatedDisk
 
 
 @pytest.fixture(params=["posix", "simulated"])
@@ -262,7 +264,7 @@ def test_a_file_that_is_not_there_is_no_failure_of_the_disk_and_one_that_cannot_
 READ_A_HOLE = """
 import sys
 from pathlib import Path
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 file = PosixDisk().map_file(Path(sys.argv[1]))
 print(file.buffer[0], file.buffer[len(file.buffer) - 1])
 file.write_at(8, b"x")

@@ -13,8 +13,8 @@ from reference.protocol.records.control import EndTransaction, build_end_transac
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
 from reference.storage.config import LogConfig
-from reference.storage.disk import PosixDisk
 from reference.storage.log import Log
+from reference.storage.posix_disk import PosixDisk
 from tests.protocol.records.random_records import TIME, random_records
 from tests.storage.dump import complaints, dump
 from tests.storage.test_cleaning import compact, put

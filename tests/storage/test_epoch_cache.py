@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from reference.storage.disk import SimulatedDisk
 from reference.storage.epoch_cache import EpochCache
 from reference.storage.errors import CorruptFile
+from reference.storage.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/t-0")
 

@@ -6,9 +6,9 @@ import pytest
 
 from reference.protocol.primitives import TimestampMs
 from reference.storage.checkpoints import write_topic_id
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile
 from reference.storage.log_directory import METADATA_TOPIC_ID, LogDirectory
+from reference.storage.simulated_disk import SimulatedDisk
 
 HOME = Path("/data/__cluster_metadata-0")
 NOW = TimestampMs(1)

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.storage.disk import PosixDisk, SimulatedDisk
 from reference.storage.errors import CorruptFile
 from reference.storage.offset_index import OffsetIndex
+from reference.storage.posix_disk import PosixDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from reference.storage.time_index import TimeIndex
 from reference.storage.transaction_index import AbortedTransaction, TransactionIndex
 

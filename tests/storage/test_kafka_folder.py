@@ -18,9 +18,9 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 from reference.storage.checkpoints import read_meta_properties, read_topic_id
 from reference.storage.config import LogConfig
-from reference.storage.disk import PosixDisk
 from reference.storage.log import Log
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
+from reference.storage.posix_disk import PosixDisk
 from tests.protocol.records.random_records import random_records
 from tests.storage.dump import complaints, dump
 from tests.storage.test_cleaning import compact

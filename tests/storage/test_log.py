@@ -12,9 +12,10 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
 from reference.storage.config import LogConfig
-from reference.storage.disk import PosixDisk, SimulatedDisk
 from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
 from reference.storage.log import Log, PendingFlush
+from reference.storage.posix_disk import PosixDisk
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
 from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
 

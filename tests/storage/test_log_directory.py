@@ -15,10 +15,12 @@ from reference.storage.checkpoints import (
     read_offsets,
 )
 from reference.storage.config import LogConfig
-from reference.storage.disk import Disk, PosixDisk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import METADATA_TOPIC_ID, LogDirectory, folder_name
+from reference.storage.posix_disk import PosixDisk
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import NOW, append, offsets
 
 ROOT = Path("/data")

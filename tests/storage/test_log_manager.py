@@ -9,10 +9,10 @@ import pytest
 
 from reference.protocol.primitives import LeaderEpoch, Offset
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import NOW, append, offsets
 
 CONFIG = LogConfig(segment_bytes=500)

@@ -10,11 +10,11 @@ import pytest
 
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import NOW, append, offsets
 
 ROOT = Path("/data")

@@ -3,10 +3,10 @@
 import pytest
 
 from reference.protocol.errors import ErrorCode
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile, RefusedByProducerState
 from reference.storage.log import ActiveProducer
 from reference.storage.producer_state import ProducerState, _read_snapshot
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, open_log
 
 

@@ -10,10 +10,10 @@ from reference.protocol.primitives import Chance
 from reference.protocol.records.batch import assign
 from reference.storage.checkpoints import LEADER_EPOCHS
 from reference.storage.config import LogConfig
-from reference.storage.disk import SimulatedDisk
 from reference.storage.errors import CorruptFile
 from reference.storage.log import Log
 from reference.storage.recovery import check
+from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
 
 CONFIG = LogConfig(segment_bytes=400, index_interval_bytes=0, segment_index_bytes=1200)

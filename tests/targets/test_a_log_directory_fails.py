@@ -26,7 +26,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 
 STABLE, FAILING = 1, 2
 PARTITIONS = 4

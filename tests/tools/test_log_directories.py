@@ -16,7 +16,7 @@ import pytest
 from linearizability.targets import TargetError, open_target
 from linearizability.targets.cluster import ClusterTarget
 from reference.storage.checkpoints import META_PROPERTIES, MetaProperties, write_meta_properties
-from reference.storage.disk import PosixDisk
+from reference.storage.posix_disk import PosixDisk
 from tests.tools.conftest import Admin
 from tests.tools.jvm import Tools
 

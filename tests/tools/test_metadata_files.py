@@ -16,8 +16,8 @@ from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.schema import Message
-from reference.storage.disk import PosixDisk
 from reference.storage.log_directory import LogDirectory
+from reference.storage.posix_disk import PosixDisk
 from tests.storage.dump import complaints, dump
 
 pytestmark = pytest.mark.java

@@ -49,9 +49,10 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
-from reference.storage.disk import Disk, SimulatedDisk
+from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
+from reference.storage.simulated_disk import SimulatedDisk
 
 REFERENCE = str(Path(__file__).parents[2] / "reference")
 CODEC = REFERENCE + "/protocol/"

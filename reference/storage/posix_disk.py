@@ -1,0 +1,289 @@
+"""The disk of the operating system: files by their descriptors, indexes in mapped memory."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import weakref
+from collections import OrderedDict
+from functools import partial
+from pathlib import Path
+
+from reference.protocol.primitives import Buffer, TimestampMs
+from reference.storage.disk import TEMPORARY
+from reference.storage.making_durable import Failing, RunAll, run_in_turn
+
+
+class PosixFile:
+    """A file behind a descriptor."""
+
+    __slots__ = ("_descriptor", "_disk", "size")
+
+    def __init__(self, path: Path, disk: Failing) -> None:
+        self._disk = disk
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.size = os.fstat(self._descriptor).st_size
+
+    def append(self, data: Buffer) -> None:
+        """See `File`."""
+        size, length = self.size, len(data)
+        try:
+            written = os.pwrite(self._descriptor, data, size)
+            while written < length:
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], size + written)
+        except OSError as error:
+            self._disk.failed(error)
+            os.ftruncate(self._descriptor, size)
+            raise
+        self.size = size + length
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `File`."""
+        try:
+            return os.pread(self._descriptor, size, position)
+        except OSError as error:
+            self._disk.failed(error)
+            raise
+
+    def rewrite(self, position: int, data: Buffer) -> None:
+        """See `File`."""
+        written = 0
+        with self._disk.noticed():
+            while written < len(data):
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+
+    def truncate(self, size: int) -> None:
+        """See `File`."""
+        with self._disk.noticed():
+            os.ftruncate(self._descriptor, size)
+        self.size = size
+
+    def flush(self) -> None:
+        """See `File`."""
+        self._disk.make_durable(self, self._flush)
+
+    def _flush(self) -> None:
+        os.fdatasync(self._descriptor)
+
+    def fileno(self) -> int:
+        """See `File`."""
+        return self._descriptor
+
+    def __del__(self) -> None:
+        # A constructor that failed has left no descriptor.
+        if (descriptor := getattr(self, "_descriptor", None)) is not None:
+            os.close(descriptor)
+
+
+MOST_OPEN_MAPS = 500
+"""Of one disk: a mapped file that was not used for longest is closed, and opened again when it is used."""
+
+DESCRIPTORS_A_MAP = 2
+"""The file's own, and that of Python's map."""
+
+
+class PosixMappedFile:
+    """A file whose bytes are mapped when they are first read; pages that were never written take no space.
+
+    A file that ends in a hole is not mapped itself: to read a page of the hole, a file system in memory takes a page, and where
+    it is full the process dies (SIGBUS). Its bytes before the hole are copied, and zeros without pages follow.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor", "_disk", "_identity", "_is_copy", "_map", "_path", "_size")
+
+    def __init__(self, path: Path, disk: PosixDisk) -> None:
+        self._disk = disk
+        self._path = path
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        found = os.fstat(self._descriptor)
+        self._size = found.st_size
+        self._identity = found.st_dev, found.st_ino
+        self._map: mmap.mmap | None = None
+        self._is_copy = False
+        disk.opened(self)
+
+    def _open(self) -> int:
+        """The descriptor. Errors: OSError, FileNotFoundError also where another file has the name by now."""
+        if self._descriptor is None:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != self._identity:
+                os.close(descriptor)
+                raise FileNotFoundError(errno.ENOENT, "another file has this name now", str(self._path))
+            self._descriptor = descriptor
+        self._disk.opened(self)
+        return self._descriptor
+
+    def close(self) -> None:
+        """Hold no descriptor until the file is used again."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+        if not self._is_copy:
+            self._map = None
+
+    def moved(self, path: Path) -> None:
+        """See `MappedFile`."""
+        self._path = path
+
+    @property
+    def buffer(self) -> mmap.mmap | bytearray:
+        """See `MappedFile`."""
+        if self._map is None:
+            if self._size == 0:
+                return bytearray()
+            descriptor = self._open()
+            written = os.lseek(descriptor, 0, os.SEEK_HOLE)
+            self._is_copy = written < self._size
+            if self._is_copy:
+                self._map = mmap.mmap(-1, self._size)
+                self._map[:written] = os.pread(descriptor, written, 0)
+            else:
+                self._map = mmap.mmap(descriptor, self._size, access=mmap.ACCESS_READ)
+        return self._map
+
+    def write_at(self, position: int, data: bytes) -> None:
+        """See `MappedFile`."""
+        # Storing through the map would kill the process (SIGBUS) where the disk is full.
+        with self._disk.noticed():
+            os.pwrite(self._open(), data, position)
+        if self._is_copy and self._map is not None:
+            self._map[position : position + len(data)] = data
+
+    def resize(self, size: int) -> None:
+        """See `MappedFile`."""
+        if size != self._size:
+            self._map, self._is_copy = None, False
+            with self._disk.noticed():
+                os.ftruncate(self._open(), size)
+            self._size = size
+
+    def flush(self) -> None:
+        """See `MappedFile`."""
+        # Of its own, because this one is closed when other files are used.
+        with self._disk.noticed():
+            descriptor = os.dup(self._open())
+        self._disk.make_durable(self, partial(_flush_and_close, descriptor))
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", None) is not None:
+            self.close()
+
+
+def _flush_and_close(descriptor: int) -> None:
+    try:
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class PosixDisk(Failing):
+    """The operating system's files."""
+
+    def __init__(self, run_all: RunAll = run_in_turn) -> None:
+        super().__init__(run_all)
+        self._open_maps: OrderedDict[int, weakref.ref[PosixMappedFile]] = OrderedDict()
+
+    def opened(self, file: PosixMappedFile) -> None:
+        """A mapped file is used: it is the last to be closed."""
+        self._open_maps[id(file)] = weakref.ref(file)
+        self._open_maps.move_to_end(id(file))
+        if len(self._open_maps) > MOST_OPEN_MAPS:
+            longest = self._open_maps.popitem(last=False)[1]()
+            if longest is not None:
+                longest.close()
+
+    def open_file(self, path: Path) -> PosixFile:
+        """See `Disk`."""
+        with self.noticed():
+            return PosixFile(path, self)
+
+    def map_file(self, path: Path) -> PosixMappedFile:
+        """See `Disk`."""
+        with self.noticed():
+            return PosixMappedFile(path, self)
+
+    def read_file(self, path: Path) -> bytes:
+        """See `Disk`."""
+        with self.noticed():
+            return path.read_bytes()
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        """See `Disk`."""
+        self.make_durable(path, partial(self._replace, path, data))
+
+    def _replace(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + TEMPORARY)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(descriptor, rest) :]
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+        self._sync_folder(path.parent)
+
+    def exists(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path.exists()
+
+    def size_of(self, path: Path) -> int:
+        """See `Disk`."""
+        return path.stat().st_size
+
+    def modified_at(self, path: Path) -> TimestampMs:
+        """See `Disk`."""
+        return TimestampMs(path.stat().st_mtime_ns // 1_000_000)
+
+    def list_folder(self, path: Path) -> list[str]:
+        """See `Disk`."""
+        return sorted(entry.name for entry in path.iterdir())
+
+    def is_folder(self, path: Path) -> bool:
+        """See `Disk`."""
+        return path.is_dir()
+
+    def make_folder(self, path: Path) -> None:
+        """See `Disk`."""
+        with self.noticed():
+            path.mkdir(parents=True, exist_ok=True)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """See `Disk`."""
+        with self.noticed():
+            path.replace(to)
+
+    def remove(self, path: Path) -> None:
+        """See `Disk`."""
+        with self.noticed():
+            path.unlink(missing_ok=True)
+
+    def remove_folder(self, path: Path) -> None:
+        """See `Disk`."""
+        with self.noticed():
+            if path.is_dir():
+                for entry in path.iterdir():
+                    if entry.is_dir():
+                        self.remove_folder(entry)
+                    else:
+                        entry.unlink(missing_ok=True)
+                path.rmdir()
+
+    def sync_folder(self, path: Path) -> None:
+        """See `Disk`."""
+        self.make_durable(path, partial(self._sync_folder, path))
+
+    def _sync_folder(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def space(self, path: Path) -> tuple[int, int]:
+        """See `Disk`."""
+        found = os.statvfs(path)
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize

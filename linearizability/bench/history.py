@@ -153,7 +153,7 @@ def write_store(store: Path, sizes: Sequence[int]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from linearizability.history.derivation import Tally
+    from linearizability.history.derivation_state import Tally
     from linearizability.history.store import StoredRun, run_folder, write_runs
 
     folder = run_folder(store, 0)

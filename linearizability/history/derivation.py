@@ -7,15 +7,22 @@ so a file of any length needs bounded memory.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from linearizability.history.contract import Contract
+from linearizability.history.derivation_state import Invocation, Tally, Transaction, microseconds_between
+from linearizability.history.event_fields import (
+    BadEvent,
+    check_same_sends,
+    number_of,
+    offset_of,
+    place_of,
+    process_of,
+    records_of,
+    time_of,
+)
 from linearizability.history.facts import (
-    MAX_OFFSET,
-    MAX_WAIT_US,
     NEVER,
     OUTCOMES,
     UNKNOWN,
@@ -46,72 +53,6 @@ REGISTER_FUNCTIONS = {"read": 0, "write": 1, "cas": 2}
 
 IN_NO_PARTITION: PartitionKey = ("", -1)
 """Where facts about a whole run live: transactions."""
-
-
-class BadEvent(ValueError):
-    """An event that cannot be part of a history; the reader adds the file and the line."""
-
-
-@dataclass
-class Invocation:
-    """An operation that has no completion yet."""
-
-    number: int
-    process: int
-    f: str
-    time: int
-    mops: list[dict[str, Any]]
-    event: dict[str, Any]
-    transaction: Transaction | None = None
-    """The transaction within which it began."""
-
-
-@dataclass
-class Transaction:
-    """A transaction recorded step by step: its facts wait for its end, which decides what became of them."""
-
-    number: int
-    process: int
-    producer_name: Any
-    producer_id: Any
-    epoch: int
-    invoked: int
-    facts: list[dict[str, Any]] = field(default_factory=list)
-    """Records sent, records polled and offsets committed within it."""
-    written: set[str] = field(default_factory=set)
-    """The partitions that it sends to."""
-    commits: int = 0
-    """Commits that were asked for and are not known to have failed."""
-    commit_time: int = UNKNOWN
-    became: Outcome | None = None
-    """None while it is open."""
-    completed: int = NEVER
-    """When its end was answered."""
-
-
-@dataclass
-class Tally:
-    """How much a history holds; what a verdict's reasons are made of."""
-
-    operations: Counter[str] = field(default_factory=Counter)
-    """`f:type` -> number of completions (`send:ok`, `poll:info`, ...); operations never answered count as info."""
-    invocations: int = 0
-    acknowledged: int = 0
-    """Records whose send was acknowledged."""
-    unanswered: int = 0
-    """Records sent with acks=0, which are never acknowledged."""
-    observed: int = 0
-    """Records polled."""
-    ends_at: int = UNKNOWN
-    """When the last operation began or was answered; UNKNOWN where there was none."""
-
-    def add(self, other: Tally) -> None:
-        self.operations.update(other.operations)
-        self.invocations += other.invocations
-        self.acknowledged += other.acknowledged
-        self.unanswered += other.unanswered
-        self.observed += other.observed
-        self.ends_at = max(self.ends_at, other.ends_at)
 
 
 class Derivation:
@@ -199,7 +140,7 @@ class Derivation:
         if not mops:
             mops = [m for m in invocation.mops if m.get("op") != "poll"]
         elif invocation.f in ("send", "txn"):
-            _same_sends(invocation.mops, mops)
+            check_same_sends(invocation.mops, mops)
         common: dict[str, Any] = {
             "process": invocation.process,
             "operation": invocation.number,
@@ -291,10 +232,10 @@ class Derivation:
             "kind": Kind.APPEND,
             "position": position,
             "flags": int(flags),
-            "offset": _offset(mop.get("offset")),
+            "offset": offset_of(mop.get("offset")),
             "value": self._identity(mop["value"]),
             "transaction": transaction,
-            "epoch": _number(fields.get("epoch", UNKNOWN), "epoch"),
+            "epoch": number_of(fields.get("epoch", UNKNOWN), "epoch"),
             "group": self._producer(fields),
         }
 
@@ -309,7 +250,7 @@ class Derivation:
     ) -> Iterator[dict[str, Any]]:
         flags = self._consuming | (Flag.SUBSCRIBED if process in self._subscribed else 0)
         group = self._group.get(process, UNKNOWN)
-        for name, offset, value, epoch in _polled(mop.get("records")):
+        for name, offset, value, epoch in records_of(mop.get("records")):
             key = split_key(name)
             self.tally.observed += 1
             yield common | {
@@ -317,7 +258,7 @@ class Derivation:
                 "kind": Kind.OBSERVATION,
                 "position": position,
                 "flags": int(flags | Flag.REBALANCED if key in moved else flags),
-                "offset": UNKNOWN if offset is None else _place(offset),
+                "offset": UNKNOWN if offset is None else place_of(offset),
                 "value": self._identity(value),
                 "session": self._sessions.setdefault((process, key), 0),
                 "transaction": transaction,
@@ -326,7 +267,7 @@ class Derivation:
             }
             position += 1
         for name, end in (mop.get("ends") or {}).items():
-            self.builder.add(split_key(name), Kind.END_OFFSETS, **common, position=1, offset=_offset(end))
+            self.builder.add(split_key(name), Kind.END_OFFSETS, **common, position=1, offset=offset_of(end))
 
     def _producing_flags(self, contract: Contract, acks: str) -> int:
         if acks not in ("0", "1", "all"):
@@ -369,7 +310,7 @@ class Derivation:
                 invocation.process,
                 fields.get("producer"),
                 fields.get("producer_id"),
-                _number(fields.get("epoch", UNKNOWN), "epoch"),
+                number_of(fields.get("epoch", UNKNOWN), "epoch"),
                 invocation.time,
             )
 
@@ -410,7 +351,7 @@ class Derivation:
         """Write a fact of a transaction that has ended."""
         if fact["kind"] == Kind.APPEND:
             fact["extra"] = transaction.commit_time
-            fact["session"] = _microseconds(transaction.commit_time, transaction.completed)
+            fact["session"] = microseconds_between(transaction.commit_time, transaction.completed)
             if len(transaction.written) > 1:
                 fact["flags"] |= int(Flag.MANY_PARTITIONS)
         if fact["kind"] == Kind.COMMIT:  # fenced when it is asked for, in force when the transaction ends
@@ -444,7 +385,7 @@ class Derivation:
                 Kind.OWNERSHIP,
                 **common,
                 value=self._member(fields),
-                epoch=_number(fields.get("generation", UNKNOWN), "generation"),
+                epoch=number_of(fields.get("generation", UNKNOWN), "generation"),
                 group=self._group[process],
             )
 
@@ -468,7 +409,7 @@ class Derivation:
                     split_key(key),
                     Kind.COMMITTED,
                     **common,
-                    offset=_offset(offset),
+                    offset=offset_of(offset),
                     group=self._identity(mop["group"]),
                 )
 
@@ -477,10 +418,10 @@ class Derivation:
             yield common | {
                 "key": split_key(key),
                 "kind": Kind.COMMIT,
-                "offset": _offset(offset),
+                "offset": offset_of(offset),
                 "value": self._member(mop),
                 "transaction": transaction,
-                "epoch": _number(mop.get("generation", UNKNOWN), "generation"),
+                "epoch": number_of(mop.get("generation", UNKNOWN), "generation"),
                 "group": self._identity(mop["group"]),
             }
 
@@ -497,21 +438,21 @@ class Derivation:
         for mop in mops:
             key = split_key(mop["key"])
             if mop["op"] == "drain":
-                start, end, position = _offset(mop["start"]), _offset(mop["end"]), _offset(mop["position"])
+                start, end, position = offset_of(mop["start"]), offset_of(mop["end"]), offset_of(mop["position"])
                 self.builder.add(
                     key, Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position
                 )
             elif mop.get("end") is not None or mop.get("start") is not None:
-                start, end = _offset(mop.get("start")), _offset(mop.get("end"))
+                start, end = offset_of(mop.get("start")), offset_of(mop.get("end"))
                 self.builder.add(key, Kind.END_OFFSETS, **common, offset=end, extra=start)
 
     # -- nodes and registers ---------------------------------------------------------------------------------------
 
     def _inspection(self, mops: list[dict[str, Any]], common: dict[str, Any]) -> None:
         for mop in mops:
-            key, node = split_key(mop["key"]), _number(mop["node"], "node")
+            key, node = split_key(mop["key"]), number_of(mop["node"], "node")
             if mop["op"] == "replica":
-                high_watermark = _offset(mop.get("high_watermark"))
+                high_watermark = offset_of(mop.get("high_watermark"))
                 if not mop["records"]:
                     self.builder.add(key, Kind.REPLICA_RECORD, **common, node=node, extra=high_watermark)
                 for position, (offset, value, *epoch) in enumerate(mop["records"]):
@@ -520,17 +461,17 @@ class Derivation:
                         Kind.REPLICA_RECORD,
                         **common,
                         position=position,
-                        offset=_place(offset),
+                        offset=place_of(offset),
                         value=self._identity(value),
                         node=node,
-                        epoch=_number(epoch[0], "epoch") if epoch else UNKNOWN,
+                        epoch=number_of(epoch[0], "epoch") if epoch else UNKNOWN,
                         extra=high_watermark,
                     )
                 continue
             for name, kind in STATES.items():
                 if mop.get(name) is not None:
-                    epoch = _number(mop.get("epoch", UNKNOWN), "epoch")
-                    self.builder.add(key, kind, **common, offset=_offset(mop[name]), node=node, epoch=epoch)
+                    epoch = number_of(mop.get("epoch", UNKNOWN), "epoch")
+                    self.builder.add(key, kind, **common, offset=offset_of(mop[name]), node=node, epoch=epoch)
 
     def _register(self, invocation: Invocation, fields: dict[str, Any], common: dict[str, Any]) -> None:
         value = fields.get("value")
@@ -552,69 +493,3 @@ class Derivation:
         if number is not value and len(self.names) < self.MAX_NAMES:
             self.names[number] = value if isinstance(value, str) else repr(value)
         return number
-
-
-def process_of(value: Any) -> int:
-    """The number of a process. Errors: BadEvent where it is none."""
-    if type(value) is not int or not 0 <= value < 1 << 31:
-        raise BadEvent(f"{value!r} is no process")
-    return value
-
-
-def time_of(event: dict[str, Any]) -> int:
-    """When an event was. Errors: BadEvent where its time is no number of nanoseconds."""
-    time = event.get("time")
-    if type(time) is not int or not -NEVER < time < NEVER:
-        raise BadEvent(f"time {time!r} is no number of nanoseconds")
-    return time
-
-
-def _microseconds(began: int, ended: int) -> int:
-    """How long something took at most; MAX_WAIT_US stands for all that took longer or never began or ended."""
-    if began == UNKNOWN or ended == NEVER:
-        return MAX_WAIT_US
-    return min(-(-max(ended - began, 0) // 1000), MAX_WAIT_US)
-
-
-def _offset(value: Any) -> int:
-    if value is None:
-        return UNKNOWN
-    if type(value) is not int or not UNKNOWN <= value <= MAX_OFFSET:
-        raise BadEvent(f"{value!r} is no offset")
-    return value
-
-
-def _place(value: Any) -> int:
-    """The offset of a record, which cannot be unknown."""
-    offset = _offset(value)
-    if offset < 0:
-        raise BadEvent(f"a record at offset {value!r}")
-    return offset
-
-
-def _number(value: Any, what: str) -> int:
-    """An epoch, a generation or a node; -1 where it is not known."""
-    if type(value) is not int or not UNKNOWN <= value < 1 << 31:
-        raise BadEvent(f"{value!r} is no {what}")
-    return value
-
-
-def _same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> None:
-    """A completion repeats its invocation's sends; another list would make records appear that no client sent."""
-    before = [(str(m["key"]), m["value"]) for m in invoked if m.get("op") == "send"]
-    after = [(str(m["key"]), m["value"]) for m in completed if m.get("op") == "send"]
-    if before != after:
-        raise BadEvent("the completion names other sends than the invocation")
-
-
-def _polled(records: Any) -> Iterable[tuple[str | int, Any, Any, int]]:
-    """The records of a poll, as written by the recorder (lists a partition) or in the neutral form (one list)."""
-    if not records:
-        return
-    if isinstance(records, dict):
-        for key, pairs in records.items():
-            for offset, value, *epoch in pairs:
-                yield key, offset, value, _number(epoch[0], "epoch") if epoch else UNKNOWN
-        return
-    for record in records:
-        yield record["key"], record.get("offset"), record["value"], UNKNOWN

@@ -16,7 +16,8 @@ import pyarrow as pa
 from pydantic_core import from_json
 
 from linearizability.history.contract import NOTHING_GIVEN, Contract
-from linearizability.history.derivation import BadEvent, Derivation, process_of
+from linearizability.history.derivation import Derivation
+from linearizability.history.event_fields import BadEvent, process_of
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import (
     CLOCK,

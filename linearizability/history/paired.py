@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from linearizability.history.contract import NOTHING_GIVEN, Contract
-from linearizability.history.derivation import BadEvent, Derivation
+from linearizability.history.derivation import Derivation
+from linearizability.history.event_fields import BadEvent
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import (
     CLOCK,

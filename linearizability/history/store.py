@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import Tally
+from linearizability.history.derivation_state import Tally
 from linearizability.history.facts import SCHEMA
 from linearizability.history.files import MISSING, UNREADABLE, Defect, HistoryError, reason
 from linearizability.history.streams import FileSummary, History, Stream, merge_defects, merged_contract, unify

@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import BadEvent, Derivation, Tally, time_of
+from linearizability.history.derivation import Derivation
+from linearizability.history.derivation_state import Tally
+from linearizability.history.event_fields import BadEvent, time_of
 from linearizability.history.excuses import EXCUSE, OVER, excuse_of
 from linearizability.history.facts import empty_facts
 from linearizability.history.files import CONTRACT, MISSING, UNREADABLE, Contradiction, Defect, reason

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation import Tally
+from linearizability.history.derivation_state import Tally
 from linearizability.history.facts import COLUMNS, KEY_COLUMNS, NEVER, Kind, Outcome
 from linearizability.history.files import MISSING, Defect
 from linearizability.history.store import StoredRun

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from linearizability.history.contract import EXCUSED
-from linearizability.history.derivation import Tally
+from linearizability.history.derivation_state import Tally
 from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.operations import REGISTERS
 from linearizability.history.streams import History

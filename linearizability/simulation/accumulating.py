@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from linearizability.pipeline.verdict import UNKNOWN, VALID
 
 if TYPE_CHECKING:
-    from linearizability.simulation.fuzzing import Summary
+    from linearizability.simulation.fuzzing_summary import Summary
 
 FOLDER = Path(__file__).parent
 STORE = FOLDER / "accumulated.jsonl"

@@ -16,7 +16,7 @@ from linearizability.explorer.page import EXPLORER_FILE
 from linearizability.progress import Progress
 
 if TYPE_CHECKING:
-    from linearizability.simulation.fuzzing import Plan, Summary
+    from linearizability.simulation.fuzzing_summary import Plan, Summary
     from linearizability.simulation.schedule import Schedule
 
 ENGINE_ERROR = 3
@@ -125,7 +125,7 @@ def fuzz(
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder
     from linearizability.simulation.accumulating import STORE, add, next_seed, read_runs
-    from linearizability.simulation.fuzzing import Plan
+    from linearizability.simulation.fuzzing_summary import Plan
 
     if mutant and mutant not in MUTANTS:
         raise typer.BadParameter(f"{mutant!r} is none of {', '.join(MUTANTS)}", param_hint="--mutant")

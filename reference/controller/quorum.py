@@ -105,15 +105,6 @@ from reference.protocol.primitives import NO_NODE, NodeId, Offset, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.errors import StorageError
 
-ABOUT_THE_PARTITION: dict[type[Message], type[Message]] = {
-    VoteRequest: VoteResponse,
-    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
-    EndQuorumEpochRequest: EndQuorumEpochResponse,
-    FetchRequest: FetchResponse,
-    FetchSnapshotRequest: FetchSnapshotResponse,
-}
-"""The requests whose responses say who leads the metadata partition."""
-
 
 @dataclass(eq=False)
 class Quorum(Member):
@@ -265,7 +256,7 @@ class Quorum(Member):
                     self.state.on_update_raft_voter(response)
             case AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
                 pass  # the log says what became of it
-            case _ if isinstance(response, ABOUT_THE_PARTITION.get(type(request), ())):
+            case _ if isinstance(response, messages.ABOUT_THE_PARTITION.get(type(request), ())):
                 self._read_partition(peer, request, messages.answered(response), now)
             case _:
                 self.requests.pause(peer, now)
@@ -329,15 +320,23 @@ class Quorum(Member):
         self._drive(now)
         return self.with_leader(response)
 
-    def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
-        """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
+    def _believe_report(
+        self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, now: TimestampMs
+    ) -> tuple[ErrorCode, Any | None]:
+        """What a leader reports of its epoch, and whether this member believes it; None where it cannot be read."""
         if self.is_other_cluster(request.cluster_id):
-            return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+            return ErrorCode.INCONSISTENT_CLUSTER_ID, None
         reported = messages.of_metadata(request.topics)
         if reported is None:
-            return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+            return ErrorCode.INVALID_REQUEST, None
         self.addresses.learn(reported.leader_id, request.leader_endpoints)
-        error = believe(self, reported.leader_id, reported.leader_epoch, now)
+        return believe(self, reported.leader_id, reported.leader_epoch, now), reported
+
+    def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
+        """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
+        error, reported = self._believe_report(request, now)
+        if reported is None:
+            return BeginQuorumEpochResponse(error_code=error)
         if error is ErrorCode.NONE and not self.is_meant(request.voter_id, reported.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
         if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and reported.leader_id == self.stored.leader:
@@ -348,13 +347,9 @@ class Quorum(Member):
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
         """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
-        if self.is_other_cluster(request.cluster_id):
-            return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        reported = messages.of_metadata(request.topics)
+        error, reported = self._believe_report(request, now)
         if reported is None:
-            return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-        self.addresses.learn(reported.leader_id, request.leader_endpoints)
-        error = believe(self, reported.leader_id, reported.leader_epoch, now)
+            return EndQuorumEpochResponse(error_code=error)
         if error is ErrorCode.NONE and isinstance(self.state, Follower) and self.stored.leader == reported.leader_id:
             self.state.leader_resigned(messages.successors_in(reported), now)
         response = messages.voter_response(EndQuorumEpochResponse, error, self.epoch, self.stored.leader)

@@ -28,13 +28,23 @@ from reference.protocol.primitives import (
     NodeId,
     Offset,
 )
-from reference.protocol.schema import Records
+from reference.protocol.schema import Message, Records
 from reference.storage.log_directory import METADATA_TOPIC, METADATA_TOPIC_ID
 
 PARTITION = 0
 
 VotersRequest = TypeVar("VotersRequest", VoteRequest, BeginQuorumEpochRequest)
 VoterResponse = TypeVar("VoterResponse", VoteResponse, BeginQuorumEpochResponse, EndQuorumEpochResponse)
+
+
+ABOUT_THE_PARTITION: dict[type[Message], type[Message]] = {
+    VoteRequest: VoteResponse,
+    BeginQuorumEpochRequest: BeginQuorumEpochResponse,
+    EndQuorumEpochRequest: EndQuorumEpochResponse,
+    FetchRequest: FetchResponse,
+    FetchSnapshotRequest: FetchSnapshotResponse,
+}
+"""The requests whose responses say who leads the metadata partition."""
 
 
 class Asker(NamedTuple):

@@ -11,11 +11,9 @@ end, elects preferred leaders again, and where the configuration allows it, uncl
 from __future__ import annotations
 
 import base64
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
@@ -34,6 +32,7 @@ from reference.controller.metadata_log import MAX_RECORDS_IN_BATCH
 from reference.controller.producer_ids import allocate_producer_ids
 from reference.controller.quorum import Quorum
 from reference.controller.reassignments import alter_partition_reassignments, list_partition_reassignments
+from reference.node.decisions import Abandon, Answer, DecisionLog, Decisions
 from reference.node.identity import Identity
 from reference.node.principals import ANONYMOUS
 from reference.node.quotas import Mutations
@@ -56,115 +55,18 @@ from reference.protocol.messages.list_partition_reassignments import ListPartiti
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
-from reference.protocol.primitives import AT_ONCE, NO_UUID, Chance, LeaderEpoch, NodeId, Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_UUID, Chance, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 
 FIRST_REGISTRATION_WITH_PREVIOUS_EPOCH = 3
 FIRST_DESCRIBE_WITH_NODES = 2
 
-MAX_WAITING = 10_000
-"""Decisions that may wait; a later one is refused as if this were not the controller, and is tried again."""
 
 VOTER_CHANGES = frozenset({AddRaftVoterRequest.KEY, RemoveRaftVoterRequest.KEY})
 """Requests that the quorum itself answers, when it has committed what they ask for (KIP-853)."""
 
 VoterEndpoints = Mapping[NodeId, Sequence[Endpoint]]
-
-Answer = Callable[[Message | None, TimestampMs], None]
-Abandon = Callable[[TimestampMs], None]
-
-
-class Progress(Protocol):
-    """The part of the metadata quorum that decisions depend on."""
-
-    @property
-    def epoch(self) -> LeaderEpoch: ...
-
-    @property
-    def high_watermark(self) -> Offset: ...
-
-    @property
-    def log_end_offset(self) -> Offset: ...
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether this node is the active controller, and has everything that earlier ones decided."""
-        ...
-
-
-class DecisionLog(Progress, Protocol):
-    """Where the records of decisions go: the metadata quorum's log, or ZooKeeper."""
-
-    @property
-    def node(self) -> NodeId: ...
-
-    @property
-    def bootstrap_records(self) -> Sequence[Message]: ...
-
-    def append(self, records: Sequence[Message], now: TimestampMs, level: int = ...) -> Offset: ...
-
-
-@dataclass(slots=True)
-class _Decision:
-    decide: Callable[[TimestampMs], Message | None]
-    answer: Answer
-    abandon: Abandon
-
-
-class Decisions:
-    """Decisions that wait for their turn, and the one that waits for its commit."""
-
-    def __init__(self, quorum: Progress, applied: Callable[[], Offset]) -> None:
-        """`applied` gives the end of the metadata that this node's image has."""
-        self._quorum = quorum
-        self._applied = applied
-        self._waiting: deque[_Decision] = deque()
-        self._made: tuple[_Decision, Message | None, LeaderEpoch, Offset] | None = None
-        """The decision whose records are not committed yet: its answer, the epoch it was made in, where it ends."""
-
-    def submit(
-        self, decide: Callable[[TimestampMs], Message | None], answer: Answer, abandon: Abandon, now: TimestampMs
-    ) -> None:
-        """`decide` is called when its turn comes, then `answer` with its result, or else `abandon`."""
-        if len(self._waiting) >= MAX_WAITING:
-            abandon(now)
-            return
-        self._waiting.append(_Decision(decide, answer, abandon))
-        self.advance(now)
-
-    def advance(self, now: TimestampMs) -> None:
-        """Go on as far as the quorum has come; to be called whenever it may have moved."""
-        if self._made is not None:
-            self._settle(now)
-        while self._waiting and self._made is None:
-            if not self._quorum.is_ready:
-                self._abandon_all(now)
-                return
-            if self._applied() < self._quorum.log_end_offset:
-                return  # something of our own is not committed yet: decide upon it, not before it
-            self._make(self._waiting.popleft(), now)
-
-    def _make(self, decision: _Decision, now: TimestampMs) -> None:
-        epoch = self._quorum.epoch
-        response = decision.decide(now)
-        self._made = decision, response, epoch, self._quorum.log_end_offset
-        self._settle(now)
-
-    def _settle(self, now: TimestampMs) -> None:
-        assert self._made is not None
-        decision, response, epoch, end = self._made
-        if self._quorum.epoch != epoch or not self._quorum.is_ready:
-            self._made = None
-            decision.abandon(now)
-        elif self._quorum.high_watermark >= end and self._applied() >= end:
-            self._made = None
-            decision.answer(response, now)
-
-    def _abandon_all(self, now: TimestampMs) -> None:
-        waiting, self._waiting = self._waiting, deque()
-        for decision in waiting:
-            decision.abandon(now)
 
 
 Decide = Callable[["ActiveController", int, Any, TimestampMs], Message]

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from reference.controller.quorum import Quorum
 from reference.node.access import Access
-from reference.node.active_controller import Abandon, ActiveController, Answer
+from reference.node.active_controller import ActiveController
+from reference.node.decisions import Abandon, Answer
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
 from reference.node.principals import decode_host, decode_principal, encode_host, encode_principal
 from reference.node.properties import Address

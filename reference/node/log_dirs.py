@@ -11,7 +11,8 @@ from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDi
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from reference.protocol.primitives import TimestampMs
 from reference.storage.errors import CorruptFile, LogError
-from reference.storage.log_directory import LogDirectory, can_move
+from reference.storage.folder_names import can_move
+from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 
 Described = DescribeLogDirsResponse.DescribeLogDirsResult

@@ -45,7 +45,7 @@ from reference.node.moves import Moves
 from reference.node.peers import Brokers, PeerRefusals, Peers
 from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
-from reference.node.properties import controller_listeners_of, is_broker, truncation_of, voters_of
+from reference.node.properties import controller_listeners_of, is_broker, voters_of
 from reference.node.quotas import Quotas
 from reference.node.reception import Reception
 from reference.node.registering import Registering
@@ -108,7 +108,7 @@ class Node:
         self.peers = Peers(identity.node, self._emit, peers_release_of(properties))
         brokers = Brokers(self.peers, self.image, inter_broker_listener(properties))
         self.logs = logs
-        self.replicas = self._load_replicas(properties, now, tracer)
+        self.replicas = self._load_replicas(now, tracer)
         self.partitions = self.replicas.partitions
         for each in logs.directories:
             set_up_cleaner(each.cleaner, self.configuration, self.partitions, logs)
@@ -189,24 +189,13 @@ class Node:
     def _new_authenticator(self, chance: Chance) -> Authenticator:
         return Authenticator(self.configuration, chance, lambda listener: self._emit(WantKeys(listener)), self.log)
 
-    def _load_replicas(self, properties: Mapping[str, str], now: TimestampMs, tracer: Trace | None) -> Replicas:
+    def _load_replicas(self, now: TimestampMs, tracer: Trace | None) -> Replicas:
         """Load the logs: each is a replica. Errors: those of a directory that cannot be served."""
         integer, logs = self.configuration.integer, self.logs
         logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
         logs.load(now)
-        return Replicas(
-            self.id,
-            self._assigned_image(),
-            self.configuration,
-            logs,
-            self,
-            self.log,
-            now,
-            brokers=self.peer_of,
-            truncation=truncation_of(properties),
-            trace=tracer,
-            cluster=self.image,
-        )
+        assigned = self._assigned_image()
+        return Replicas(self.id, assigned, self.configuration, logs, self, self.log, now, tracer, self.image)
 
     def _assigned_image(self) -> MetadataImage:
         """What says of which partitions this node has replicas."""

@@ -16,12 +16,13 @@ from typing import Protocol
 from reference.controller.config_table import TOPIC
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
+from reference.node.properties import truncation_of
 from reference.node.requests import Key
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import AT_ONCE, LeaderEpoch, NodeId, Offset, TimestampMs, TopicId, TopicName
 from reference.replication.leader import Leading
 from reference.replication.partition import Partition, PartitionState, Trace
-from reference.replication.partition_state import Brokers, Peer, TruncationRule
+from reference.replication.partition_state import Peer, TruncationRule
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory, Logger
@@ -45,6 +46,10 @@ class Listener(Protocol):
         """It is no more on this node."""
         ...
 
+    def peer_of(self, broker: NodeId) -> Peer | None:
+        """A broker's registration, by which leaders judge followers."""
+        ...
+
     def on_retention(self, partition: Partition) -> None:
         """Its log begins later."""
         ...
@@ -62,29 +67,22 @@ class Replicas:
         listener: Listener,
         log: Logger,
         now: TimestampMs,
-        *,
-        brokers: Brokers,
-        truncation: TruncationRule,
         trace: Trace | None,
-        cluster: MetadataImage | None = None,
+        cluster: MetadataImage,
     ) -> None:
-        """`image` says what this node's replicas are; `cluster` which partitions there are, where these differ.
-
-        `brokers` finds the registrations by which leaders judge followers; `truncation` is followers' rule.
-        """
+        """`image` says what this node's replicas are; `cluster` which partitions there are, where these differ."""
         self.partitions: dict[Key, Partition] = {}
         self.offline: dict[Key, TopicId] = {}
         """Replicas whose logs are damaged, or in a directory that is offline: they are answered with KAFKA_STORAGE_ERROR, and
         nothing touches their folders."""
         self._node = node
         self._image = image
-        self._cluster = cluster if cluster is not None else image
+        self._cluster = cluster
         self._configuration = configuration
         self._logs = logs
         self._listener = listener
         self._log = log
-        self._brokers = brokers
-        self._truncation: TruncationRule = truncation
+        self._truncation: TruncationRule = truncation_of(configuration.static)
         self._trace = trace
         self._lag_max_ms = configuration.integer("replica.lag.time.max.ms")
         self._retention_interval_ms = configuration.integer("log.retention.check.interval.ms")
@@ -130,7 +128,7 @@ class Replicas:
 
     def peer(self, broker: NodeId) -> Peer | None:
         """A broker's registration."""
-        return self._brokers(broker)
+        return self._listener.peer_of(broker)
 
     # ---- following the metadata
 
@@ -259,7 +257,7 @@ class Replicas:
             log,
             self._node,
             trace=self._trace,
-            brokers=self._brokers,
+            brokers=self._listener.peer_of,
             truncation=self._truncation,
             min_isr=min_isr,
             lag_max_ms=self._lag_max_ms,

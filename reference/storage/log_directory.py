@@ -15,41 +15,39 @@ A log is opened when the metadata name it, with its configuration. What is in th
 that a clean end recovers what a crash left of it: the note of a clean end speaks for the whole folder.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
 from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, BrokerEpoch, Offset, TimestampMs
 from reference.storage.checkpoints import (
-    HIGH_WATERMARKS,
-    LOG_START_OFFSETS,
     PARTITION_METADATA,
-    RECOVERY_POINTS,
     TopicPartition,
-    read_offsets,
     read_topic_id,
     take_clean_shutdown,
     was_shut_down_clean,
     write_clean_shutdown,
-    write_offsets,
     write_topic_id,
 )
 from reference.storage.cleaner import Cleaner
+from reference.storage.closing import close_all
 from reference.storage.config import DAY_MS, LogConfig
+from reference.storage.directory_checkpoints import DirectoryCheckpoints
 from reference.storage.disk import TEMPORARY, Disk
 from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.folder_names import (
+    DELETE_SUFFIX,
+    FUTURE,
+    FUTURE_SUFFIX,
+    STRAY_SUFFIX,
+    folder_name,
+    partition_of,
+    suffixed,
+)
 from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
 from reference.storage.recovery import check
 from reference.storage.segment import LOG_SUFFIX
-from reference.storage.segment_checksums import (
-    NO_CHECKSUMS,
-    SEGMENT_CHECKSUMS,
-    LogChecksums,
-    SegmentChecksum,
-    read_checksums,
-    write_checksums,
-)
+from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, LogChecksums, SegmentChecksum
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
@@ -59,9 +57,6 @@ METADATA_LOG_CONFIG = LogConfig(
 """Kafka's, but for the indexes: it gives them the 10 MiB of any topic. These have room for some 85 MiB of metadata, and where
 they are full the log rolls, as any log does."""
 
-DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX = "-delete", "-stray", "-future"
-MOST_NAME_BYTES = 255
-_FUTURE = re.compile(r"(.+)-(\d+)\.[0-9a-f]{32}-future")
 CHECKPOINT_INTERVAL_MS = 60_000
 """log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
 UPKEEP_INTERVAL_MS = 1000
@@ -74,28 +69,6 @@ Logger = Callable[[str, str], None]
 
 def _say_nothing(level: str, message: str) -> None:
     pass
-
-
-def folder_name(topic: str, partition: int) -> str:
-    """The name of a partition's folder."""
-    return f"{topic}-{partition}"
-
-
-def _partition_of(name: str) -> TopicPartition | None:
-    topic, _, partition = name.rpartition("-")
-    return (topic, int(partition)) if topic and partition.isdecimal() else None
-
-
-def _suffixed(key: TopicPartition, topic_id: UUID, suffix: str) -> str:
-    """The name of a folder that goes, or makes way. Names may have 255 characters, of which a topic's may be 249."""
-    topic, partition = key
-    ending = f".{topic_id.hex}{suffix}"
-    return f"{topic[: MOST_NAME_BYTES - len(str(partition)) - 1 - len(ending)]}-{partition}{ending}"
-
-
-def can_move(key: TopicPartition) -> bool:
-    """Whether the name of a copy in the making is short enough for a folder's."""
-    return len(_suffixed(("", key[1]), UUID(int=0), FUTURE_SUFFIX)) + len(key[0]) <= MOST_NAME_BYTES
 
 
 class LogDirectory:
@@ -127,18 +100,9 @@ class LogDirectory:
         self._clean = False
         self._found: frozenset[str] = frozenset()
         """The folder's logs when it was loaded."""
-        self._recovery_points: dict[TopicPartition, Offset] = {}
-        self._log_starts: dict[TopicPartition, Offset] = {}
-        self._high_watermarks: dict[TopicPartition, Offset] = {}
-        self._checksums: dict[TopicPartition, LogChecksums] = {}
-        self._written: dict[TopicPartition, LogChecksums] | None = None
-        """The checksums in the file, as this run has written them; None before."""
-        self._has_stale_lines = False
-        """Whether a checkpoint still names a deleted log: no log of that name may be opened before it is rewritten."""
+        self._checkpoints = DirectoryCheckpoints(disk, folder, log)
         self.offline: dict[TopicPartition, str] = {}
         """Logs that could not be opened, and why."""
-        self._is_ours = True
-        """Whether the checkpoints were written by this implementation, whose recovery points are never above a log's end."""
         self._deleted: list[tuple[TimestampMs, Path]] = []
         self._next_checkpoint = AT_ONCE
         self._next_upkeep = AT_ONCE
@@ -153,12 +117,10 @@ class LogDirectory:
         try:
             self.disk.make_folder(self.folder)
             self._find_futures()
-            self._read_checksums()
+            self._checkpoints.load_checksums()
             if was_shut_down_clean(self.disk, self.folder):
                 self._check_all(now)
-            self._recovery_points = self._read(RECOVERY_POINTS)
-            self._log_starts = self._read(LOG_START_OFFSETS)
-            self._high_watermarks = self._read(HIGH_WATERMARKS)
+            self._checkpoints.load_offsets()
             self.cleaner.load(now)
             self.last_broker_epoch = take_clean_shutdown(self.disk, self.folder)
             self._clean = self.last_broker_epoch is not None
@@ -175,7 +137,7 @@ class LogDirectory:
     def _find_futures(self) -> None:
         """Errors: OSError."""
         for name in self.disk.list_folder(self.folder):
-            if (found := _FUTURE.fullmatch(name)) is not None:
+            if (found := FUTURE.fullmatch(name)) is not None:
                 key = found[1], int(found[2])
                 if self.disk.exists(self.folder / folder_name(*key)):
                     self._say("warning", f"{name} is left alone, for {folder_name(*key)} is beside it")
@@ -186,47 +148,24 @@ class LogDirectory:
         """The folder of a log."""
         return self.folder / self.futures.get(key, folder_name(*key))
 
-    def _read(self, name: str) -> dict[TopicPartition, Offset]:
-        try:
-            return read_offsets(self.disk, self.folder / name)
-        except CorruptFile as error:
-            # Without recovery points everything is scanned; high watermarks come again from replication.
-            self._say("warning", f"{error}; it is taken for empty")
-            return {}
-
     def _remove_deleted(self, names: Sequence[str]) -> None:
         """Remove what was being deleted, and before that what is written down of it. Errors: OSError."""
-        kept = {
-            key: log for key, log in self._checksums.items() if _suffixed(key, log.topic_id, DELETE_SUFFIX) not in names
-        }
-        if kept != self._checksums:
-            self._checksums = kept
-            write_checksums(self.disk, self.folder, kept)
+        self._checkpoints.drop_deleted(names)
         for name in names:
             self.disk.remove_folder(self.folder / name)
-
-    def _read_checksums(self) -> None:
-        """Errors: OSError."""
-        try:
-            found = read_checksums(self.disk, self.folder)
-        except CorruptFile as error:
-            self._say("warning", f"{error}; it is taken for empty")
-            return
-        self._checksums = found or {}
-        self._is_ours = found is not None or not self.disk.exists(self.folder / RECOVERY_POINTS)
 
     def _check_all(self, now: TimestampMs) -> None:
         """After a clean end: everything is there, and whole. Errors: OSError, CorruptFile."""
         found = dict(self.unopened())
         for name, key in found.items():
             check(self.disk, self.folder / name, now, self._checksums_of(key))
-        for key in self._checksums:
+        for key in self._checkpoints.checksums:
             if self._path(key).name not in found:
                 raise CorruptFile(f"{self._path(key)} is gone, and was flushed: restore it")
 
     def _checksums_of(self, key: TopicPartition) -> Mapping[Offset, SegmentChecksum]:
         """Those that were written down for the log whose folder is there. Errors: OSError, CorruptFile."""
-        known = self._checksums.get(key)
+        known = self._checkpoints.checksums.get(key)
         if known is None or known.topic_id != read_topic_id(self.disk, self._path(key)):
             return NO_CHECKSUMS
         return known.segments
@@ -293,7 +232,7 @@ class LogDirectory:
             return
         if key[0] == METADATA_TOPIC:
             raise CorruptFile(f"{folder} belongs to topic id {found}, not {topic_id} (InconsistentTopicIdException)")
-        stray = self.folder / _suffixed(key, found, STRAY_SUFFIX)
+        stray = self.folder / suffixed(key, found, STRAY_SUFFIX)
         self._say("error", f"{folder.name} belongs to topic id {found}, not {topic_id}: it is kept as {stray.name}")
         self._forget(key)
         self.disk.rename(folder, stray)
@@ -310,7 +249,7 @@ class LogDirectory:
         if self.misses(key, topic_id):
             raise CorruptFile(f"{folder} is gone, and was flushed: restore it, or remove {SEGMENT_CHECKSUMS}")
         self._forget(key)
-        if self._has_stale_lines:
+        if self._checkpoints.has_stale_lines:
             self._checkpoint()
 
     def make_folders(self, topic_ids: Mapping[TopicPartition, UUID]) -> None:
@@ -344,14 +283,14 @@ class LogDirectory:
 
     def misses(self, key: TopicPartition, topic_id: UUID) -> bool:
         """Whether this very log was flushed here. Where its folder is gone, that is a loss."""
-        known = self._checksums.get(key)
+        known = self._checkpoints.checksums.get(key)
         return known is not None and known.topic_id == topic_id and bool(known.segments)
 
     def _open(
         self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs, is_clean: bool = False
     ) -> Log:
         topic, partition = key
-        checksums = self._checksums_of(key)
+        checksums, checkpoints = self._checksums_of(key), self._checkpoints
         log = Log(
             self.disk,
             self._path(key),
@@ -360,23 +299,19 @@ class LogDirectory:
             topic=topic,
             partition=partition,
             topic_id=topic_id,
-            log_start=self._log_starts.get(key, FIRST_OFFSET),
-            recovery_point=self._recovery_points.get(key, FIRST_OFFSET),
+            log_start=checkpoints.log_starts.get(key, FIRST_OFFSET),
+            recovery_point=checkpoints.recovery_points.get(key, FIRST_OFFSET),
             clean=is_clean or self._clean,
             producer_expiration_ms=self.producer_expiration_ms,
             expiry_check_ms=self.expiry_check_ms,
             checkpoint=self._checkpoint,
-            checksums=checksums if self._is_ours else None,
+            checksums=checksums if checkpoints.are_ours else None,
         )
         self._log_repairs(log)
-        if log.log_end_offset < self._high_watermarks.get(key, FIRST_OFFSET):
-            self._say(
-                "warning",
-                f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {self._high_watermarks[key]}",
-            )
-            self._high_watermarks[key] = (
-                log.log_end_offset
-            )  # or another log's checkpoint would write the old line again
+        if log.log_end_offset < (committed := self.high_watermark(key)):
+            self._say("warning", f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {committed}")
+            # Or another log's checkpoint would write the old line again.
+            checkpoints.high_watermarks[key] = log.log_end_offset
         log.run_flush = lambda flush: self.run_flush(flush)
         if log.recovered_bytes or log.lost_bytes:
             self._say(
@@ -396,7 +331,7 @@ class LogDirectory:
 
     def high_watermark(self, key: TopicPartition) -> Offset:
         """The checkpointed high watermark; 0 where there is none."""
-        return self._high_watermarks.get(key, FIRST_OFFSET)
+        return self._checkpoints.high_watermarks.get(key, FIRST_OFFSET)
 
     def delete(self, key: TopicPartition, now: TimestampMs) -> None:
         """Delete an open log: its folder is renamed now and removed by `tick` after file.delete.delay.ms.
@@ -404,7 +339,7 @@ class LogDirectory:
         Who reads a slice of it may go on. Errors: StorageError.
         """
         log = self.logs.pop(key)
-        name = _suffixed(key, log.topic_id, DELETE_SUFFIX)
+        name = suffixed(key, log.topic_id, DELETE_SUFFIX)
         try:
             self._forget(key)
             self.disk.remove_folder(self.folder / name)
@@ -422,7 +357,7 @@ class LogDirectory:
 
         Errors: StorageError, CorruptFile.
         """
-        self.futures.setdefault(key, _suffixed(key, topic_id, FUTURE_SUFFIX))
+        self.futures.setdefault(key, suffixed(key, topic_id, FUTURE_SUFFIX))
         return self.get_or_create(*key, topic_id, config, now)
 
     def promote_future(self, key: TopicPartition, now: TimestampMs) -> Log:
@@ -433,7 +368,8 @@ class LogDirectory:
             self.disk.rename(future.folder, self.folder / folder_name(*key))
             self.disk.sync_folder(self.folder)
             del self.futures[key]
-            self._recovery_points[key], self._log_starts[key] = future.recovery_point, future.log_start_offset
+            self._checkpoints.recovery_points[key] = future.recovery_point
+            self._checkpoints.log_starts[key] = future.log_start_offset
             log = self.logs[key] = self._open(key, future.topic_id, future.config, now, is_clean=True)
         except OSError as error:
             raise self._storage_error(error) from error
@@ -441,8 +377,7 @@ class LogDirectory:
 
     def _forget(self, key: TopicPartition) -> None:
         """The log of this name is no more; what the checkpoints say of it is gone with the next ones. Errors: OSError."""
-        for known in (self._recovery_points, self._log_starts, self._high_watermarks, self._checksums):
-            self._has_stale_lines |= known.pop(key, None) is not None
+        self._checkpoints.forget(key)
         self.cleaner.forget(key)
 
     # ---- upkeep
@@ -463,7 +398,7 @@ class LogDirectory:
             due = min(due, log.next_deadline())
         self._next_upkeep = max(due, now + MIN_UPKEEP_INTERVAL_MS)
         try:
-            if self._has_stale_lines and self._deleted and self._deleted[0][0] <= now:
+            if self._checkpoints.has_stale_lines and self._deleted and self._deleted[0][0] <= now:
                 self._checkpoint()
             while self._deleted and self._deleted[0][0] <= now:
                 self.disk.remove_folder(self._deleted[0][1])
@@ -481,36 +416,29 @@ class LogDirectory:
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[TopicPartition, Offset]) -> None:
         """Write high watermarks; those of logs that were not opened stay as they were. Errors: StorageError."""
-        self._high_watermarks.update(high_watermarks)
         try:
-            write_offsets(self.disk, self.folder / HIGH_WATERMARKS, self._high_watermarks)
+            self._checkpoints.write_high_watermarks(high_watermarks)
         except OSError as error:
             raise self._storage_error(error) from error
 
     def _checkpoint(self, is_closed: bool = False) -> None:
-        """Write what flushed segments are, recovery points and log starts. Errors: OSError.
-
-        The checksums come first: a start that has a recovery point of ours knows by their file that it is ours.
-        """
-        checksums = self._checksums_of_kept() if is_closed else dict(self._checksums)
+        """Write what flushed segments are, recovery points and log starts. Errors: OSError."""
+        checkpoints = self._checkpoints
+        checksums = self._checksums_of_kept() if is_closed else dict(checkpoints.checksums)
         for key, log in self.logs.items():
-            self._recovery_points[key] = log.recovery_point
-            self._log_starts[key] = log.log_start_offset
+            checkpoints.recovery_points[key] = log.recovery_point
+            checkpoints.log_starts[key] = log.log_start_offset
             self.cleaner.lower(key, log.recovery_point)
             segments = {} if self.cleaner.works_on(key) else log.checksums(is_closed)
             checksums[key] = LogChecksums(log.topic_id, segments)
-        self._checksums = checksums
-        if checksums != self._written:
-            write_checksums(self.disk, self.folder, checksums)
-            self._written = dict(checksums)
-        write_offsets(self.disk, self.folder / RECOVERY_POINTS, self._recovery_points)
-        write_offsets(self.disk, self.folder / LOG_START_OFFSETS, self._log_starts)
-        self._has_stale_lines = False
+        checkpoints.write(checksums)
 
     def _checksums_of_kept(self) -> dict[TopicPartition, LogChecksums]:
         """What a clean end goes on to demand: the logs whose folders are there, and those that are missed."""
         return {
-            key: log for key, log in self._checksums.items() if key in self.offline or self.disk.exists(self._path(key))
+            key: log
+            for key, log in self._checkpoints.checksums.items()
+            if key in self.offline or self.disk.exists(self._path(key))
         }
 
     def shut_down(self, high_watermarks: Mapping[TopicPartition, Offset], now: TimestampMs) -> None:
@@ -518,10 +446,12 @@ class LogDirectory:
 
         Errors: StorageError.
         """
-        failures: list[StorageError] = []
         if not self._clean:
             self._recover_what_is_left(now)
-        failures += self._close_all()
+        try:
+            failures = close_all(self.disk, self.logs.values())
+        except OSError as error:
+            raise self._storage_error(error) from error
         self.checkpoint_high_watermarks(high_watermarks)
         try:
             self._checkpoint(is_closed=not failures)
@@ -533,32 +463,6 @@ class LogDirectory:
             raise self._storage_error(error) from error
         if failures:
             raise failures[0]
-
-    def _close_all(self) -> list[StorageError]:
-        """Close the logs; their flushes are side by side. Gives the errors of those that cannot be closed.
-
-        Errors: StorageError where a flush fails: then no log is known to be durable beyond its recovery point.
-        """
-        failures: list[StorageError] = []
-        closing: dict[Log, Offset] = {}
-        for log in self.logs.values():
-            try:
-                log.resume()  # the order of what it writes matters
-                closing[log] = log.recovery_point
-            except StorageError as error:
-                failures.append(error)
-        try:
-            with self.disk.side_by_side():
-                for log in closing:
-                    try:
-                        log.close()
-                    except StorageError as error:
-                        failures.append(error)
-        except OSError as error:
-            for log, recovery_point in closing.items():
-                log.recovery_point = recovery_point
-            raise self._storage_error(error) from error
-        return failures
 
     def _recover_what_is_left(self, now: TimestampMs) -> None:
         """Open the logs that a crash left and no metadata have named since: those of partitions that were moved meanwhile.
@@ -582,7 +486,7 @@ class LogDirectory:
         futures = {name: key for key, name in self.futures.items()}
         found: list[tuple[str, TopicPartition]] = []
         for name in self.disk.list_folder(self.folder):
-            if name in opened or (key := futures.get(name) or _partition_of(name)) is None:
+            if name in opened or (key := futures.get(name) or partition_of(name)) is None:
                 continue
             folder = self.folder / name
             if self.disk.is_folder(folder) and self.disk.list_folder(folder):

@@ -13,8 +13,9 @@ from reference.protocol.primitives import FIRST_OFFSET, BrokerEpoch, Offset, Tim
 from reference.storage.checkpoints import TopicPartition
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.folder_names import folder_name
 from reference.storage.log import Log
-from reference.storage.log_directory import METADATA_TOPIC, LogDirectory, folder_name
+from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 
 MOST_RESERVED = 99
 """Directory ids up to here have a meaning of their own (org.apache.kafka.common.DirectoryId)."""

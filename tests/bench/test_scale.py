@@ -9,7 +9,8 @@ import pytest
 
 from linearizability.bench import scale
 from linearizability.bench.brokers import open_for_bench
-from linearizability.bench.scale import Step, draw, led_by, read_store, show, steps, write_store
+from linearizability.bench.scale import Step, led_by, read_store, steps, write_store
+from linearizability.bench.scale_report import PANELS, draw, show
 from linearizability.targets import TargetError
 from reference.protocol.messages.metadata import MetadataResponse
 
@@ -68,4 +69,4 @@ def test_a_cluster_loses_a_node_and_gets_it_back(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(scale, name, 0.3)
     row = Step("partitions", "reference", 30).run(tmp_path, lambda text: None)
     assert "failed" not in row, row
-    assert {column for kind, column, _ in scale.PANELS if kind == "partitions"} <= {*row}
+    assert {column for kind, column, _ in PANELS if kind == "partitions"} <= {*row}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from reference.node.active_controller import MAX_WAITING, Decisions
+from reference.node.decisions import MAX_WAITING, Decisions
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
 from reference.protocol.schema import Message
 

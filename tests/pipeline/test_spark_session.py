@@ -23,7 +23,8 @@ from linearizability.pipeline.spark_session import (
     settings_of_file,
     settings_of_terms,
 )
-from linearizability.simulation.fuzzing import Plan, fuzz
+from linearizability.simulation.fuzzing import fuzz
+from linearizability.simulation.fuzzing_summary import Plan
 from linearizability.targets.ports import free_ports
 from tests.rules.test_labelled import LABELLED
 

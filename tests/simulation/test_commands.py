@@ -11,6 +11,7 @@ from linearizability.results import suite_version
 from linearizability.simulation import fuzzing
 from linearizability.simulation.accumulating import run_of
 from linearizability.simulation.commands import replay_schedule
+from linearizability.simulation.fuzzing_summary import Plan, Summary
 from linearizability.simulation.schedule import Schedule, read_schedule
 
 
@@ -102,7 +103,7 @@ def test_an_interrupt_keeps_what_is_finished_and_is_no_verdict(tmp_path: Path, m
         return wait(*arguments, **options)
 
     monkeypatch.setattr(fuzzing, "wait", interrupted)
-    summary = fuzzing.fuzz(fuzzing.Plan(tmp_path, schedules=1_000, jobs=2))
+    summary = fuzzing.fuzz(Plan(tmp_path, schedules=1_000, jobs=2))
     assert summary.interrupted and 10 <= len(summary.runs) < 1_000
     assert {run.verdict for run in summary.runs} == {"valid"} and summary.verdict == "unknown"
     assert json.loads((tmp_path / "summary.json").read_text())["reason"].startswith("interrupted after")
@@ -112,9 +113,9 @@ def test_an_interrupt_keeps_what_is_finished_and_is_no_verdict(tmp_path: Path, m
 
 
 def test_an_interrupt_in_one_process_keeps_what_is_finished(tmp_path: Path):
-    def progress(summary: fuzzing.Summary) -> None:
+    def progress(summary: Summary) -> None:
         if len(summary.runs) == 3:
             raise KeyboardInterrupt
 
-    summary = fuzzing.fuzz(fuzzing.Plan(tmp_path, schedules=20), progress)
+    summary = fuzzing.fuzz(Plan(tmp_path, schedules=20), progress)
     assert (len(summary.runs), summary.verdict) == (3, "unknown")

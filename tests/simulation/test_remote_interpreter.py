@@ -11,7 +11,8 @@ from crc32c import crc32c
 
 import tidegauge
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.fuzzing import Plan, Small, Summary, fuzz
+from linearizability.simulation.fuzzing import fuzz
+from linearizability.simulation.fuzzing_summary import Plan, Small, Summary
 from linearizability.simulation.remote_interpreter import InterpreterError, RemoteInterpreter, Task, check, tune
 from linearizability.simulation.run import execute
 from reference.protocol.records import batch, validate

@@ -17,7 +17,8 @@ from reference.storage.checkpoints import (
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, StorageError
-from reference.storage.log_directory import METADATA_TOPIC_ID, LogDirectory, folder_name
+from reference.storage.folder_names import folder_name
+from reference.storage.log_directory import METADATA_TOPIC_ID, LogDirectory
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 from reference.storage.simulated_disk import SimulatedDisk

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reference.node.active_controller import Abandon, ActiveController
+from reference.node.active_controller import ActiveController
+from reference.node.decisions import Abandon
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, Answered, Brokers, Peers
 from reference.node.refusals import refusal
 from reference.node.release import versions_of

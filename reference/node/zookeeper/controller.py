@@ -17,7 +17,8 @@ from reference.controller.image import NO_LEADER, NO_LEADER_CHANGE, TopicImage
 from reference.controller.isr_proposals import Answer as Proposed
 from reference.controller.isr_proposals import Proposal, accepted, alter_partition, members
 from reference.controller.topics import partition_record
-from reference.node.active_controller import Abandon, ActiveController, Answer, Decide
+from reference.node.active_controller import ActiveController, Decide
+from reference.node.decisions import Abandon, Answer
 from reference.node.identity import Identity
 from reference.node.principals import ANONYMOUS
 from reference.node.quotas import Mutations

@@ -1,0 +1,91 @@
+"""What the files of a log directory say of its logs: recovery points, log starts, high watermarks and checksums."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from reference.protocol.primitives import Offset
+from reference.storage.checkpoints import (
+    HIGH_WATERMARKS,
+    LOG_START_OFFSETS,
+    RECOVERY_POINTS,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+from reference.storage.disk import Disk
+from reference.storage.errors import CorruptFile
+from reference.storage.folder_names import DELETE_SUFFIX, suffixed
+from reference.storage.segment_checksums import LogChecksums, read_checksums, write_checksums
+
+
+class DirectoryCheckpoints:
+    """The files' content, changed in memory until it is written. Every method raises OSError where the disk does."""
+
+    def __init__(self, disk: Disk, folder: Path, log: Callable[[str, str], None]) -> None:
+        self.recovery_points: dict[TopicPartition, Offset] = {}
+        self.log_starts: dict[TopicPartition, Offset] = {}
+        self.high_watermarks: dict[TopicPartition, Offset] = {}
+        self.checksums: dict[TopicPartition, LogChecksums] = {}
+        self.are_ours = True
+        """Whether they were written by this implementation, whose recovery points are never above a log's end."""
+        self.has_stale_lines = False
+        """Whether a file still names a deleted log: no log of that name may be opened before it is rewritten."""
+        self._written: dict[TopicPartition, LogChecksums] | None = None
+        """The checksums in the file, as this run has written them; None before."""
+        self._disk, self._folder, self._say = disk, folder, log
+
+    def load_checksums(self) -> None:
+        try:
+            found = read_checksums(self._disk, self._folder)
+        except CorruptFile as error:
+            self._say("warning", f"{error}; it is taken for empty")
+            return
+        self.checksums = found or {}
+        self.are_ours = found is not None or not self._disk.exists(self._folder / RECOVERY_POINTS)
+
+    def load_offsets(self) -> None:
+        self.recovery_points = self._read(RECOVERY_POINTS)
+        self.log_starts = self._read(LOG_START_OFFSETS)
+        self.high_watermarks = self._read(HIGH_WATERMARKS)
+
+    def _read(self, name: str) -> dict[TopicPartition, Offset]:
+        try:
+            return read_offsets(self._disk, self._folder / name)
+        except CorruptFile as error:
+            # Without recovery points everything is scanned; high watermarks come again from replication.
+            self._say("warning", f"{error}; it is taken for empty")
+            return {}
+
+    def drop_deleted(self, folders: Collection[str]) -> None:
+        """Write the checksums without those of the logs that are being deleted in these folders."""
+        kept = {
+            key: log for key, log in self.checksums.items() if suffixed(key, log.topic_id, DELETE_SUFFIX) not in folders
+        }
+        if kept != self.checksums:
+            self.checksums = kept
+            write_checksums(self._disk, self._folder, kept)
+
+    def forget(self, key: TopicPartition) -> None:
+        """The log of this name is no more."""
+        for known in (self.recovery_points, self.log_starts, self.high_watermarks, self.checksums):
+            self.has_stale_lines |= known.pop(key, None) is not None
+
+    def write(self, checksums: dict[TopicPartition, LogChecksums]) -> None:
+        """Write these checksums, the recovery points and the log starts.
+
+        The checksums come first: a start that has a recovery point of ours knows by their file that it is ours.
+        """
+        self.checksums = checksums
+        if checksums != self._written:
+            write_checksums(self._disk, self._folder, checksums)
+            self._written = dict(checksums)
+        write_offsets(self._disk, self._folder / RECOVERY_POINTS, self.recovery_points)
+        write_offsets(self._disk, self._folder / LOG_START_OFFSETS, self.log_starts)
+        self.has_stale_lines = False
+
+    def write_high_watermarks(self, changed: Mapping[TopicPartition, Offset]) -> None:
+        """Those of logs that are not named stay as they were."""
+        self.high_watermarks.update(changed)
+        write_offsets(self._disk, self._folder / HIGH_WATERMARKS, self.high_watermarks)

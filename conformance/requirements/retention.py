@@ -7,7 +7,7 @@ from conformance.answers import only
 from conformance.batches import Record, batch, batches, records, values
 from conformance.broker import EARLIEST, Broker
 from conformance.requirement import requirement, untestable
-from conformance.requirements.configs import SET, altered
+from conformance.requirements.config_changes import SET, altered
 from conformance.wire import Misbehaved
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode

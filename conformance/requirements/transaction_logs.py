@@ -9,7 +9,8 @@ from conformance.changes import codecs
 from conformance.markers import ABORT, COMMIT, marker_of, markers
 from conformance.read_committed import aborted_of, committed, expect_committed
 from conformance.requirement import requirement
-from conformance.requirements.idempotence import EXPIRATION_MS, Producer, active_producers
+from conformance.requirements.described_producers import active_producers
+from conformance.requirements.idempotence import EXPIRATION_MS, Producer
 from conformance.transaction_client import (
     IMPLICIT,
     ONGOING,

@@ -2,10 +2,11 @@
 
 A result is stored with a fingerprint of the text that it was measured with. After a renaming the text reads differently and
 means the same. The command compares the tree with a revision. Each changed Python file must be the same but for names,
-docstrings, messages and the types of local variables, each changed TLA+ module the same but for names and comments; within a function or a module a name
-stands for one former name only. Fingerprints that were up to date at the revision are then replaced by today's; nothing else
-of a result changes. It prints the changed strings for a reader: a string that decides something is a change of behaviour.
-Judge a few results again as a sample before the commit.
+docstrings, messages and the types of local variables, each changed TLA+ module the same but for names and comments; within a
+function or a module a name stands for one former name only. Where Python files were split, each definition must be as it was,
+in one file or another. Fingerprints that were up to date at the revision are then replaced by today's; nothing else of a result
+changes. It prints the changed strings for a reader: a string that decides something is a change of behaviour. Judge a few
+results again as a sample before the commit.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,6 +173,20 @@ def compare(path: str, before: str, after: str) -> list[str]:
     return strings
 
 
+def definitions(text: str) -> list[str]:
+    """What a Python module defines, each as a text without its place. Errors: Different, where it is none."""
+    try:
+        found = ast.parse(text).body
+    except SyntaxError as error:
+        raise Different("only Python files are split") from error
+    return [
+        ast.dump(each)
+        for each in found
+        if not isinstance(each, ast.Import | ast.ImportFrom)
+        and not (isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant))
+    ]
+
+
 # ---- carrying over
 
 
@@ -207,16 +223,24 @@ def carry(former: Stamps, present: Stamps) -> int:
 
 def main(revision: str) -> None:
     former_names: dict[str, str] = {}
+    moved: Counter[str] = Counter()
+    differences: list[Different] = []
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder) / "tree"
         subprocess.run(["git", "worktree", "add", "--quiet", "--detach", tree, revision], cwd=ROOT, check=True)
         try:
             for was, now in changed_files(revision):
-                if was == NEW_FILE:
-                    raise Different(f"{now} is new")
-                former_names[now] = was
-                for string in compare(now, (tree / was).read_text(), (ROOT / now).read_text()):
-                    print(string)
+                before, after = "" if was == NEW_FILE else (tree / was).read_text(), (ROOT / now).read_text()
+                try:
+                    for string in compare(now, before, after):
+                        print(string)
+                    former_names[now] = was
+                except Different as difference:
+                    differences.append(difference)
+                    moved.update(definitions(after))
+                    moved.subtract(definitions(before))
+            if any(moved.values()):
+                raise differences[0]
             former = stamps_in(tree, {})
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", tree], cwd=ROOT, check=True)

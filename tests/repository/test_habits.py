@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repository.carry import ROOT, Different, carried, compare
+from tests.repository.carry import ROOT, Different, carried, compare, definitions
 from tests.repository.subject import mistake
 from tests.repository.unchanged import run
 from tests.repository.words import INSTEAD, TABLE, count, new_uses, read_table, words_of, write_table
@@ -146,6 +146,13 @@ def test_a_file_is_the_same_but_for_names_and_messages():
             compare("a.py", scope, scope.replace(": int", ""))
     with pytest.raises(Different):
         compare("a.tla", "Next == A /\\ B", "Next == A \\/ B")
+
+
+def test_a_definition_may_move_to_another_file_as_it_was():
+    split = ["import x\n\n\ndef f():\n    return 1\n", '"""The rest."""\n\nX = 2\n"""Two."""\n']
+    whole = "X = 2\n\n\ndef f():\n    return 1\n"
+    assert sorted(definitions(whole)) == sorted(each for text in split for each in definitions(text))
+    assert definitions(whole) != definitions(whole.replace("1", "2"))
 
 
 def test_a_stamp_is_carried_over_as_a_whole():

@@ -18,7 +18,7 @@ from conformance.broker import Broker
 from conformance.cluster import JudgedCluster
 from conformance.levels import MUST
 from conformance.requirement import Requirement
-from conformance.requirements.configs import alter_topic
+from conformance.requirements.config_changes import alter_topic
 from reference.protocol.errors import ErrorCode
 from tests.targets.controller_line import (
     CONTROLLER,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 
 from reference.protocol.primitives import TimestampMs
 from reference.zookeeper.operations import (
@@ -65,9 +66,13 @@ class Session:
         self._emit(AskZooKeeper(self._next, operation))
 
     def ask_all(
-        self, operations: list[Operation], then: Callable[[list[Result], TimestampMs], None], now: TimestampMs
+        self,
+        operations: list[Operation],
+        then: Callable[[list[Result], TimestampMs], None],
+        now: TimestampMs,
+        watches: Sequence[OnWatch | None] = (),
     ) -> None:
-        """Ask all at once; `then` gets the answers in their order when all have come."""
+        """Ask all at once; `then` gets the answers in their order when all have come. `watches` are one for each, or none."""
         results: list[Result] = []
 
         def take(result: Result, at: TimestampMs) -> None:
@@ -77,8 +82,8 @@ class Session:
 
         if not operations:
             then([], now)
-        for each in operations:
-            self.ask(each, take, now)
+        for each, watch in zip_longest(operations, watches):
+            self.ask(each, take, now, watch)
 
     def take(self, event: ZooKeeperEvent, now: TimestampMs) -> None:
         """Something has come from ZooKeeper."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,10 +15,14 @@ from typer.testing import CliRunner
 
 from linearizability.commands import app
 from linearizability.targets import WrongTarget, open_target
+from linearizability.targets.artifacts import java, kafka_jars
 from linearizability.targets.hosts import Host
+from linearizability.targets.kafka_start import class_path
 from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import TIDEGAUGE, ZooKeeperReferenceCluster
+from linearizability.targets.wire import Wire
 from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 
 WITHIN_S = 60
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
@@ -74,6 +78,66 @@ def test_each_broker_is_killed_in_turn_and_nothing_is_lost(tmp_path: Path) -> No
                 assert time.monotonic() < until, f"node {victim} is not in sync again"
                 time.sleep(0.2)
         assert sorted(consumed(target, 4 * RECORDS)) == [*range(4 * RECORDS)]
+
+
+TOPICS, CONFIGS = "kafka.admin.TopicCommand", "kafka.admin.ConfigCommand"
+OLD = "2.8.2"
+"""The last release whose tools write into ZooKeeper themselves."""
+
+
+def old_tool(tool: str, target: ZooKeeperReferenceCluster, *arguments: str) -> str:
+    """Run one with --zookeeper; gives what it says."""
+    command = [java(), "-cp", class_path(kafka_jars(OLD)), tool, "--zookeeper", target.zookeeper.address, *arguments]
+    done = subprocess.run(
+        [str(part) for part in command], capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def settings_at(broker: int, target: ZooKeeperReferenceCluster) -> dict[str, str]:
+    """The settings of the topic as a broker says them."""
+    node = next(each for each in target.nodes if each.id == broker)
+    resource = DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="t")
+    with Wire.connect(node.host, node.port) as wire:
+        answer = wire.call(DescribeConfigsRequest(resources=[resource]))
+    return {each.name: each.value or "" for each in answer.results[0].configs}
+
+
+def await_true(condition: Callable[[], bool], what: str) -> None:
+    until = time.monotonic() + WITHIN_S
+    while not condition():
+        assert time.monotonic() < until, what
+        time.sleep(0.2)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_tools_of_2_8_that_write_into_zookeeper_alter_a_live_topic(tmp_path: Path) -> None:
+    often = {"log.retention.check.interval.ms": "500", "log.initial.task.delay.ms": "500"}
+    with open_target("reference-zk:3", folder=tmp_path, config=often) as target:
+        assert isinstance(target, ZooKeeperReferenceCluster)
+        create = ("--create", "--topic", "t", "--partitions", str(PARTITIONS), "--replication-factor", "3")
+        assert "Created topic t" in old_tool(TOPICS, target, *create, "--config", "segment.bytes=1000")
+        admin = AdminClient({"bootstrap.servers": target.bootstrap, **QUIET})
+        await_true(lambda: "t" in admin.list_topics(timeout=WITHIN_S).topics, "the topic is not there")
+        produce(target, 0)
+        old_tool(TOPICS, target, "--alter", "--topic", "t", "--config", "retention.ms=1000")
+        change = ("--alter", "--entity-type", "topics", "--entity-name", "t", "--add-config", "retention.bytes=7777")
+        old_tool(CONFIGS, target, *change)
+        wanted = {"retention.ms": "1000", "retention.bytes": "7777", "segment.bytes": "1000"}
+        for broker in (1, 2, 3):
+            await_true(lambda at=broker: wanted.items() <= settings_at(at, target).items(), f"unknown to node {broker}")
+        consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "g", **QUIET})
+        partition = TopicPartition("t", 0)
+        await_true(lambda: consumer.get_watermark_offsets(partition, WITHIN_S)[0] > 0, "retention deletes nothing")
+        consumer.close()
+        assert "retention.ms=1000" in old_tool(TOPICS, target, "--describe", "--topic", "t")
+        old_tool(TOPICS, target, "--alter", "--topic", "t", "--partitions", str(PARTITIONS + 1))
+        await_true(lambda: in_sync(admin) == [3] * (PARTITIONS + 1), "the partition is not added")
+        old_tool(TOPICS, target, "--delete", "--topic", "t")
+        await_true(lambda: "t" not in admin.list_topics(timeout=WITHIN_S).topics, "the topic is not deleted")
 
 
 def test_releases_without_zookeeper_are_refused(tmp_path: Path) -> None:

@@ -121,6 +121,23 @@ def test_a_topic_that_others_make_while_a_new_controller_reads_is_seen() -> None
     assert sorted(alone.controller.image.topics) == ["later", "t"]
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_partitions_that_others_add_to_a_topic_are_led(times: int) -> None:
+    alone = Alone()
+    alone.make_topic([1])
+    alone.win()
+    alone.settle()
+    for count in range(2, 2 + times):
+        partitions = {0: [1, 2, 3]} | {index: [1] for index in range(1, count)}
+        assignment = znodes.encode_assignment(znodes.Assignment(partitions, TOPIC_ID, {}, {}))
+        alone.zookeeper.tree.carry_out(SetData(znodes.topic_path("t"), assignment), OTHER)
+        alone.zookeeper._fire()
+        alone.settle()
+    led = {index: each.leader for index, each in alone.controller.image.topics["t"].partitions.items()}
+    assert led == dict.fromkeys(range(1 + times), 1)
+    assert alone.state().leader_epoch == 5, "the first partition is left as it is"
+
+
 def test_a_dead_follower_leaves_the_isr_in_a_new_leader_epoch() -> None:
     """The leader ignores LeaderAndIsr of the epoch that it acts in, and would wait for the dead broker."""
     alone = Alone()

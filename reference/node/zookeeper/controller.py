@@ -9,6 +9,7 @@ Source: kafka.controller.KafkaController of Apache Kafka 3.9.2, TopicDeletionMan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from reference.controller.configs import Configuration
@@ -34,6 +35,7 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
+from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
 from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicId, TopicName
 from reference.protocol.schema import Message
@@ -72,7 +74,7 @@ class ZooKeeperController(ActiveController):
         """Read /controller again, and then everything."""
         self._writer = writer
         self._session = session
-        self._reader = Reader(session, log)
+        self._reader = Reader(session, self._topic_changed, log)
         self._read_configs = read_configs
         self._log = log
         self._trace = trace
@@ -219,6 +221,22 @@ class ZooKeeperController(ActiveController):
         self._read_configs(made, now)
         self._step_on(now)
 
+    def _topic_changed(self, name: TopicName, now: TimestampMs) -> None:
+        """Others may have added partitions, as kafka-topics does it with --zookeeper."""
+        if self._loading is not None:
+            self._changed_while_loading[partial(self._topic_changed, name)] = None
+        elif self._writer.is_ready:
+            found = Found()
+            self._reader.read_topics([name], found, lambda then: self._take_partitions(found, then), now)
+
+    def _take_partitions(self, found: Found, now: TimestampMs) -> None:
+        """Those without a state, of topics that are known."""
+        for name, index in found.without_state():
+            topic = self.image.topics.get(name)
+            if topic is not None and index not in topic.partitions and name not in self._ordered:
+                self._stateless[name, index] = [*found.topics[name].partitions[index]]
+        self._step_on(now)
+
     def _watch_deletions(self, now: TimestampMs) -> None:
         def listed(result: Result, then: TimestampMs) -> None:
             if result.code == Code.OK and self._writer.is_ready:
@@ -314,6 +332,8 @@ class ZooKeeperController(ActiveController):
         """Records have become true: the brokers are to know."""
         for record in records:
             match record:
+                case TopicRecord():
+                    self._topic_changed(record.name, now)
                 case PartitionRecord() | PartitionChangeRecord():
                     topic = self.image.topics_by_id[record.topic_id]
                     key = topic.name, record.partition_id

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 from reference.controller.directory_ids import MIGRATING
@@ -94,8 +95,10 @@ class Found:
 class Reader:
     """Reads znodes for a controller."""
 
-    def __init__(self, session: Session, log: Logger) -> None:
+    def __init__(self, session: Session, on_topic: Callable[[TopicName, TimestampMs], None], log: Logger) -> None:
+        """`on_topic` is called when the assignment of a topic that was read is another."""
         self._session = session
+        self._on_topic = on_topic
         self._log = log
 
     def read_brokers(
@@ -126,7 +129,7 @@ class Reader:
     def read_topics(
         self, names: list[TopicName], found: Found, then: Callable[[TimestampMs], None], now: TimestampMs
     ) -> None:
-        """The assignments and states of topics, into `found`."""
+        """The assignments and states of topics, into `found`; the watches are on the assignments."""
 
         def assigned(results: list[Result], at: TimestampMs) -> None:
             for name, result in zip(names, results, strict=True):
@@ -147,9 +150,10 @@ class Reader:
             )
 
         self._session.ask_all(
-            [GetData(znodes.topic_path(name)) for name in names],
+            [GetData(znodes.topic_path(name), watch=True) for name in names],
             lambda results, at: _complete(results, lambda: assigned(results, at)),
             now,
+            [partial(self._on_topic, name) for name in names],
         )
 
     def _take_states(self, places: list[tuple[TopicName, int]], results: list[Result], found: Found) -> None:
@@ -166,7 +170,7 @@ class Reader:
     def read_all(
         self, on_brokers: OnWatch, on_topics: OnWatch, then: Callable[[Found, TimestampMs], None], now: TimestampMs
     ) -> None:
-        """Everything; the watches are on the lists of brokers and topics."""
+        """Everything; further watches are on the lists of brokers and topics."""
         found = Found()
 
         def read(brokers: list[LiveBroker], at: TimestampMs) -> None:

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from reference.controller import quorum_messages as messages
 from reference.controller.image import Endpoint
 from reference.controller.quorum import Quorum
 from reference.controller.quorum_roles import Role
@@ -240,3 +241,51 @@ class Members:
         """The committed records of a member, by their names."""
         start = self.quorums[id].log_start_offset
         return [record.name for _, record in self.quorums[id].committed(start) if isinstance(record, TopicRecord)]
+
+
+def vote(
+    candidate: int = 1,
+    epoch: int = 5,
+    *,
+    voter: int = 0,
+    last: tuple[int, int] = (4, 100),
+    pre_vote: bool = False,
+    cluster: str = CLUSTER,
+) -> VoteRequest:
+    return messages.vote_request(messages.Asker(cluster, candidate, NO_UUID, epoch), voter, last, pre_vote=pre_vote)
+
+
+def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
+    """Error and whether the vote was granted, by member 0."""
+    partition = members.ask(0, request).topics[0].partitions[0]
+    return partition.error_code, partition.vote_granted
+
+
+def fetch(
+    replica: int = 1, epoch: int = 1, *, last: tuple[int, int] = (0, 0), known: int = 2**62, wait_ms: int = 0
+) -> FetchRequest:
+    return messages.fetch_request(
+        messages.Asker(CLUSTER, replica, NO_UUID, epoch), last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
+    )
+
+
+def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:
+    return UpdateRaftVoterRequest.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
+
+
+def part(response: Any) -> Any:
+    return response.responses[0].partitions[0]
+
+
+def stand(members: Members, id: int, *, voter: int) -> None:
+    """A member is elected by one other; nobody has fetched from it then."""
+    quorum = members[id]
+    for _ in range(2000):
+        members.now += 5
+        quorum.tick(members.now)
+        for peer, request in quorum.take_sends():
+            if peer == voter and not isinstance(request, FetchRequest) and not quorum.is_leader:
+                quorum.receive(peer, request, members.ask(voter, request), members.now)
+        if quorum.is_leader:
+            return
+    raise AssertionError(f"member {id} was not elected")

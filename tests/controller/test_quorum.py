@@ -9,7 +9,6 @@ from uuid import UUID
 
 import pytest
 
-from reference.controller import quorum_leading
 from reference.controller import quorum_messages as messages
 from reference.controller.quorum_electing import become_candidate
 from reference.controller.quorum_member import MAX_EPOCH
@@ -18,56 +17,23 @@ from reference.controller.quorum_settings import QuorumSettings
 from reference.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
-from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
 from reference.protocol.primitives import NO_UUID
-from tests.controller.quorum_members import CLUSTER, LOG_FOLDER, OF_METADATA, Members, topic
+from tests.controller.quorum_members import (
+    CLUSTER,
+    LOG_FOLDER,
+    OF_METADATA,
+    Members,
+    asked_vote,
+    fetch,
+    levels,
+    stand,
+    topic,
+    vote,
+)
 
 SPECIFICATION = Path(__file__).parent.parent.parent / "spec" / "quorum" / "Quorum.tla"
-
-
-def vote(
-    candidate: int = 1,
-    epoch: int = 5,
-    *,
-    voter: int = 0,
-    last: tuple[int, int] = (4, 100),
-    pre_vote: bool = False,
-    cluster: str = CLUSTER,
-) -> VoteRequest:
-    return messages.vote_request(messages.Asker(cluster, candidate, NO_UUID, epoch), voter, last, pre_vote=pre_vote)
-
-
-def asked_vote(members: Members, request: VoteRequest) -> tuple[int, bool]:
-    """Error and whether the vote was granted, by member 0."""
-    partition = members.ask(0, request).topics[0].partitions[0]
-    return partition.error_code, partition.vote_granted
-
-
-def fetch(
-    replica: int = 1, epoch: int = 1, *, last: tuple[int, int] = (0, 0), known: int = 2**62, wait_ms: int = 0
-) -> FetchRequest:
-    return messages.fetch_request(
-        messages.Asker(CLUSTER, replica, NO_UUID, epoch), last, known, max_wait_ms=wait_ms, max_bytes=1 << 20
-    )
-
-
-def levels(lowest: int, highest: int) -> UpdateRaftVoterRequest.KRaftVersionFeature:
-    return UpdateRaftVoterRequest.KRaftVersionFeature(min_supported_version=lowest, max_supported_version=highest)
-
-
-def part(response: Any) -> Any:
-    return response.responses[0].partitions[0]
-
-
-@pytest.fixture
-def three() -> Members:
-    """Member 0 leads 1 and 2 in epoch 1."""
-    members = Members()
-    members.start(0, 1, 2)
-    members.elect(0)
-    return members
 
 
 # ---- one voter
@@ -320,166 +286,7 @@ def test_the_last_epoch_ends_in_peace() -> None:
 # ---- fetching
 
 
-@pytest.mark.step("quorum", "AnswerFetch")
-def test_a_fetch_waits_for_records(three: Members) -> None:
-    three.deliver()
-    leader = three[0]
-    leader.handle_fetch(fetch(1, last=(1, 1), wait_ms=500), "a token", three.now)
-    assert all(token != "a token" for token, _ in leader.take_answers())
-    leader.append([topic(1)], three.now)
-    answers = {token: answer for token, answer in leader.take_answers() if token == "a token"}
-    assert len(part(answers["a token"]).records) > 0
-
-
-def test_a_fetch_that_has_waited_enough_is_answered_with_nothing(three: Members) -> None:
-    leader = three[0]
-    leader.handle_fetch(fetch(9, last=(1, 1), wait_ms=500), "late", three.now)
-    leader.handle_fetch(fetch(8, last=(1, 1), wait_ms=500), "gone", three.now)
-    leader.forget("gone")
-    three.now += 500
-    leader.tick(three.now)
-    answers = [(token, answer) for token, answer in leader.take_answers() if isinstance(token, str)]
-    assert [token for token, _ in answers] == ["late"]
-    assert (part(answers[0][1]).error_code, len(part(answers[0][1]).records)) == (0, 0)
-
-
-def test_a_fetch_receives_a_newer_high_watermark_at_once(three: Members) -> None:
-    request = fetch(1, last=(1, 1), known=0, wait_ms=500)
-    assert part(three.fetch(0, request)).high_watermark == 1
-
-
-@pytest.mark.parametrize(
-    ("id", "request_", "code"),
-    [
-        (0, fetch(epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
-        (0, fetch(epoch=2), ErrorCode.UNKNOWN_LEADER_EPOCH),
-        (1, fetch(2, epoch=1), ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (0, fetch(0), ErrorCode.INVALID_REQUEST),
-        (0, fetch(last=(2, 0)), ErrorCode.INVALID_REQUEST),
-        (0, fetch(last=(0, -1)), ErrorCode.INVALID_REQUEST),
-        (0, fetch(last=(-1, 0)), ErrorCode.INVALID_REQUEST),
-        (0, fetch(wait_ms=-1), ErrorCode.INVALID_REQUEST),
-    ],
-)
-def test_fetches_that_are_refused_say_who_leads(
-    three: Members, id: int, request_: FetchRequest, code: ErrorCode
-) -> None:
-    answer = part(three.fetch(id, request_))
-    assert answer.error_code == code
-    assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (0, 1)
-
-
-def test_fetches_that_are_refused_as_a_whole(three: Members) -> None:
-    stranger = fetch()
-    stranger.cluster_id = "another"
-    assert three.fetch(0, stranger).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert three.fetch(0, FetchRequest(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_a_leader_that_is_deposed_refuses_who_waits(three: Members) -> None:
-    three[0].handle_fetch(fetch(9, last=(1, 1), wait_ms=500), "waits", three.now)
-    assert asked_vote(three, vote(1, epoch=2, last=(1, 1))) == (ErrorCode.NONE, True)
-    answers = {token: answer for token, answer in three[0].take_answers() if token == "waits"}
-    assert part(answers["waits"]).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.mark.step("quorum", "ApplyFetch")
-def test_a_log_that_parts_is_cut_where_it_parts(three: Members) -> None:
-    three[0].append([topic(1)], three.now)
-    three.deliver()
-    three.reaches = lambda sender, receiver: False
-    three[0].append([topic(2), topic(3)], three.now)
-    assert three[0].log_end_offset == 4
-    three.reaches = lambda sender, receiver: 0 not in (sender, receiver)
-    three.pass_time(6_000, step=20)
-    leader = next(id for id in (1, 2) if three[id].is_ready)
-    three[leader].append([topic(4)], three.now)
-    assert part(three.fetch(leader, fetch(0, three[leader].epoch, last=(1, 4)))).diverging_epoch.end_offset == 2
-    three.reaches = lambda sender, receiver: True
-    three.pass_time(3_000, step=20)
-    assert [three.names(id) for id in (0, 1, 2)] == [["t1", "t4"]] * 3
-
-
-def test_a_leader_cannot_make_a_member_drop_what_is_committed(three: Members) -> None:
-    three[0].append([topic(1)], three.now)
-    three.deliver()
-    three.pass_time(1_000)
-    three.now += 600
-    three[0].tick(three.now)
-    three[0].take_answers()
-    three[1].tick(three.now + 2_000)
-    three[1].handle_begin_quorum_epoch(messages.begin_request(messages.Asker(CLUSTER, 2, NO_UUID, 9), 1), three.now)
-    peer, request = next(each for each in three[1].take_sends() if isinstance(each[1], FetchRequest) and each[0] == 2)
-    response = messages.fetch_response(ErrorCode.NONE, 9, 2, high_watermark=0, diverging=(1, 0))
-    three[1].receive(peer, request, response, three.now)
-    assert three.names(1) == ["t1"]
-    assert "below what is committed" in three.sayings[-1]
-
-
 # ---- committing
-
-
-@pytest.mark.step("quorum", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark")
-def test_a_majority_commits_and_less_does_not(three: Members) -> None:
-    three.reaches = lambda sender, receiver: False
-    three[0].append([topic(1)], three.now)
-    assert three.names(0) == []
-    assert [record.name for _, record in three[0].appended(0)] == ["t1"]
-    three.reaches = lambda sender, receiver: 2 not in (sender, receiver)
-    three.pass_time(600)
-    assert three.names(0) == three.names(1) == ["t1"]
-
-
-def figure_8() -> tuple[Members, int]:
-    """Raft's figure 8: a record of epoch 1 reaches a majority only while its leader leads epoch 3.
-
-    Member 0 leads epoch 1 and is alone with its first record; member 1 leads epoch 2 and is alone with that; member 0
-    leads epoch 3 and gets the record of epoch 1, and nothing more, to member 2. Gives its high watermark then.
-    """
-    members = Members(fetch_max_bytes=1)
-    members.start(0, 1, 2)
-    for leader_id in (0, 1):
-        stand(members, leader_id, voter=2)
-        assert members[leader_id].log_end_offset == 1
-        members.lose_power(leader_id)
-        members.start(leader_id)
-    members.lose_power(1)
-    stand(members, 0, voter=2)
-    leader = members[0]
-    assert leader.log_end_offset == 2
-    one = fetch(2, leader.epoch, last=(0, 0))
-    one.max_bytes = 1
-    assert len(part(members.fetch(0, one)).records) > 0
-    members.fetch(0, fetch(2, leader.epoch, last=(1, 1)))
-    return members, leader.high_watermark
-
-
-def stand(members: Members, id: int, *, voter: int) -> None:
-    """A member is elected by one other; nobody has fetched from it then."""
-    quorum = members[id]
-    for _ in range(2000):
-        members.now += 5
-        quorum.tick(members.now)
-        for peer, request in quorum.take_sends():
-            if peer == voter and not isinstance(request, FetchRequest) and not quorum.is_leader:
-                quorum.receive(peer, request, members.ask(voter, request), members.now)
-        if quorum.is_leader:
-            return
-    raise AssertionError(f"member {id} was not elected")
-
-
-@pytest.mark.step("quorum", "AdvanceHighWatermark")
-def test_a_majority_does_not_commit_a_record_of_an_old_epoch() -> None:
-    members, high_watermark = figure_8()
-    assert high_watermark == 0
-    leader = members[0]
-    members.fetch(0, fetch(2, leader.epoch, last=(leader.epoch, 2)))
-    assert leader.high_watermark == 2
-
-
-def test_without_the_rule_the_figure_would_commit_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quorum_leading, "next_commit", lambda current, reached, start: max(current, reached))
-    assert figure_8()[1] == 1
 
 
 # ---- appending

@@ -307,7 +307,7 @@ def test_a_voter_with_a_new_disk_is_another_one(three: Members) -> None:
 def test_a_vote_belongs_to_a_directory() -> None:
     members = Members(3, changing=True)
     members.start(0)
-    from tests.controller.test_quorum import vote
+    from tests.controller.quorum_members import vote
 
     request = vote(1, epoch=5, last=(4, 100))
     request.topics[0].partitions[0].replica_directory_id = members.directories[1]

@@ -20,7 +20,7 @@ from linearizability.history.recorder import Recorder
 from linearizability.history.streams import History
 from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import Judgement
-from tests.history.test_bad_input import Clock, record
+from tests.history.judged_histories import Clock, record
 from tests.rules.test_labelled import LABELLED
 
 

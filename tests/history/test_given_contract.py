@@ -19,7 +19,7 @@ from linearizability.pipeline import engine
 from linearizability.pipeline.engine import check
 from linearizability.rules import RULES
 from linearizability.rules.rule import Rule
-from tests.history.test_bad_input import neutral, record
+from tests.history.judged_histories import neutral, record
 from tests.history.test_commands import run
 from tests.history.test_importers import acked, consumed, events_of_tool
 from tests.pipeline.test_engines import MASTER, reported

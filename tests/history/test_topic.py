@@ -12,7 +12,7 @@ from linearizability.history.topic import HistoryTopic, read_stretch, stretches,
 from linearizability.pipeline.engine import check
 from linearizability.targets import Target, open_target
 from linearizability.workload.cluster import create_topic
-from tests.history.test_bad_input import record as record_good
+from tests.history.judged_histories import record as record_good
 from tests.history.test_commands import run
 from tests.history.test_excerpt import record as record_bad
 

@@ -30,7 +30,7 @@ from linearizability.pipeline.output import write_output
 from linearizability.pipeline.series import series_of
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
-from tests.history.test_bad_input import Clock, record
+from tests.history.judged_histories import Clock, record
 from tests.history.test_importers import JEPSEN, acked, consumed, events_of_tool
 from tests.pipeline.test_parts import random_facts
 from tests.rules.random_histories import random_history

@@ -22,7 +22,7 @@ from linearizability.pipeline import anomalies, check, facts
 from linearizability.pipeline import engine as engines
 from linearizability.pipeline.series import series_of
 from linearizability.pipeline.spark_session import session
-from tests.history.test_bad_input import record
+from tests.history.judged_histories import record
 from tests.pipeline.test_engines import hurt_run
 
 EXAMPLE = Path(engines.__file__).with_name("example.py")

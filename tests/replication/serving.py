@@ -11,9 +11,18 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from reference.replication.partition import Partition
+from reference.replication.proposal import AcceptedIsr, Proposal, ProposalOutcome
 from reference.replication.reading import FollowerFetch
 from reference.storage.errors import LogError
-from tests.replication.replicas import bytes_of
+from tests.replication.replicas import (
+    ALL,
+    NOW,
+    Registry,
+    batch,
+    bytes_of,
+    fetch,
+    leader,
+)
 
 FETCH_VERSION, LIST_OFFSETS_VERSION = 18, 10
 
@@ -93,3 +102,25 @@ class LeaderSide:
                     data.error_code = error.code
             response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=answers))
         return response
+
+
+def produce(replica: Partition, count: int = 1, *, now: int = NOW, acks: int = -1) -> int:
+    """Gives the log's new end."""
+    return replica.produce(batch(*[b"x"] * count), now, required_acks=acks).last_offset + 1
+
+
+def caught_up(isr: tuple[int, ...] = ALL, **settings: Any) -> tuple[Partition, Registry]:
+    """A leader with one record that all followers of the ISR have."""
+    registry = Registry()
+    replica = leader(isr, registry, **settings)
+    end = produce(replica)
+    for member in isr[1:]:
+        fetch(replica, member, end, last_epoch=5)
+    assert replica.high_watermark == end
+    return replica, registry
+
+
+def answer(replica: Partition, proposal: Proposal, *, now: int = NOW, **changes: Any) -> ProposalOutcome | None:
+    said: dict[str, Any] = {"leader_epoch": 5, "partition_epoch": 11, "isr": proposal.isr, **changes}
+    error = said.pop("error", ErrorCode.NONE)
+    return replica.leading.proposal_answered(proposal, error, now, AcceptedIsr(**said))

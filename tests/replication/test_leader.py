@@ -8,14 +8,12 @@ import pytest
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
-from reference.replication.proposal import AcceptedIsr, Proposal, ProposalOutcome
+from reference.replication.proposal import ProposalOutcome
 from reference.storage.errors import StorageError
 from tests.replication.replicas import (
     ALL,
     LAG_MS,
     NOW,
-    Registry,
-    batch,
     contents,
     fetch,
     incarnation,
@@ -24,22 +22,7 @@ from tests.replication.replicas import (
     steps_of,
     values,
 )
-
-
-def produce(replica: Partition, count: int = 1, *, now: int = NOW, acks: int = -1) -> int:
-    """Gives the log's new end."""
-    return replica.produce(batch(*[b"x"] * count), now, required_acks=acks).last_offset + 1
-
-
-def caught_up(isr: tuple[int, ...] = ALL, **settings: Any) -> tuple[Partition, Registry]:
-    """A leader with one record that all followers of the ISR have."""
-    registry = Registry()
-    replica = leader(isr, registry, **settings)
-    end = produce(replica)
-    for member in isr[1:]:
-        fetch(replica, member, end, last_epoch=5)
-    assert replica.high_watermark == end
-    return replica, registry
+from tests.replication.serving import answer, caught_up, produce
 
 
 def refusal(code: ErrorCode, replica: Partition, node: int, offset: int, **changes: Any) -> None:
@@ -288,64 +271,6 @@ def test_an_end_is_not_reported_while_a_new_leader_does_not_know_what_is_committ
 # ---- the ISR
 
 
-@pytest.mark.parametrize(
-    "peer",
-    [
-        None,
-        Peer(incarnation(3), is_fenced=True),
-        Peer(incarnation(3), is_shutting_down=True),
-        Peer(incarnation(3) + 1, is_fenced=True),
-    ],
-)
-def test_who_is_not_admissible_is_not_proposed(peer: Peer | None) -> None:
-    replica, registry = caught_up(isr=(1, 2))
-    registry.peers.pop(3)
-    if peer is not None:
-        registry.peers[3] = peer
-    fetch(replica, 3, 1, last_epoch=5)
-    assert replica.leading.pending is None
-
-
-@pytest.mark.step("replication", "ExpandIsr")
-def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_leader_epoch_began_with() -> None:
-    replica, _ = caught_up(isr=(1, 2))
-    produce(replica, 2)
-    replica.take_up(state(epoch=6, partition_epoch=11, isr=(1, 2)), NOW)
-    fetch(replica, 3, 1, last_epoch=5)
-    assert replica.high_watermark == 1 and replica.leading.pending is None, "the leader epoch began at 3"
-    fetch(replica, 3, 3, last_epoch=5)
-    assert replica.leading.pending == Proposal(6, 11, (1, 2, 3), (incarnation(1), -1, incarnation(3)))
-
-
-def test_one_proposal_is_pending_at_a_time_and_is_taken_once() -> None:
-    replica, _ = caught_up(isr=(1,))
-    fetch(replica, 2, 1, last_epoch=5)
-    fetch(replica, 3, 1, last_epoch=5)
-    proposal = replica.leading.take_proposal()
-    assert proposal == Proposal(5, 10, (1, 2), (incarnation(1), incarnation(2)))
-    assert replica.leading.take_proposal() is None
-    assert not replica.leading.shrink_isr(NOW + 2 * LAG_MS)
-
-
-@pytest.mark.step("replication", "ShrinkIsr")
-def test_members_leave_one_by_one_when_they_lag() -> None:
-    replica, _ = caught_up()
-    produce(replica)
-    assert not replica.leading.shrink_isr(NOW + LAG_MS)
-    assert replica.leading.shrink_isr(NOW + LAG_MS + 1)
-    assert not replica.leading.shrink_isr(NOW + LAG_MS + 1)
-    first = replica.leading.take_proposal()
-    assert first is not None and first.isr == (1, 3)
-    answer(replica, first, partition_epoch=11, now=NOW + LAG_MS + 1)
-    assert replica.leading.shrink_isr(NOW + LAG_MS + 1)
-    second = replica.leading.take_proposal()
-    assert second is not None and second.isr == (1,)
-    answer(replica, second, partition_epoch=12, now=NOW + LAG_MS + 1)
-    assert replica.state.isr == (1,) and replica.high_watermark == 1
-    assert replica.take_up(state(partition_epoch=12, isr=(1,)), NOW + LAG_MS + 1)
-    assert replica.high_watermark == 2
-
-
 LATE = NOW + LAG_MS + 1
 
 
@@ -416,87 +341,6 @@ def test_a_member_at_the_end_never_lags() -> None:
 
 
 # ---- proposals
-
-
-def answer(replica: Partition, proposal: Proposal, *, now: int = NOW, **changes: Any) -> ProposalOutcome | None:
-    said: dict[str, Any] = {"leader_epoch": 5, "partition_epoch": 11, "isr": proposal.isr, **changes}
-    error = said.pop("error", ErrorCode.NONE)
-    return replica.leading.proposal_answered(proposal, error, now, AcceptedIsr(**said))
-
-
-def proposing() -> tuple[Partition, Proposal]:
-    """A leader of (1, 2) that has proposed 3."""
-    replica, _ = caught_up(isr=(1, 2))
-    fetch(replica, 3, 1, last_epoch=5)
-    proposal = replica.leading.take_proposal()
-    assert proposal is not None
-    return replica, proposal
-
-
-@pytest.mark.step("replication", "CommitIsr")
-def test_an_accepted_proposal_is_the_isr() -> None:
-    replica, proposal = proposing()
-    reported = steps_of(replica)
-    assert answer(replica, proposal) is ProposalOutcome.COMMITTED
-    assert replica.state.isr == ALL and replica.state.partition_epoch == 11 and replica.leading.pending is None
-    assert reported == ["CommitIsr"]
-
-
-@pytest.mark.parametrize("error", [ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED])
-@pytest.mark.step("replication", "RollBackIsr")
-def test_a_proposal_that_was_refused_for_good_is_undone(error: ErrorCode) -> None:
-    replica, proposal = proposing()
-    reported = steps_of(replica)
-    assert answer(replica, proposal, error=error) is ProposalOutcome.ROLLED_BACK
-    assert replica.leading.pending is None and replica.state.isr == (1, 2)
-    assert reported == ["RollBackIsr"]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ErrorCode.INVALID_UPDATE_VERSION,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.NEW_LEADER_ELECTED,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INVALID_REQUEST,
-    ],
-)
-def test_a_stale_proposal_is_kept_until_metadata_show_its_outcome(error: ErrorCode) -> None:
-    replica, proposal = proposing()
-    assert answer(replica, proposal, error=error) is ProposalOutcome.KEPT
-    assert replica.leading.is_in_maximal_isr(3) and replica.leading.take_proposal() is None
-    produce(replica)
-    late = NOW + 2 * LAG_MS
-    fetch(replica, 2, 2, last_epoch=5, now=late)
-    assert replica.high_watermark == 1
-    assert replica.take_up(state(partition_epoch=11, isr=ALL), late)
-    assert replica.leading.pending is None and replica.state.isr == ALL
-
-
-@pytest.mark.parametrize("error", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
-def test_a_proposal_without_an_answer_is_sent_again_as_it_was(error: ErrorCode) -> None:
-    replica, proposal = proposing()
-    assert answer(replica, proposal, error=error) is ProposalOutcome.SENT_AGAIN
-    assert replica.leading.take_proposal() is proposal
-
-
-def test_answers_of_the_past_settle_nothing() -> None:
-    replica, proposal = proposing()
-    answer(replica, proposal, leader_epoch=4)
-    assert replica.leading.pending is proposal
-    answer(replica, proposal, partition_epoch=9)
-    assert replica.leading.pending is proposal
-    replica.take_up(state(partition_epoch=12, isr=(1, 2)), NOW)
-    assert answer(replica, proposal) is None
-    assert replica.state.isr == (1, 2)
-
-
-def test_a_proposal_that_changed_nothing_is_settled() -> None:
-    replica, proposal = proposing()
-    answer(replica, proposal, partition_epoch=10)
-    assert replica.leading.pending is None and replica.state.isr == (1, 2)
 
 
 # ---- the disk

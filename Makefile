@@ -70,7 +70,7 @@ $(INSTALLED): requirements.lock pyproject.toml Makefile
 site: setup ## the static site, to be opened from build/site/html/index.html
 	$(BIN)/python -m docs.site
 
-table: setup ## write the message table anew from Kafka's jars
+table: setup ## write the message table from Kafka's jars
 	$(BIN)/python -m linearizability.targets.artifacts fetch kafka-4.3.1 kafka-4.4.0 kafka-3.9.2
 	$(BIN)/python -m reference.protocol.generate $(foreach release,3.9.2 4.3.1 4.4.0,--jars $(release)=.cache/artifacts/kafka-$(release))
 
@@ -87,7 +87,7 @@ image-of-wheels: # from wheels that are there
 	docker build $(if $(JAVA_PACKAGE),,--network none) -t $(IMAGE) -f linearizability/targets/container/Dockerfile \
 	  $(foreach name,BASE_IMAGE EXTRAS JAVA_PACKAGE,--build-arg $(name)=$($(name))) $(IMAGE_FOLDER)
 
-lock: ## resolve the dependencies anew (uv makes the lock; it is not needed otherwise)
+lock: ## resolve the dependencies again (uv makes the lock; it is not needed otherwise)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
 
 clean:

@@ -41,9 +41,9 @@ sys.dont_write_bytecode = False
 QUICK_JVM = "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC'"
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf spark.sql.shuffle.partitions=4 {QUICK_JVM} pyspark-shell")
 day()  # before workers start
-settings.register_profile("anew", deadline=None)
+settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "anew")
+settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 
 ROOT = Path(__file__).parents[1]

@@ -169,6 +169,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             traceback.print_exc()
         code = ENGINE_ERROR
     except Exception:
-        traceback.print_exc()  # a mistake of ours is no verdict on anybody: Python itself would exit 1, which is "invalid"
+        traceback.print_exc()  # a mistake of ours is no verdict on a target: Python itself would exit 1, which is "invalid"
         code = ENGINE_ERROR
     sys.exit(code if isinstance(code, int) else 0)

@@ -391,5 +391,5 @@ def both_ends_stay(broker: Broker) -> None:
     expect_offsets(broker, topic, [4, 5], "one key")
     broker.expect_equal("start and end after", (broker.start_offset(topic), broker.end_offset(topic)), (0, 6))
     answer = broker.fetch(topic, 0)
-    broker.expect_equal("the high watermark that a fetch tells", answer.high_watermark, 6)
+    broker.expect_equal("the high watermark that a fetch reports", answer.high_watermark, 6)
     broker.expect_equal("the next record's offset", broker.append(topic, batch(Record(b"next", b"k"))), 6)

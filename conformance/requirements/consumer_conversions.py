@@ -55,7 +55,7 @@ class OldConsumer:
         self.owned = set(everything)
 
     def follow(self) -> None:
-        """Beat, and when told so join and synchronise again: as one who owns what it was given last."""
+        """Beat, and when asked to, join and synchronise again: as one who owns what it was given last."""
         code = self.member.heartbeat()
         if code not in (REBALANCING, ErrorCode.NONE):
             self.member.expect(code, "Heartbeat")

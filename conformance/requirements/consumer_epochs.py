@@ -125,7 +125,7 @@ def commits_by_epoch(broker: Broker) -> None:
         found = committed(broker, group, [(topic, 0)], version=9, member_id=id, member_epoch=epoch)
         broker.expect_error(found.error_code, error, what=f"OffsetFetch of {id} in epoch {epoch}")
         offsets = [one.offset for one in found.partitions.values()]
-        broker.expect_equal("the offsets told", offsets, [70] if error == ErrorCode.NONE else [])
+        broker.expect_equal("the offsets reported", offsets, [70] if error == ErrorCode.NONE else [])
 
 
 @requirement(

@@ -197,7 +197,7 @@ def partition_by_hash(broker: Broker) -> None:
             coordinator = found(broker, group)
             partitions = offsets_partitions(broker)
             if not partitions:
-                broker.skip(f"the target has no topic {OFFSETS}: it keeps groups elsewhere")
+                broker.skip(f"the target has no topic {OFFSETS}: it keeps groups in another place")
             wanted = abs(java_hash(group)) % len(partitions)
             broker.expect_equal("the coordinator", coordinator.node_id, partitions[wanted].leader_id)
             offsets = Topic(OFFSETS, broker.describe_topic(OFFSETS).topic_id, len(partitions))

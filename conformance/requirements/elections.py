@@ -96,8 +96,8 @@ def nobody_rather_than_a_laggard(broker: Broker) -> None:
         topic, writes, leader, follower = leave_only_a_laggard(nodes, unclean=False)
         state = nodes.await_state(topic, lambda state: state.leader != leader, f"node {leader} does not lead")
         broker.expect_equal("who leads instead", state.leader, NO_ID)
-        broker.eventually(lambda: follower in nodes.living(), f"node {follower} lives", within_s=STATE_WITHIN_S)
-        broker.expect_equal("who leads while only the follower that was out lives", nodes.state(topic).leader, NO_ID)
+        broker.eventually(lambda: follower in nodes.living(), f"node {follower} is alive", within_s=STATE_WITHIN_S)
+        broker.expect_equal("who leads while only the follower that was out is alive", nodes.state(topic).leader, NO_ID)
         nodes.restart(leader)
         nodes.await_leader(topic, leader)
         nodes.expect_kept(topic, writes)
@@ -193,11 +193,11 @@ def unclean_elections_refused(broker: Broker) -> None:
         leader, dead, _ = nodes.cast()
         led, lost = nodes.topic(leader, dead), nodes.topic(dead)
         error = nodes.elect(led, UNCLEAN)
-        broker.expect_error(error, ErrorCode.ELECTION_NOT_NEEDED, what="a leader lives")
+        broker.expect_error(error, ErrorCode.ELECTION_NOT_NEEDED, what="a leader is alive")
         nodes.pause(dead)
         nodes.await_state(lost, lambda state: state.leader == NO_ID, "no replica leads")
         error = nodes.elect(lost, UNCLEAN)
-        broker.expect_error(error, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, what="no replica lives")
+        broker.expect_error(error, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, what="no replica is alive")
         broker.expect_equal("who leads", nodes.state(lost).leader, NO_ID)
 
 
@@ -480,7 +480,7 @@ def the_quorum_described(broker: Broker) -> None:
                 reported.add((quorum.leader_id, quorum.leader_epoch))
             return len(reported) == 1
 
-        broker.eventually(agreed, "all brokers tell the same leader and epoch", within_s=STATE_WITHIN_S)
+        broker.eventually(agreed, "all brokers report the same leader and epoch", within_s=STATE_WITHIN_S)
         first = nodes.quorum()
 
         def followed() -> bool:

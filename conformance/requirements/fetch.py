@@ -179,8 +179,8 @@ def limits_hold(broker: Broker) -> None:
             )
             found = partitions_of(broker.call(request, version, to=broker.leader(topic)))
             what = f"v{version}, max_bytes={max_bytes}, partition_max_bytes={partition_max_bytes}"
-            told = [one.partition_index for one in found]  # that none is left out is the business of FSS-01
-            broker.expect_equal(f"{what}: the partitions", told, [one for one in order if one in told])
+            listed = [one.partition_index for one in found]  # that none is left out is the business of FSS-01
+            broker.expect_equal(f"{what}: the partitions", listed, [one for one in order if one in listed])
             counts = dict.fromkeys(order, 0) | {one.partition_index: len(batches(one.records or b"")) for one in found}
             whole = tuple(counts.values())
             if whole[0] and sum(whole) < sum(wanted):

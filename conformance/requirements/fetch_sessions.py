@@ -257,16 +257,16 @@ def only_news(broker: Broker) -> None:
         broker.append(topic, batch(b"c"), partition=2)
         answer = opened.serves("a new high watermark, past it", {2: []}, {(topic, 2): 3})
         broker.expect_equal("the high watermark", only_partition(answer).high_watermark, 3)
-        opened.serves("told already", {})
+        opened.serves("reported already", {})
         broker.delete_records(topic, 1)
         answer = opened.serves("a new log start offset", {0: []})
         broker.expect_equal("the log start offset", only_partition(answer).log_start_offset, 1)
-        opened.serves("told already", {})
+        opened.serves("reported already", {})
         for what in ("out of range", "still out of range"):
             answer = opened.serves(what, {0: []}, {(topic, 0): 99})
             broker.expect_error(only_partition(answer).error_code, ErrorCode.OFFSET_OUT_OF_RANGE, what=what)
         opened.serves("in range again", {0: []}, {(topic, 0): 2})
-        opened.serves("in range and told", {})
+        opened.serves("in range and reported", {})
 
 
 @requirement(

@@ -187,7 +187,7 @@ def everywhere(broker: Broker, **options: Any) -> dict[str, Any]:
     for one in broker.metadata([]).brokers:
         groups = list_groups(broker, to=(one.host, one.port), **options)
         twice = set(found) & set(groups)
-        broker.expect(not twice, f"node {one.node_id} tells no group that another one told")
+        broker.expect(not twice, f"node {one.node_id} reports no group that another one reported")
         found |= groups
     return found
 
@@ -269,7 +269,7 @@ def the_empty_group(broker: Broker) -> None:
     )
     invalid = {ErrorCode.INVALID_GROUP_ID}
     found = AnswerParts({one.group_id: one for one in describe(broker, "", other.name, to=other.address)})
-    broker.expect_equal("the groups told", set(found), {"", other.name})
+    broker.expect_equal("the groups reported", set(found), {"", other.name})
     broker.expect_error(
         found[""].error_code,
         ErrorCode.NONE,

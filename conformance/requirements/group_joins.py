@@ -222,13 +222,13 @@ def chosen_protocol(broker: Broker) -> None:
     ]
     for number, member in enumerate(members):
         group.admit(member, members[:number])
-    broker.expect_equal("the protocols told", [one.answer.protocol_name for one in members], ["c"] * 3)
+    broker.expect_equal("the protocols reported", [one.answer.protocol_name for one in members], ["c"] * 3)
     leader = group.leader_first(members)[0]
     metadata = [bytes(one.metadata) for one in leader.answer.members]
     broker.expect_equal("the metadata", metadata, [subscription(user_data=b"c")] * 3)
     if broker.version_for(JoinGroupRequest) >= 7:
         types = {one.answer.protocol_type for one in members}
-        broker.expect_equal("the protocol types told", types, {group.protocol_type})
+        broker.expect_equal("the protocol types reported", types, {group.protocol_type})
 
 
 @requirement(

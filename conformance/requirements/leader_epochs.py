@@ -288,7 +288,7 @@ def epochs_grow(broker: Broker) -> None:
                     f"node {witness} reports epoch {after.epoch}",
                 )
                 broker.expect_equal(
-                    f"what node {witness} tells", (reported.leader, reported.epoch), (after.leader, after.epoch)
+                    f"what node {witness} reports", (reported.leader, reported.epoch), (after.leader, after.epoch)
                 )
 
 

@@ -75,7 +75,7 @@ def reported_as_committed(broker: Broker) -> None:
                 broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch v{asked}")
                 epoch = 3 if version >= EPOCH_COMMITTED and asked >= EPOCH_FETCHED else -1
                 wanted = {(topic, 0): said._replace(leader_epoch=epoch)}
-                broker.expect_equal(f"what OffsetFetch v{asked} tells", found.partitions, wanted)
+                broker.expect_equal(f"what OffsetFetch v{asked} reports", found.partitions, wanted)
                 broker.expect_equal("the partition's error", found.errors, {(topic, 0): ErrorCode.NONE})
 
 
@@ -182,7 +182,7 @@ def all_partitions(broker: Broker) -> None:
         found = committed(broker, group, None, known=[one, other, unused], version=version)
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"OffsetFetch v{version}")
         reported = {key: value.offset for key, value in found.partitions.items()}
-        broker.expect_equal(f"what v{version} tells", reported, offsets)
+        broker.expect_equal(f"what v{version} reports", reported, offsets)
         broker.expect_equal("an empty list", committed(broker, group, [], version=version).partitions, {})
 
 

@@ -17,7 +17,7 @@ def survive_on_the_follower(nodes: JudgedCluster, leader: int, follower: int) ->
 
     Gives what its log holds, the last one a new record, where the dead leader's has a lost one. None where the machine was
     too slow for it. The dead leader stays down. A fetch that waited at the leader as the follower froze is answered by the
-    first append, and heard as it goes on: so the follower may have some of the records.
+    first append, and received as it goes on: so the follower may have some of the records.
     """
     broker = nodes.broker
     topic = nodes.topic(leader, follower)

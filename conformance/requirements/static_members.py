@@ -152,7 +152,7 @@ def leader_back_again(broker: Broker) -> None:
             broker.expect_equal("whether it learns that it leads", again.leads, version >= SKIPS)
             broker.expect_equal("whether it is to skip the assignment", answer.skip_assignment, version >= SKIPS)
             reported = {one.group_instance_id for one in answer.members}
-            broker.expect_equal("the members told", reported, {"one", "two"} if version >= SKIPS else set())
+            broker.expect_equal("the members reported", reported, {"one", "two"} if version >= SKIPS else set())
             synced = again.sync()
             broker.expect_error(synced.error_code, ErrorCode.NONE, what="SyncGroup")
             broker.expect_equal("the assignment", bytes(synced.assignment), share_of(leader))

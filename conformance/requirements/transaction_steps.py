@@ -167,7 +167,7 @@ def all_or_none(broker: Broker) -> None:
         wanted = {(nowhere, 0): unknown, (topic.name, 0): untried, (topic.name, 1): untried}
         broker.expect_equal(f"v{version}, an unknown topic", seen, wanted)
         if broker.describe_topic(TRANSACTIONS_TOPIC).error_code != ErrorCode.NONE:
-            continue  # the target keeps transactions elsewhere
+            continue  # the target keeps transactions in another place
         seen = client.add_all({TRANSACTIONS_TOPIC: [0], topic.name: [0]}, version=version)
         wanted = {(TRANSACTIONS_TOPIC, 0): ErrorCode.TOPIC_AUTHORIZATION_FAILED, (topic.name, 0): untried}
         broker.expect_equal(f"v{version}, an internal topic", seen, wanted)

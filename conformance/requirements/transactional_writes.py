@@ -105,7 +105,7 @@ def partitions_add_themselves(broker: Broker) -> None:
             client.write_offsets(group, {(topic, 0): 7})
             reported = {one.topic: sorted(one.partitions) for one in client.described().topics}
             broker.expect_equal("the topic's partitions in the transaction", reported.get(topic.name), [0, 1, 2])
-            if offsets_partitions(broker):  # else the target keeps groups elsewhere
+            if offsets_partitions(broker):  # else the target keeps groups in another place
                 broker.expect_equal("the other partitions", len(reported.get(OFFSETS, [])), 1)
             client.finish(committed=True)
             ends = [broker.end_offset(topic, partition, isolation=READ_COMMITTED) for partition in range(3)]
@@ -285,7 +285,7 @@ def the_groups_partition(broker: Broker) -> None:
         found = client.described()
         partitions = offsets_partitions(broker)
         if not partitions:
-            broker.skip(f"the target has no topic {OFFSETS}: it keeps groups elsewhere")
+            broker.skip(f"the target has no topic {OFFSETS}: it keeps groups in another place")
         wanted = abs(java_hash(group)) % len(partitions)
         reported = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
         broker.expect_equal(f"v{version}: what is open", reported, (ONGOING, [(OFFSETS, [wanted])]))

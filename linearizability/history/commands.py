@@ -229,7 +229,7 @@ def rules(
     names: Annotated[list[str] | None, typer.Argument(help="Only these rules.", show_default=False)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a rule.")] = False,
 ) -> None:
-    """Say of each rule what it condemns, when the contract permits it, what it needs, and show a history that breaks it."""
+    """Say of each rule what it finds invalid, when the contract permits it, what it needs, and show a history that breaks it."""
     from textwrap import dedent, indent
 
     from linearizability.rules import RULES

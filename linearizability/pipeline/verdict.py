@@ -2,7 +2,7 @@
 
 - *invalid*: a rule found a violation that the contract does not permit and that what is wrong with the record cannot
   explain away.
-- *unknown*: nothing condemns, but something is missing: facts (a torn file), trust (a clock that steps back), evidence (no
+- *unknown*: nothing is invalid, but something is missing: facts (a torn file), trust (a clock that steps back), evidence (no
   acknowledged send, no read), or proof (an acknowledged record that no client looked for).
 - *valid*: neither. What the contract permits is listed and changes nothing.
 """

@@ -135,10 +135,10 @@ class Adapter(Target):
             raise TargetError(f"{self.spec} is not open")
         child.stdin.close()  # type: ignore[union-attr]
         until = time.monotonic() + END_WITHIN_S
-        while (lives := child.poll() is None or leash.group_lives(child.pid)) and time.monotonic() < until:
+        while (is_alive := child.poll() is None or leash.group_lives(child.pid)) and time.monotonic() < until:
             time.sleep(0.05)
         self._end(child)
-        return not lives
+        return not is_alive
 
     @property
     def software(self) -> str:

@@ -17,7 +17,7 @@ from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 
 IN_TIME_S = 5.0
-"""Everybody else is served within this; a quiet machine needs a hundredth."""
+"""Each other client is served within this; a quiet machine needs a hundredth."""
 
 
 class Broker:

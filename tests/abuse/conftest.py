@@ -17,7 +17,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @pytest.fixture
 def broker(target: Target) -> Iterator[Broker]:
-    """A broker whom the test abuses; afterwards it still serves and has what it acknowledged before."""
+    """A broker that the test abuses; afterwards it still serves and has what it acknowledged before."""
     broker = Broker(target)
     before = broker.produce("kept", 3)
     yield broker

@@ -1,6 +1,6 @@
 """What is no request: the offender is answered by the protocol's error or closed, at once or when it is sure.
 
-`broker` (see conftest) checks after each test that the broker lives, serves, has all that it acknowledged, and logged no
+`broker` (see conftest) checks after each test that the broker is alive, serves, has all that it acknowledged, and logged no
 mistake of its own.
 """
 

@@ -122,7 +122,7 @@ def test_damaged_transactions_harm_the_producers_of_their_partition_only(target:
 
 
 def expect_well(broker: Broker, damaged: str) -> None:
-    """Everybody else is served, and the log says what is damaged."""
-    broker.produce("elsewhere", 3)
+    """Each other client is served, and the log says what is damaged."""
+    broker.produce("another", 3)
     assert f"{damaged}-0: cannot be loaded from offset 0 on" in broker.log()
     assert "Traceback" not in broker.log()

@@ -111,9 +111,9 @@ def test_two_hundred_members_come_into_one_generation(broker: Broker) -> None:
         raise AssertionError("no end of rebalances")
 
     with ThreadPoolExecutor(MEMBERS) as pool:
-        lives = [*pool.map(live, range(MEMBERS))]
-    assert len({generation for generation, _, _ in lives}) == 1
-    assert all(assigned == wanted for _, assigned, wanted in lives)
+        outcomes = [*pool.map(live, range(MEMBERS))]
+    assert len({generation for generation, _, _ in outcomes}) == 1
+    assert all(assigned == wanted for _, assigned, wanted in outcomes)
 
 
 def test_thousands_of_tiny_groups(broker: Broker) -> None:

@@ -200,8 +200,8 @@ def test_what_only_brokers_say_is_refused_from_who_is_none(house: House) -> None
     assert house.ask(leader, stale, 1).error_code == ErrorCode.STALE_BROKER_EPOCH
     proposal = AlterPartitionRequest(broker_id=1, broker_epoch=0, topics=[])
     assert house.ask(leader, proposal, 3).error_code == ErrorCode.STALE_BROKER_EPOCH
-    elsewhere = BrokerRegistrationRequest(broker_id=9, cluster_id="AAAA", incarnation_id=NO_UUID)
-    assert house.ask(leader, elsewhere, 3).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    other = BrokerRegistrationRequest(broker_id=9, cluster_id="AAAA", incarnation_id=NO_UUID)
+    assert house.ask(leader, other, 3).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     with pytest.raises(WireError):
         house.ask(leader, beat, 1, controller=False)
 

@@ -20,7 +20,7 @@ from linearizability.targets import Node, Target, TargetError
 from linearizability.workload.cluster import ClusterView, PartitionView
 
 
-def heard(times: list[float]) -> Outcomes:
+def outcomes_at(times: list[float]) -> Outcomes:
     outcomes = Outcomes()
     for number, at in enumerate(times):
         outcomes.record({"name": "producer_send_success", "value": str(number)}, at)
@@ -31,7 +31,7 @@ def heard(times: list[float]) -> Outcomes:
 
 
 def test_the_longest_gap_is_counted_from_the_fault_and_may_straddle_it() -> None:
-    outcomes = heard([0.0, 5.0, 5.1, 8.1, 8.2, 8.5])
+    outcomes = outcomes_at([0.0, 5.0, 5.1, 8.1, 8.2, 8.5])
     assert outcomes.longest_gap_s(since=5.05) == pytest.approx(3.0)
     assert outcomes.longest_gap_s(since=6.0) == pytest.approx(3.0), "the fault fell while the records flowed"
     assert outcomes.longest_gap_s(since=8.15) == pytest.approx(0.3)
@@ -40,8 +40,8 @@ def test_the_longest_gap_is_counted_from_the_fault_and_may_straddle_it() -> None
 
 def test_a_record_is_acknowledged_after_a_moment_or_not() -> None:
     assert not Outcomes().acknowledged_since(0.0)
-    assert heard([1.0, 2.0]).acknowledged_since(1.5)
-    assert not heard([1.0, 2.0]).acknowledged_since(2.0)
+    assert outcomes_at([1.0, 2.0]).acknowledged_since(1.5)
+    assert not outcomes_at([1.0, 2.0]).acknowledged_since(2.0)
 
 
 def test_the_lines_of_the_verifiable_producer_are_understood() -> None:
@@ -63,7 +63,7 @@ def test_the_lines_of_the_verifiable_producer_are_understood() -> None:
     [([0, 1, 2], 0, 0), ([0, 1, 2, 3], 0, 0), ([0, 2], 1, 0), ([0, 1, 1, 2, 2, 2], 0, 2), ([3, 3], 3, 1)],
 )
 def test_the_lost_and_the_doubled_are_counted(stored: list[int], lost: int, doubled: int) -> None:
-    outcomes = heard([0.1, 0.2, 0.3])
+    outcomes = outcomes_at([0.1, 0.2, 0.3])
     outcomes.record({"name": "tool_data", "sent": 4}, 0.4)
     assert outcomes.count(stored) == {"acknowledged": 3, "not_acknowledged": 1, "lost": lost, "doubled": doubled}
 
@@ -242,11 +242,11 @@ def test_an_unknown_name_is_refused_with_those_that_there_are(kind: str) -> None
 
 GOOD = """
 import signal, sys, time
-told = []
-signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+signalled = []
+signal.signal(signal.SIGTERM, lambda *_: signalled.append(1))
 print("a line of a log")
 number = 0
-while not told:
+while not signalled:
     print('{"name": "producer_send_success", "value": "%d"}' % number, flush=True)
     number += 1
     time.sleep(0.005)

@@ -56,11 +56,11 @@ def test_a_target_that_is_no_process_of_ours_is_refused(tmp_path: Path) -> None:
 def test_a_node_starts_again_with_all_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("IDLE_S", "SETTLE_S"):
         monkeypatch.setattr(scale, name, 0.1)
-    told: list[str] = []
-    row = Step("start", "reference", 3).run(tmp_path, told.append)
+    reported: list[str] = []
+    row = Step("start", "reference", 3).run(tmp_path, reported.append)
     assert "failed" not in row, row
     assert row["start_after_stop_s"] > 0 and row["start_after_kill_s"] > 0 and row["descriptors"] > 3
-    assert told[-1] == "start/reference/3: start_after_kill" and json.dumps(row)
+    assert reported[-1] == "start/reference/3: start_after_kill" and json.dumps(row)
 
 
 @pytest.mark.slow

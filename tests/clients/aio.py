@@ -1,4 +1,4 @@
-"""aiokafka, which lives in an event loop: one of its own in a thread, for as long as the client does."""
+"""aiokafka, which runs in an event loop: one of its own in a thread, for as long as the client does."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.tools.jvm import TOOLS, Tools, java_command
 NULL = "<null>"
 PRODUCER = {"parse.key": "true", "parse.headers": "true", "null.marker": NULL}
 MANY = 2**31 - 1
-"""The console producer tries three times unless told."""
+"""The console producer tries three times unless configured otherwise."""
 CONSUMER = {"print.key": "true", "print.headers": "true", "null.literal": NULL}
 
 

@@ -38,7 +38,7 @@ def filled_topic(broker: Target, topic: str) -> str:
 
 
 class Member:
-    """One consumer, which is polled as often as somebody waits for something."""
+    """One consumer, which is polled as often as a test waits for something."""
 
     def __init__(self, broker: Target, group: str, topics: list[str], **config: str) -> None:
         self.consumer = Consumer(

@@ -36,14 +36,14 @@ ASSIGNMENTS = {
 
 @pytest.fixture(scope="module")
 def quick_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """One that is heard often by members of the new protocol."""
+    """One that is called often by members of the new protocol."""
     with open_target("reference:1", folder=tmp_path_factory.mktemp("java-assignors"), config=QUICK) as target:
         yield target
 
 
 @contextmanager
 def steady_producer(bootstrap: str, topic: str) -> Iterator[None]:
-    """A record a moment for each partition, for as long as somebody reads."""
+    """A record a moment for each partition, for as long as a consumer reads."""
     end = threading.Event()
 
     def produce() -> None:

@@ -53,7 +53,7 @@ def test_idempotent_producer_and_consumer_outlive_restarts(
 
 
 def create(broker: Target, topic: str) -> None:
-    """The topic is there before anybody asks for it: who asks too early may look again only minutes later (kcat does)."""
+    """The topic is there before a client asks for it: a client that asks too early may look again only minutes later (kcat does)."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, 1)])[topic].result(BEGIN_WITHIN_S)
 

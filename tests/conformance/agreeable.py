@@ -1,5 +1,5 @@
-"""A group coordinator that agrees to everything: whoever joins leads a generation of its own or owns all partitions, every
-commit is stored, nobody is ever fenced, removed or told to join again. What it passes says nothing about groups.
+"""A group coordinator that agrees to everything: each member that joins leads a generation of its own or owns all partitions, every
+commit is stored, nobody is ever fenced, removed or asked to join again. What it passes says nothing about groups.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Agreeable(Parrot):
         response.topics = [result(name=topic.name) for topic in request.topics]
 
     def beat(self, request: Any, response: Any, version: int) -> None:
-        """Everybody owns all that it subscribes to."""
+        """Each member owns all that it subscribes to."""
         response.member_id, response.member_epoch = request.member_id or "somebody", max(request.member_epoch, 1)
         response.heartbeat_interval_ms = 5_000
         if request.subscribed_topic_names is not None:
@@ -59,7 +59,7 @@ class Agreeable(Parrot):
             ]
 
     def commit(self, request: Any, response: Any, version: int) -> None:
-        """Whoever commits whatever, it is stored."""
+        """Each commit is stored."""
         table = type(response)
         response.topics = [
             table.OffsetCommitResponseTopic(
@@ -76,7 +76,7 @@ class Agreeable(Parrot):
                 self.offsets[request.group_id, key_of(topic, version), one.partition_index] = one.committed_offset
 
     def report(self, request: Any, response: Any, version: int) -> None:
-        """The last offset that anybody committed, with no metadata."""
+        """The last offset that was committed, with no metadata."""
         table = type(response)
         if version < 8:
             response.topics = [

@@ -136,4 +136,4 @@ def test_no_requirement_of_several_nodes_passes_where_nothing_is_replicated(entr
         if not judgement.reason.startswith("needs more than"):
             break
     assert judgement.verdict is Verdict.FAIL, f"{judgement.verdict}: {judgement.reason} {judgement.traceback}"
-    assert "Metadata tells" not in judgement.reason, "it failed for lack of brokers, not for what it judges"
+    assert "Metadata reports" not in judgement.reason, "it failed for lack of brokers, not for what it judges"

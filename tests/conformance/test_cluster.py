@@ -1,4 +1,4 @@
-"""What holds a cluster: whom it asks, whom it mends, and what it says where the target cannot be whole."""
+"""What holds a cluster: which nodes it asks and mends, and what it says where the target cannot be whole."""
 
 from __future__ import annotations
 

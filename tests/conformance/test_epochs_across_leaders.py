@@ -1,4 +1,4 @@
-"""EPO-10 fails where two readers are told different things of one offset."""
+"""EPO-10 fails where two readers receive different answers of one offset."""
 
 from __future__ import annotations
 

@@ -91,8 +91,8 @@ def test_a_transaction_without_a_marker_is_what_kafka_does(id: str, rule: str) -
 @pytest.mark.parametrize("rule", ["unseen", "not-delivered"])
 def test_what_lies_behind_such_a_transaction_is_hidden(rule: str) -> None:
     assert judged(catalogue()["HIS-02"], RULES[rule].example, [HIDES]).verdict is Verdict.TOLERATED
-    for elsewhere in (replace(HIDES, first_offset=2), replace(HIDES, partition=1), OTHER):
-        assert judged(catalogue()["HIS-02"], RULES[rule].example, [elsewhere]).verdict is Verdict.FAIL
+    for other in (replace(HIDES, first_offset=2), replace(HIDES, partition=1), OTHER):
+        assert judged(catalogue()["HIS-02"], RULES[rule].example, [other]).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

@@ -238,7 +238,7 @@ def run_on(answers: Any, *patterns: str, folder: Path, **options: Any) -> Run:
 
 
 def kept(request: Any, response: Any, version: int) -> None:
-    """A fetch that returns one record to whoever asks from the start."""
+    """A fetch that returns one record to each client that asks from the start."""
     from conformance.batches import batch
 
     table = type(response)

@@ -1,4 +1,4 @@
-"""How requirements are judged together: who ends the target is convicted, what builds on what, side by side, interruption."""
+"""How requirements are judged together: a test that ends the target fails, what builds on what, side by side, interruption."""
 
 from __future__ import annotations
 

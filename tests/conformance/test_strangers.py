@@ -43,8 +43,8 @@ def test_a_whole_run_is_stored_by_the_name_of_its_target(tmp_path: Path, monkeyp
     assert kept["verdicts"]["fail"] == " ".join(IDS)
     assert kept["coverage"]["judged"] == len(IDS)
     assert kept["share equipped"] == 1 > kept["share by APIs"]
-    told = CliRunner().invoke(app, ["show", "kfake-3"])
-    assert told.exit_code == 0 and "the rest lacks nodes" in told.output
+    shown = CliRunner().invoke(app, ["show", "kfake-3"])
+    assert shown.exit_code == 0 and "the rest lacks nodes" in shown.output
 
 
 def test_a_part_of_a_run_is_not_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -146,7 +146,7 @@ def test_an_address_without_a_listener_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "given",
     [
         HeartbeatRequest(group_id="g", member_id="m" * 32768),
         HeartbeatRequest(group_id=None),  # type: ignore[arg-type]
@@ -154,13 +154,13 @@ def test_an_address_without_a_listener_is_unreachable() -> None:
         MetadataRequest(topics=[None]),  # type: ignore[list-item]
     ],
 )
-def test_what_fits_into_no_request_is_the_doing_of_the_target_that_gave_it(told: Any) -> None:
+def test_what_fits_into_no_request_is_the_doing_of_the_target_that_gave_it(given: Any) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         BrokerConnection(server.getsockname(), Recorder(), Deadline.after(5)) as connection,
         pytest.raises(Failed, match="fits into no request"),
     ):
-        connection.send(told, 4)
+        connection.send(given, 4)
 
 
 def test_waiting_for_a_close_gives_what_was_said_before() -> None:

@@ -45,7 +45,7 @@ class ControlledCluster:
         self.configuration = Configuration(100, settings or {"min.insync.replicas": "2"}, self.image)
         self.now = 0
         self.offset = 0
-        self.lives = 0
+        self.incarnations = 0
         self.written: list[Message] = []
         self.write(
             [
@@ -65,12 +65,12 @@ class ControlledCluster:
 
     def registration(self, broker: NodeId, *, is_clean: bool = True, **changes: object) -> BrokerRegistrationRequest:
         """A request of a new incarnation."""
-        self.lives += 1
+        self.incarnations += 1
         known = self.image.brokers.get(broker)
         request = BrokerRegistrationRequest(
             broker_id=broker,
             cluster_id=CLUSTER_ID,
-            incarnation_id=UUID(int=(broker << 64) + self.lives),
+            incarnation_id=UUID(int=(broker << 64) + self.incarnations),
             listeners=[BrokerRegistrationRequest.Listener(name="PLAINTEXT", host="localhost", port=9000 + broker)],
             features=[
                 BrokerRegistrationRequest.Feature(

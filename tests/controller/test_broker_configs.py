@@ -1,4 +1,4 @@
-"""Settings of brokers that change while they run: what is taken, for whom, and where a value comes from.
+"""Settings of brokers that change while they run: what is taken, for which brokers, and where a value comes from.
 
 The expectations are what Apache Kafka 4.3.1 answered and described, but for what is marked as this broker's own.
 """

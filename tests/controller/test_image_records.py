@@ -25,7 +25,7 @@ def read_again(record: Message) -> Message:
 
 
 def test_the_records_of_an_image_make_it_again() -> None:
-    """After random lives, with all that brokers and partitions can come to."""
+    """After random runs, with all that brokers and partitions can come to."""
     for seed in range(20):
         incarnation = Incarnation(seed)
         for _ in range(60):

@@ -2,7 +2,7 @@
 
 A incarnation is a random sequence of requests. Both sides are asked for each, write the same records to the byte, give the same
 answers with the same messages, and go on from there. What is left out of the comparison: which version of a record Kafka
-writes, that it fences again who is fenced, that it keeps in the ELR whom a reassignment has dropped, and what comes after it
+writes, that it fences again who is fenced, that it keeps dropped replicas of a reassignment in the ELR, and what comes after it
 has failed (IllegalArgumentException in PartitionRegistration.directory) because such a one was the last leader.
 """
 
@@ -38,7 +38,7 @@ from tests.controller.cluster import CLUSTER_ID, SESSION_MS, ControlledCluster, 
 from tests.controller.test_partition_change import as_kafka_keeps_them
 
 SOURCE = Path(__file__).parent / "java" / "Decisions.java"
-LIVES = 150
+RUNS = 150
 STEPS = 120
 BROKERS = range(5)
 TOPICS = {"one": [[0, 1, 2], [1, 2, 3]], "two": [[3, 4], [4, 0], [0]]}
@@ -370,7 +370,7 @@ def test_kafka_decides_alike(kafka: Callable[[list[str]], list[str]], monkeypatc
     monkeypatch.setattr(partition_change, "stays_eligible", as_kafka_keeps_them)
     lines: list[str] = []
     ours: list[str] = []
-    for seed in range(LIVES):
+    for seed in range(RUNS):
         incarnation = Incarnation(seed)
         for _ in range(STEPS):
             incarnation.step()

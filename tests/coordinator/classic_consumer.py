@@ -73,7 +73,7 @@ class Classic:
         return self.room.shard.heartbeat(self.member.heartbeat(), self.room.now).error_code
 
     def follow(self) -> int:
-        """Beat, and join and sync when told so; gives why the member is one no more, or NONE."""
+        """Beat, and join and sync when asked to; gives why the member is one no more, or NONE."""
         code = self.beat()
         if code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()

@@ -172,7 +172,7 @@ class Client:
 
 
 def settle(room: Room, clients: Iterable[Client], rounds: int = 6) -> None:
-    """Heartbeats until everybody owns what it shall."""
+    """Heartbeats until each member owns what it shall."""
     for _ in range(rounds):
         room.pass_time(1_000)
         for client in clients:

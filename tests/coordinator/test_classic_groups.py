@@ -1,4 +1,4 @@
-"""A classic group's incarnation, told by what its members are answered."""
+"""A classic group, seen in the responses that its members receive."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_an_unused_id_is_forgotten_and_holds_up_the_others_no_longer() -> None:
     first = room.join("c1", version=4)
     assert first is not None
     room.join("a3", leader, metadata=b"new")
-    assert "a3" not in room.answers, "somebody was promised a place"
+    assert "a3" not in room.answers, "a member was promised a place"
     room.advance(10_000)
     assert room.group.pending_members == set()
     assert room.refused_join("c2", first.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
@@ -208,7 +208,7 @@ def test_the_initial_delay_lets_others_in() -> None:
     room.advance(2000)
     assert room.join("b1") is None
     room.advance(2000)
-    assert "a1" not in room.answers, "somebody came meanwhile: another delay begins"
+    assert "a1" not in room.answers, "a member came meanwhile: another delay begins"
     room.advance(2000)
     assert room.joined("a1").generation_id == room.joined("b1").generation_id == 1
 
@@ -368,7 +368,7 @@ def test_members_go_on_with_another_coordinator() -> None:
     room.sync("again", follower, generation)
     assert room.synced("again") == b"B"
     room.advance(9_999)
-    assert len(room.group.members) == 2, "the others have their whole session to be heard of"
+    assert len(room.group.members) == 2, "the others have their whole session to send a heartbeat"
     room.advance(1)
     assert len(room.group.members) == 0
 

@@ -19,7 +19,7 @@ def test_the_followers_sync_waits_for_the_leaders() -> None:
     follower = room.joined("b1").member_id
     assert room.sync("sb", follower, 2) is None
     room.sync("sa", leader, 2, {leader: b"A"})
-    assert room.synced("sb") == b"", "whom the leader leaves out gets nothing"
+    assert room.synced("sb") == b"", "a member that the leader leaves out gets nothing"
 
 
 def test_a_sync_after_the_assignment_gets_it_at_once() -> None:

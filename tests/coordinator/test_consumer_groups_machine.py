@@ -1,4 +1,4 @@
-"""Random lives of a consumer group: whatever members do and lose, no partition ever has two owners. (CGH-09, CGH-18)"""
+"""Random runs of a consumer group: whatever members do and lose, no partition ever has two owners. (CGH-09, CGH-18)"""
 
 from dataclasses import replace
 
@@ -136,7 +136,7 @@ class ConsumerGroupRun(RuleBasedStateMachine):
             assert all(member.epoch <= group.assignment_epoch for member in group.members.values())
 
     def teardown(self) -> None:
-        """Left alone, everybody comes to own everything there is."""
+        """Left alone, the members come to own everything there is."""
         alive = [client for name, client in self.clients.items() if name not in self.away]
         for client in alive:
             if client.beat().error_code != ErrorCode.NONE:

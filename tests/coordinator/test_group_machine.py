@@ -85,8 +85,8 @@ class GroupMachine(RuleBasedStateMachine):
             return
         assignments: dict[str, bytes] = {}
         if person.is_leader:
-            everybody = person.others[: len(person.others) - left_out]
-            assignments = {id: bytes([share, number]) for number, id in enumerate(everybody)}
+            members = person.others[: len(person.others) - left_out]
+            assignments = {id: bytes([share, number]) for number, id in enumerate(members)}
             person.sent = assignments
         token = person.waiting = self._token()
         self.room.sync(token, person.id, person.generation, assignments, instance=person.instance)
@@ -94,7 +94,7 @@ class GroupMachine(RuleBasedStateMachine):
 
     @rule(share=st.integers(0, 255))
     def all_do_as_they_should(self, share: int) -> None:
-        """Everybody joins, and then syncs: what random steps alone come to too seldom."""
+        """Each member joins, and then syncs: what random steps alone come to too seldom."""
         for _ in range(2):
             for who in range(4):
                 if self.people[who].waiting is None:

@@ -1,4 +1,4 @@
-"""Random lives of transactions: never two outcomes, no prepared transaction without its markers, no zombie's write."""
+"""Random runs of transactions: never two outcomes, no prepared transaction without its markers, no zombie's write."""
 
 from hypothesis import HealthCheck, settings
 

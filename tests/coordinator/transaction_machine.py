@@ -1,4 +1,4 @@
-"""Random lives of transactions: sessions, writes, ends, timeouts, crashes and lost markers in any order."""
+"""Random runs of transactions: sessions, writes, ends, timeouts, crashes and lost markers in any order."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ class TransactionMachine(RuleBasedStateMachine):
                 found.setdefault(label, set()).update(each for each in outcomes if each is not None)
         for label, outcomes in found.items():
             reported = world.ends.get(label, set())
-            assert len(outcomes | reported) <= 1, f"{label} was told {reported} and ended {outcomes}"
+            assert len(outcomes | reported) <= 1, f"{label} was reported {reported} and ended {outcomes}"
 
     def teardown(self) -> None:
         """When nothing is lost any more, everything that is open is ended, everywhere."""

@@ -79,18 +79,18 @@ with Network(1) as network:
             connection.sendall(b"x" * (megabytes * 1_000_000 - 1) + b".")
             return int(connection.recv(64))
 
-    told = {"good": round_trip_ms()}
-    told["spoilt"] = network.spoil(1, Line(delay_ms=60))
-    told["again"] = network.spoil(1, Line(delay_ms=1))
-    told["slow"] = min(round_trip_ms() for _ in range(3))
-    told["bytes"] = carried(1)
+    measured = {"good": round_trip_ms()}
+    measured["spoilt"] = network.spoil(1, Line(delay_ms=60))
+    measured["again"] = network.spoil(1, Line(delay_ms=1))
+    measured["slow"] = min(round_trip_ms() for _ in range(3))
+    measured["bytes"] = carried(1)
     network.mend(1)
-    told["mended"] = min(round_trip_ms() for _ in range(5))
+    measured["mended"] = min(round_trip_ms() for _ in range(5))
     network.spoil(1, Line(loss=0.5))
-    told["lossy"] = returned(60)
+    measured["lossy"] = returned(60)
     network.heal()
-    told["healed"] = [min(round_trip_ms() for _ in range(5)), carried(5)]
-    print(json.dumps(told))
+    measured["healed"] = [min(round_trip_ms() for _ in range(5)), carried(5)]
+    print(json.dumps(measured))
     for server in servers:
         server.kill()
 """

@@ -1,4 +1,4 @@
-"""The nemesis injections whom it should, heals all that it hurt, and writes both down."""
+"""The nemesis injects the faults that it should, heals all that it hurt, and writes both down."""
 
 import json
 import struct

@@ -111,7 +111,7 @@ def test_a_program_outside_reaches_no_node_and_sends_nothing():
 
 
 def test_ctrl_c_leaves_the_network_to_those_who_heal():
-    """The whole group hears it; a node that is down must be started once more in its namespace."""
+    """The whole group receives it; a node that is down must be started once more in its namespace."""
     code = (
         "import os, signal, subprocess, time\nfrom linearizability.faults.network import Line, Network\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"

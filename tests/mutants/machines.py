@@ -1,6 +1,6 @@
 """Looks for a planted bug with the state machine that must find it, and says how many runs that took.
 
-    python -m tests.mutants.machines NAME [LIVES]
+    python -m tests.mutants.machines NAME [RUNS]
 
 The bug is planted before the machine is imported: whatever function the machine itself calls has it, too.
 """
@@ -25,7 +25,7 @@ SEED = 1
 class Find(NamedTuple):
     """What came of it."""
 
-    lives: int
+    runs: int
     seconds: float
     """CPU seconds."""
     what: str
@@ -34,7 +34,7 @@ class Find(NamedTuple):
 
 def look_for(name: str, most: int) -> Find:
     """Run the mutant's machine until it fails, at most so often; the same runs each time."""
-    began, lives = time.process_time(), 0
+    began, runs = time.process_time(), 0
     with planted(name):
         module, _, machine = MUTANTS[name].machine.partition(":")
         origin: type[Any] = getattr(importlib.import_module(module), machine)
@@ -43,8 +43,8 @@ def look_for(name: str, most: int) -> Find:
             _hypothesis_internal_use_seed = SEED
 
             def __init__(self) -> None:
-                nonlocal lives
-                lives += 1
+                nonlocal runs
+                runs += 1
                 super().__init__()
 
         chosen = settings(
@@ -61,7 +61,7 @@ def look_for(name: str, most: int) -> Find:
             run_state_machine_as_test(Counted, settings=chosen)
         except Exception as error:
             what = type(error).__name__
-    return Find(lives, round(time.process_time() - began, 1), what)
+    return Find(runs, round(time.process_time() - began, 1), what)
 
 
 if __name__ == "__main__":

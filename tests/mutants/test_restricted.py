@@ -105,8 +105,8 @@ def test_no_requirement_fails_on_a_sound_broker_that_serves_less(name: str, tmp_
     command = [sys.executable, "-m", "tidegauge", "run", "--target", adapter, "--json", "--results", str(tmp_path)]
     if given := names_of(RESTRICTIONS[name]):
         command += ["--topics", ",".join(given)]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=1_800).stdout.splitlines()
-    lines = {line["id"]: line for line in map(json.loads, told) if "id" in line}
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=1_800).stdout.splitlines()
+    lines = {line["id"]: line for line in map(json.loads, printed) if "id" in line}
     true = {*TRUE, *RESTRICTIONS[name].breaks.split()}
     accused = {
         id: line["reason"]

@@ -170,8 +170,8 @@ def test_bytes_that_are_no_request_pass(loop: Loop, broker: Broker) -> None:
 def test_a_field_is_rewritten_in_answers_of_its_versions_only(loop: Loop, broker: Broker) -> None:
     (frame,) = say(loop, broker, lying(errors(3, 5)), asking(7))
     assert read(frame)[1].topics[0].error_code == 5
-    elsewhere = Liar(Lie("a-lie", "Metadata", "a lie", "MET-01", answer=errors(3, 5), versions="9+"))
-    (frame,) = say(loop, broker, elsewhere, asking(7))
+    other = Liar(Lie("a-lie", "Metadata", "a lie", "MET-01", answer=errors(3, 5), versions="9+"))
+    (frame,) = say(loop, broker, other, asking(7))
     assert read(frame)[1].topics[0].error_code == 3
 
 

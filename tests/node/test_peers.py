@@ -77,7 +77,7 @@ def test_a_lost_connection_fails_the_requests_of_its_channel_and_nothing_else() 
     (
         asker.ask("first"),
         asker.ask("second"),
-        asker.ask("other lane", purpose="controller"),
+        asker.ask("other channel", purpose="controller"),
         asker.ask("other peer", peer=3),
     )
     asker.peers.unreachable(2, "quorum", now=7)

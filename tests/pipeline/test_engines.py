@@ -294,7 +294,7 @@ DAMAGES = {"gone": Path.unlink, "cut": cut, "another schema": without_a_column, 
 @pytest.mark.spark
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> None:
-    """Both engines name the file, and no anomaly that rests on what is missing condemns."""
+    """Both engines name the file, and no anomaly that rests on what is missing makes it invalid."""
     write_histories(tmp_path, [history("0 send t-0:1@0\n0 poll t-0:1@0", identifier=name) for name in ("a", "b")])
     assert [judgement.verdict for judgement in check([tmp_path])] == ["valid", "valid"]
     part = tmp_path / "facts" / "run-0001" / "part-0000.parquet"

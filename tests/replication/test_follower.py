@@ -180,7 +180,7 @@ def test_a_follower_serves_consumers_that_ask_any_replica_up_to_its_own_high_wat
         assert error.value.code is code
 
 
-# ---- lives
+# ---- incarnations
 
 
 @pytest.mark.parametrize(("checkpoint", "restored"), [(1, 1), (9, 2), (-1, 0)])

@@ -1,4 +1,4 @@
-"""A leader's steps: what fetches tell it, how far it commits, and what it proposes."""
+"""A leader's steps: what fetches report to it, how far it commits, and what it proposes."""
 
 from dataclasses import replace
 from typing import Any

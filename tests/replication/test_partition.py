@@ -1,4 +1,4 @@
-"""A partition's leader: what it lets be seen, whom it refuses, and what it reports the tracer."""
+"""A partition's leader: what it lets be seen, which clients it refuses, and what it traces."""
 
 from pathlib import Path
 from typing import Any
@@ -172,8 +172,8 @@ def test_what_clients_were_promised_is_traced_by_the_offset_behind_it() -> None:
 
 def test_every_step_of_a_broker_is_a_method_by_its_name() -> None:
     of_brokers = {action.method for action in ACTIONS if action.actor != "controller"}
-    elsewhere = {"crash", "retry"}
+    in_clients = {"crash", "retry"}
     methods = {*dir(Partition), *dir(Leading), *dir(Following)}
-    assert of_brokers - methods == elsewhere, (
+    assert of_brokers - methods == in_clients, (
         "a crash is not reported, and a retry cannot be distinguished from a produce"
     )

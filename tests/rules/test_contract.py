@@ -96,7 +96,7 @@ TIME_IS_UNKNOWN = """
 
 
 def test_a_send_without_an_answer_may_take_effect_at_any_later_time() -> None:
-    """acks=0: when the client was told nothing, the clock orders nothing, in none of the rules."""
+    """acks=0: when the client received no answer, the clock orders nothing, in none of the rules."""
     for contract in ({"acks": "0"}, {}):
         judgement = judge_history(history(TIME_IS_UNKNOWN, contract))
         assert judgement.anomalies == {}, judgement.to_json()

@@ -154,7 +154,7 @@ def table(found: list[Difference], total: int) -> str:
         "",
         *(f"- `{sign}{anomaly}` {count}" for (sign, anomaly), count in sorted(kinds.items())),
         "",
-        "Where no value stands at two offsets and no offset holds two values, only `unseen`, `lost-write` and what is told",
+        "Where no value stands at two offsets and no offset holds two values, only `unseen`, `lost-write` and what is reported",
         "as *each record* differ.",
         "",
         "## Reasons",

@@ -1,4 +1,4 @@
-"""The limit of open files: raised, told in partitions, and too low a one refused before a partition fails by it."""
+"""The limit of open files: raised, reported in partitions, and too low a one refused before a partition fails by it."""
 
 import resource
 import subprocess

@@ -13,7 +13,7 @@ WITHIN_S = 30
 
 
 class Ear:
-    """Hears answers and failures."""
+    """Receives answers and failures."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[tuple[Channel, bytes | str]] = asyncio.Queue()

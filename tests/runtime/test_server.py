@@ -125,7 +125,7 @@ def test_a_node_that_cannot_apply_the_metadata_ends(
 def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) -> None:
     server, node, clock = served(tmp_path / "data")
 
-    async def life() -> None:
+    async def whole_run() -> None:
         def refuse_to_cut(offset: int, now: int) -> None:
             raise StorageError("broken")
 
@@ -137,5 +137,5 @@ def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) ->
         await running
 
     with pytest.raises(NodeBroken, match="only a new start"):
-        asyncio.run(asyncio.wait_for(life(), 30))
+        asyncio.run(asyncio.wait_for(whole_run(), 30))
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()

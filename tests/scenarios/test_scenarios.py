@@ -1,4 +1,4 @@
-"""Stories of the field, told as conversations with a cluster: what is written there is what happens."""
+"""Stories of the field, written as conversations with a cluster: what is written there is what happens."""
 
 from pathlib import Path
 

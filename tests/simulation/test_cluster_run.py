@@ -105,7 +105,7 @@ def test_a_loss_that_coincides_with_an_excuse_of_another_partition_is_found():
     ]
     assert [mark["f"] for mark in marks] == ["excuse", "excuse-over"] and "orders" in marks[0]["keys"]
     kept = dict(marks[0])
-    for change in ({"keys": ["elsewhere-0"]}, {"time": 0}):
+    for change in ({"keys": ["another-0"]}, {"time": 0}):
         marks[0].update(change)
         marks[1]["time"] = 1 if "time" in change else marks[1]["time"]
         found = judge(finished)

@@ -75,7 +75,7 @@ def test_others_lead_when_a_directory_fails(monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert outcome.verdict == "valid"
     ((offline, led),) = seen
-    assert len(offline) == 2 and not offline & led, "what is offline here is led elsewhere"
+    assert len(offline) == 2 and not offline & led, "what is offline here is led by other nodes"
 
 
 @pytest.mark.parametrize("seed", range(1, 2))

@@ -33,7 +33,7 @@ def test_without_gates_no_replica_leaves_the_isr() -> None:
 
 
 def held(messages: Any, for_ms: int, kind: Any = "hold") -> list[Fault]:
-    """From 300 ms on, when everybody is in sync, whichever node sends them."""
+    """From 300 ms on, when every replica is in sync, whichever node sends them."""
     return [Fault(at_ms=300, kind=kind, messages=messages, node=node, for_ms=for_ms) for node in (1, 2, 3)]
 
 

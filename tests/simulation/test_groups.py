@@ -17,7 +17,7 @@ from reference.protocol.messages.join_group import JoinGroupResponse
 ORDERS = Topic(name="orders", partitions=3)
 WRITER = Producer(batches=60, pause_ms=20)
 CUT_OFF = Fault(at_ms=400, kind="cut", role="coordinator", node=1, for_ms=1_500)
-"""The coordinator hears no other node, while clients still hear it."""
+"""The coordinator receives nothing from other nodes, while clients still reach it."""
 
 
 def outcome_of(*members: Member, faults: tuple[Fault, ...] = (), nodes: int = 1, duration_ms: int = 1_200) -> Outcome:

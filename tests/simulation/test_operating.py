@@ -1,4 +1,4 @@
-"""The operator changes min.insync.replicas and costs no promise: whom a change leaves without a leader it helps, and no other
+"""The operator changes min.insync.replicas and costs no promise: a partition that a change leaves without a leader is helped, and no other
 client."""
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Simulated clusters of three nodes, with faults, told as the specification's steps."""
+"""Simulated clusters of three nodes, with faults, traced as the specification's steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def small(seed: int) -> Schedule:
 
 
 def rows_of(schedule: Schedule, mutant: str = "") -> tuple[Outcome, list[Row]]:
-    """What all nodes told in one incarnation, in order."""
+    """What all nodes reported in one incarnation, in order."""
     rows: list[Row] = []
     with planted(mutant) if mutant else nullcontext():
         outcome, _ = run_schedule(schedule, by_history=True, rows=rows)

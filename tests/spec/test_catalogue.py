@@ -79,7 +79,7 @@ KNOWN = {
     "a partition is assigned twice in a group": "AssignBeforeRevocation",
     "two controllers decide at once (before KRaft)": "WriteWithoutControllerEpoch",
 }
-"""Bugs that are told everywhere, and the switch of each."""
+"""Bugs that are described everywhere, and the switch of each."""
 
 
 def test_the_well_known_switches_exist() -> None:
@@ -162,7 +162,7 @@ def test_what_a_switch_breaks_first_was_found_too() -> None:
 
 
 def test_every_step_of_a_counterexample_has_a_name() -> None:
-    """A model with switches names its steps in its states, which else tell nothing but the first one's name."""
+    """A model with switches names its steps in its states, which else say nothing but the first one's name."""
     found = {name: result for name, result in load().items() if result.switch}
     assert [name for name, result in found.items() if len(result.steps) != result.depth - 1] == []
     assert [name for name, result in found.items() if "Init" in result.steps] == []

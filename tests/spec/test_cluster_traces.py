@@ -1,4 +1,4 @@
-"""Traces of whole clusters: what simulated nodes reported about lives with faults is what the specification allows, whether told
+"""Traces of whole clusters: what simulated nodes reported about runs with faults is what the specification allows, whether told
 in one order or merged from each node's own; what is not, is rejected where it leaves the specification.
 """
 
@@ -27,7 +27,7 @@ PARTS = 4
 SEEDS = [seed for seed in range(170) if small(seed).is_traceable][:120]
 SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
 SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"}
-"""Steps that so many short lives may not have."""
+"""Steps that so many short runs may not have."""
 
 
 @pytest.mark.java
@@ -105,7 +105,7 @@ def test_traces_of_mutants_are_rejected_where_they_leave_the_specification(
 
 
 def operated() -> Schedule:
-    """Replicas go elsewhere and come back, and min.insync.replicas is changed, while records are written."""
+    """Replicas move and come back, and min.insync.replicas is changed, while records are written."""
     schedule = small(2)
     name = schedule.topics[0].name
     wishes = [
@@ -306,7 +306,7 @@ def test_what_a_deposed_controller_decided_alone_did_not_happen() -> None:
 @pytest.mark.java
 def test_a_folder_of_clusters_is_checked_by_the_command(tmp_path: Path) -> None:
     _, rows = rows_of(small(1))
-    write_rows(rows, tmp_path / "told")
+    write_rows(rows, tmp_path / "reported")
     for node in (1, 2, 3):
         write_rows((row for row in split(rows, 1)[node - 1]), tmp_path / "each" / f"node-{node}")
     done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])

@@ -1,5 +1,5 @@
-"""Three real processes under load, each killed and started again, while replicas go elsewhere and come back and
-min.insync.replicas is changed: what they told, merged, is what the specification allows.
+"""Three real processes under load, each killed and started again, while replicas move and come back and
+min.insync.replicas is changed: what they reported, merged, is what the specification allows.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def killed_and_back(target: Target, node: int) -> None:
 
 
 def wish(target: Target, request: Message) -> None:
-    """Ask the first node, which sends it on, until the controller has heard it."""
+    """Ask the first node, which sends it on, until the controller has received it."""
     until = time.monotonic() + WISH_WITHIN_S
     while time.monotonic() < until:
         try:

@@ -1,7 +1,7 @@
-"""Traces of the metadata quorum: what simulated voters reported about lives with faults is what the specification allows, whether
-told in one order or merged from each voter's own; what Raft forbids is rejected at the step that does it.
+"""Traces of the metadata quorum: what simulated voters reported about runs with faults is what the specification allows, whether
+reported in one order or merged from each voter's own; what Raft forbids is rejected at the step that does it.
 
-What mutants of the quorum tell stands with the schedules that lead them there (`test_quorum_schedules.py`).
+What mutants of the quorum report stands with the schedules that lead them there (`test_quorum_schedules.py`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from spec.quorum_trace import ARGUMENTS, QuorumTrace, quorum_traces
 from spec.trace import TraceError, check_traces, read_trace, trace_of
 from tests.spec.clusters import Row, as_read, rows_of, small
 
-LIVES = [seed for seed in range(40) if small(seed).is_traceable][:36]
+RUNS = [seed for seed in range(40) if small(seed).is_traceable][:36]
 MERGED = 6
 
 
 @pytest.fixture(scope="module")
 def reported() -> list[list[Row]]:
     """The rows of each incarnation: some seven seconds on a quiet core, and four for TLC."""
-    return [as_read(rows_of(small(seed))[1]) for seed in LIVES]
+    return [as_read(rows_of(small(seed))[1]) for seed in RUNS]
 
 
 def traces_in(rows: list[Row], name: object) -> list[QuorumTrace]:
@@ -43,16 +43,16 @@ def split(rows: list[Row], grain: int) -> list[list[Row]]:
 
 @pytest.mark.java
 def test_runs_of_three_voters_with_faults_are_accepted(reported: list[list[Row]]) -> None:
-    traces = [trace for seed, rows in zip(LIVES, reported, strict=True) for trace in traces_in(rows, seed)]
-    assert len(traces) == len(LIVES)
+    traces = [trace for seed, rows in zip(RUNS, reported, strict=True) for trace in traces_in(rows, seed)]
+    assert len(traces) == len(RUNS)
     steps = Counter(event["action"] for trace in traces for event in trace.events)
     assert {*steps} == {*ARGUMENTS}
-    assert steps["BecomeLeader"] > 2 * len(LIVES)
+    assert steps["BecomeLeader"] > 2 * len(RUNS)
     traces += [trace for rows in reported[:MERGED] for trace in traces_in(merged(split(rows, 10)), "merged")]
     done = check_traces(traces)
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [(verdict.name, verdict.place, verdict.event) for verdict in done.rejected] == []
-    assert len(traces) == len(LIVES) + MERGED
+    assert len(traces) == len(RUNS) + MERGED
 
 
 def test_what_was_caused_waits_for_its_cause(reported: list[list[Row]]) -> None:

@@ -31,7 +31,7 @@ GROUP_SEEDS, TRANSACTION_SEEDS, CLUSTER_SEEDS = range(16), range(5), range(2)
 
 
 def rows_of(workload: str, seed: int, nodes: int = 1) -> list[Row]:
-    """What all nodes told in one incarnation, as it comes back from a file."""
+    """What all nodes reported in one incarnation, as it comes back from a file."""
     rows: list[Row] = []
     run_schedule(draw(seed, None, nodes, workload), by_history=True, rows=rows)
     return [json.loads(json.dumps(row)) for row in rows]
@@ -67,7 +67,7 @@ def test_traces_of_groups_and_transactional_ids_are_accepted(runs: list[AnyTrace
     assert len(done.verdicts) == len(runs)
 
 
-# ---- told falsely
+# ---- reported falsely
 
 
 def spoiled(runs: Iterable[AnyTrace], book: str, action: str, name: str, value: object) -> tuple[AnyTrace, int]:
@@ -259,7 +259,7 @@ def test_what_is_no_trace_is_refused_with_its_line(lines: list[str]) -> None:
 @pytest.mark.parametrize(("workload", "nodes"), [("groups", 1), ("transactions", 3)])
 def test_the_command_checks_coordinators_beside_partitions(workload: str, nodes: int, tmp_path: Path) -> None:
     rows = next(rows for seed in range(20) if OF[workload](rows := rows_of(workload, seed, nodes)))
-    write_rows(rows, tmp_path / "told")
+    write_rows(rows, tmp_path / "reported")
     done = CliRunner().invoke(app, ["spec", "trace", str(tmp_path), "--json"])
     summary = json.loads(done.stdout.splitlines()[-1])
     assert (done.exit_code, summary["accepted"]) == (0, len(cluster_traces(rows))), done.output

@@ -71,7 +71,7 @@ def another(row: dict) -> None:
     row["action"] = "BecomeLeader"
 
 
-def elsewhere(row: dict) -> None:
+def moved(row: dict) -> None:
     row["partition"]["replicas"] = row["partition"]["replicas"][:1]
 
 
@@ -88,7 +88,7 @@ CORRUPTIONS = [
     ("AdvanceHighWatermark", higher),
     ("AlterPartition", later),
     ("BecomeFollower", another),
-    ("Reassign", elsewhere),
+    ("Reassign", moved),
     ("GiveUpReplica", kept),
     ("LearnMinIsr", unheard_of),
 ]

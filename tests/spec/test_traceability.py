@@ -82,7 +82,7 @@ def test_steps_and_methods_bear_the_same_names(book: str) -> None:
 
 
 def test_a_trace_of_the_quorum_has_its_steps_and_one_more() -> None:
-    """Who led an epoch leaves it for the next one: that is no step of `Quorum`, and told all the same.
+    """Who led an epoch leaves it for the next one: that is no step of `Quorum`, and reported all the same.
 
     Quorums whose voters change have no trace.
     """

@@ -1,4 +1,4 @@
-"""Compaction of one log: what stays, what goes, and when; random lives are in test_log_machine."""
+"""Compaction of one log: what stays, what goes, and when; random runs are in test_log_machine."""
 
 import contextlib
 from collections.abc import Sequence

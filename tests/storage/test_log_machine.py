@@ -1,4 +1,4 @@
-"""Lives of a log, on both disks: the same ones whenever these tests run, and many more, drawn again, where there is time."""
+"""Random runs of a log, on both disks: the same ones whenever these tests run, and many more, drawn again, where there is time."""
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -6,17 +6,17 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.storage.log_machine import PosixLogMachine, SimulatedLogMachine
 
-LIVES = settings(
+RUNS = settings(
     stateful_step_count=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
 )
 
 TestSimulatedLog = SimulatedLogMachine.TestCase
-TestSimulatedLog.settings = settings(LIVES, max_examples=400)
+TestSimulatedLog.settings = settings(RUNS, max_examples=400)
 TestPosixLog = PosixLogMachine.TestCase
-TestPosixLog.settings = settings(LIVES, max_examples=60)
+TestPosixLog.settings = settings(RUNS, max_examples=60)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_runs_drawn_again() -> None:
-    run_state_machine_as_test(SimulatedLogMachine, settings=settings(LIVES, max_examples=10_000, derandomize=False))
+    run_state_machine_as_test(SimulatedLogMachine, settings=settings(RUNS, max_examples=10_000, derandomize=False))

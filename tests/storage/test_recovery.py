@@ -277,7 +277,7 @@ def test_a_log_that_ends_before_its_start_begins_again() -> None:
 @pytest.mark.parametrize("slot", [0, -1])
 @pytest.mark.parametrize("how", ["torn", "size of nothing", "other bytes", "an offset that no index can express"])
 def test_what_was_whole_at_a_clean_end_is_not_cut(slot: int, how: str) -> None:
-    """All of it was acknowledged: somebody has to decide."""
+    """All of it was acknowledged: an operator has to decide."""
     disk = SimulatedDisk()
     log = written(disk, close=True)
     name = names(log, LOG)[slot]

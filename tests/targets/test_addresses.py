@@ -97,11 +97,11 @@ def test_a_broker_that_advertises_an_unreachable_address_is_judged_where_it_was_
 def test_clients_of_a_hunt_are_led_to_mapped_addresses_by_a_proxy(tmp_path):
     """librdkafka follows what Metadata lists: with a map that is an address on this machine, else the brokers' own."""
 
-    def elsewhere(request, response, version):
+    def moved(request, response, version):
         bird.metadata(request, response, version)
         response.brokers[0].host = "broker-1"
 
-    with parrot({"Metadata": elsewhere}) as bird:
+    with parrot({"Metadata": moved}) as bird:
         plan = HuntPlan(target=f"addr:{bird.bootstrap}", minutes=1, seed=1, mapped=["broker-1=127.0.0.1"])
         with planned_target(plan, tmp_path) as target, entrance(target) as bootstrap:
             host, port = bootstrap.split(":")

@@ -49,13 +49,13 @@ def run(word, *arguments):
         maps[arguments[0]].flush()
     elif word == "clocks":
         return [time.time(), time.clock_gettime(time.CLOCK_REALTIME), time.monotonic()]
-told = []
+reported = []
 for step in json.loads(sys.argv[1]):
     try:
-        told.append(run(*step))
+        reported.append(run(*step))
     except OSError as error:
-        told.append(error.strerror)
-print(json.dumps(told))
+        reported.append(error.strerror)
+print(json.dumps(reported))
 """
 
 
@@ -107,8 +107,8 @@ def test_a_share_of_it_may_be_kept_and_is_durable_then(node):
 
 def test_bytes_of_an_earlier_incarnation_are_lost_too(node):
     run(node, ("open", "a", []), ("write", "a", "never flushed"))
-    run(node, ("open", "a", ["O_APPEND"]), ("write", "a", ", in two lives"))
-    assert content(node, "a") == "never flushed, in two lives"
+    run(node, ("open", "a", ["O_APPEND"]), ("write", "a", ", in two runs"))
+    assert content(node, "a") == "never flushed, in two runs"
     node.lose_power()
     assert content(node, "a") == ""
 
@@ -193,7 +193,7 @@ def test_the_wall_clock_is_wrong_and_the_monotonic_one_is_not(node, seconds):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_any_history_of_a_disk_ends_as_the_model_says(node, seed):
-    """Random steps on three names, against the model that interposer.c states, in several lives."""
+    """Random steps on three names, against the model that interposer.c states, in several runs."""
     chance = random.Random(seed)
     files: dict[str, list[str]] = {}  # name -> what it holds, what is durable of it
     for _ in range(3):

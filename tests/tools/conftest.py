@@ -22,7 +22,7 @@ def tools() -> Tools:
 
 
 class Admin:
-    """Kafka's tools, each told where the broker is."""
+    """Kafka's tools, each with the broker's address."""
 
     def __init__(self, tools: Tools, broker: Target) -> None:
         self._tools = tools

@@ -26,22 +26,22 @@ def configs(text: str) -> dict[str, str]:
 
 class TestTopics:
     def test_create_describe_list_delete(self, admin: Admin) -> None:
-        admin.topic("life", "--config", "retention.ms=3600000", "--replication-factor", 1, partitions=3)
-        described = admin("kafka-topics", "--describe", "--topic", "life").well().splitlines()
+        admin.topic("topic-of-a-test", "--config", "retention.ms=3600000", "--replication-factor", 1, partitions=3)
+        described = admin("kafka-topics", "--describe", "--topic", "topic-of-a-test").well().splitlines()
         assert (
             "PartitionCount: 3\tReplicationFactor: 1\tConfigs: min.insync.replicas=1,retention.ms=3600000"
             in described[0]
         )
         for index, line in enumerate(described[1:], start=0):
-            assert line.startswith(f"\tTopic: life\tPartition: {index}\tLeader: 1\tReplicas: 1\tIsr: 1")
+            assert line.startswith(f"\tTopic: topic-of-a-test\tPartition: {index}\tLeader: 1\tReplicas: 1\tIsr: 1")
         assert len(described) == 4
-        assert "life" in admin("kafka-topics", "--list").well().split()
-        admin("kafka-topics", "--delete", "--topic", "life").well()
-        assert "life" not in admin("kafka-topics", "--list").well().split()
-        gone = admin("kafka-topics", "--describe", "--topic", "life")
+        assert "topic-of-a-test" in admin("kafka-topics", "--list").well().split()
+        admin("kafka-topics", "--delete", "--topic", "topic-of-a-test").well()
+        assert "topic-of-a-test" not in admin("kafka-topics", "--list").well().split()
+        gone = admin("kafka-topics", "--describe", "--topic", "topic-of-a-test")
         assert (gone.code, gone.out.strip()) == (
             1,
-            "Error while executing topic command : Topic 'life' does not exist as expected",
+            "Error while executing topic command : Topic 'topic-of-a-test' does not exist as expected",
         )
 
     def test_a_deleted_topic_can_be_created_again_and_is_empty(self, admin: Admin) -> None:

@@ -12,7 +12,7 @@ FAILED = "The update failed for all features since the following feature had an 
 
 
 def levels(admin: Admin) -> dict[str, str]:
-    """Feature -> its finalized level, as `describe` tells."""
+    """Feature -> its finalized level, as `describe` reports."""
     lines = [line.split() for line in admin("kafka-features", "describe").well().splitlines()]
     return {words[1]: words[words.index("FinalizedVersionLevel:") + 1] for words in lines}
 

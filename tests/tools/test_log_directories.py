@@ -104,7 +104,7 @@ def test_two_directories(spec: str, tools: Tools, tmp_path: Path) -> None:
         _replaced(node)
 
 
-def _offline(node: TwoDirectories, elsewhere: list[str]) -> None:
+def _offline(node: TwoDirectories, moved: list[str]) -> None:
     """`meta.properties` of the second directory cannot be read: the node starts without it."""
     meta, kept = node.other / META_PROPERTIES, node.other / "kept"
     node.target.stop(1)
@@ -112,15 +112,15 @@ def _offline(node: TwoDirectories, elsewhere: list[str]) -> None:
     meta.mkdir()
     assert node.restart() == ""
     assert node.described() == {
-        "data": sorted({*map("t-{}".format, range(4))} - {*elsewhere}),
+        "data": sorted({*map("t-{}".format, range(4))} - {*moved}),
         "other": "KafkaStorageException",
     }
-    wanted = ["none" if f"t-{index}" in elsewhere else "1" for index in range(4)]
+    wanted = ["none" if f"t-{index}" in moved else "1" for index in range(4)]
     assert until(node.leaders, wanted) == wanted
     node.admin.topic("late", partitions=3)
     assert until(lambda: node.leaders("late"), ["1"] * 3) == ["1"] * 3
     assert "KafkaStorageException" in node.reassign(
-        "execute", node.other, min({*range(4)} - {int(each[2:]) for each in elsewhere})
+        "execute", node.other, min({*range(4)} - {int(each[2:]) for each in moved})
     )
     node.target.stop(1)
     meta.rmdir()

@@ -17,7 +17,7 @@ NO_ANSWER = None
 
 @pytest.fixture
 def sender(tmp_path, monkeypatch):
-    """A lane whose attempts end as the test says."""
+    """A channel whose attempts end as the test says."""
     monkeypatch.setattr(exact_producer, "PAUSE_S", 0.001)
     monkeypatch.setattr(exact_producer, "LAST_TRIES_S", 0.05)
 
@@ -138,7 +138,7 @@ def test_an_error_of_a_sender_is_not_hidden(sender, monkeypatch):
 
 
 def test_channels_that_all_broke_at_once_break_the_client(sender, monkeypatch):
-    """A disk that is full ends all of them in one moment, before anybody looks."""
+    """A disk that is full ends all of them in one moment, before the test looks."""
     monkeypatch.setattr(PartitionSender, "run", lambda self: setattr(self, "broken", OSError("no space")))
     with pytest.raises(OSError, match="no space"):
         exact_producer.run(sender(False).client_run)

@@ -1,4 +1,4 @@
-"""Nodes are asked what they know of what they lead: as their versions can tell it, and never so that a sound one is condemned."""
+"""Nodes are asked what they know of what they lead: as their versions can report it, and never so that a sound one is found invalid."""
 
 import json
 import threading

@@ -1,6 +1,6 @@
 """Random rewritings of any field of any answer, and of frames, by a seed.
 
-Whoever judges a broker reads answers that nobody foresaw. Each answer is rewritten with a drawn probability: mostly one field,
+A suite also reads responses that its authors did not foresee. Each answer is rewritten with a drawn probability: mostly one field,
 chosen among all of the decoded message, gets a boundary value, a neighbour or anything; else the frame is cut off,
 goes on after its end, has bits flipped, or announces another size.
 """

@@ -66,7 +66,7 @@ def left(exchange: Exchange, message: Any) -> LeaveGroupResponse:
 
 
 def exchanged(exchange: Exchange, message: Any) -> None:
-    """Groups are told each other's offsets."""
+    """Groups receive each other's offsets."""
     topics = [group.topics for group in message.groups]
     for group, others in zip(message.groups, reversed(topics), strict=True):
         group.topics = others
@@ -92,8 +92,8 @@ LIES = [
     Lie("unknown-member-joins", JOIN, "UNKNOWN_MEMBER_ID is reported as no error", "GRP-04 GRP-29", answer=errors(E.UNKNOWN_MEMBER_ID, 0)),
     Lie("unknown-member-fenced", JOIN, "UNKNOWN_MEMBER_ID is reported as ILLEGAL_GENERATION", "GRP-04", answer=errors(E.UNKNOWN_MEMBER_ID, E.ILLEGAL_GENERATION)),
     Lie("inconsistent-protocol-joins", JOIN, "INCONSISTENT_GROUP_PROTOCOL is reported as no error", "GRP-05", answer=errors(E.INCONSISTENT_GROUP_PROTOCOL, 0)),
-    Lie("leader-told-itself-only", JOIN, "the leader receives one member", "GRP-06 GRP-32", answer=last_missing("members")),
-    Lie("leader-told-member-twice", JOIN, "the leader receives the first member twice", "GRP-06 GRP-32", answer=doubled("members")),
+    Lie("leader-reported-itself-only", JOIN, "the leader receives one member", "GRP-06 GRP-32", answer=last_missing("members")),
+    Lie("leader-reported-member-twice", JOIN, "the leader receives the first member twice", "GRP-06 GRP-32", answer=doubled("members")),
     Lie("members-without-metadata", JOIN, "the leader receives members without metadata", "GRP-06 GRP-28 GRP-30", answer=put("members.metadata", b"")),
     Lie("members-with-metadata-turned", JOIN, "bytes of metadata come in the reverse order", "GRP-28 GRP-06 GRP-30", answer=put("members.metadata", lambda data: bytes(data)[::-1])),
     Lie("everybody-leads", JOIN, "every member learns that it leads", "GRP-06", answer=lambda x, m: setattr(m, "leader", m.member_id) if m.error_code == 0 else None),
@@ -102,7 +102,7 @@ LIES = [
     Lie("protocol-name-missing", JOIN, "no protocol is reported", "GRP-07 GRP-05 GRP-06", answer=put("protocol_name", "", where=lambda m: m.error_code == 0)),
     Lie("generation-plus-one", JOIN, "the generation is reported one too high", "GRP-08", answer=put("generation_id", lambda g: g + 1 if g > 0 else g)),
     Lie("generation-always-1", JOIN, "the generation is reported as 1 always", "GRP-08 GRP-31", answer=put("generation_id", lambda g: 1 if g > 0 else g)),
-    Lie("instance-id-not-told", JOIN, "the leader receives static members without their instance id", "GRP-20", answer=put("members.group_instance_id", None), versions="5+"),
+    Lie("instance-id-not-reported", JOIN, "the leader receives static members without their instance id", "GRP-20", answer=put("members.group_instance_id", None), versions="5+"),
     Lie("assignment-turned", SYNC, "bytes of assignments come in the reverse order", "GRP-10 GRP-28", answer=put("assignment", lambda data: bytes(data)[::-1])),
     Lie("assignment-missing", SYNC, "assignments are empty", "GRP-10 GRP-28 GRP-11", answer=put("assignment", b"")),
     Lie("sync-generation-unchecked", SYNC, "ILLEGAL_GENERATION is reported as no error", "GRP-12 GRP-29", answer=errors(E.ILLEGAL_GENERATION, 0)),
@@ -122,7 +122,7 @@ LIES = [
     Lie("leave-unknown-unnoticed", LEAVE, "an unknown member leaves without an error", "GRP-19 GRP-39", answer=errors(E.UNKNOWN_MEMBER_ID, 0)),
     Lie("leave-answers-missing", LEAVE, "the last of several members has no result", "GRP-19", answer=last_missing("members"), versions="3+"),
     Lie("group-full-unnoticed", JOIN, "GROUP_MAX_SIZE_REACHED is reported as UNKNOWN_MEMBER_ID", "GRP-22", answer=errors(E.GROUP_MAX_SIZE_REACHED, E.UNKNOWN_MEMBER_ID)),
-    Lie("skip-assignment-not-told", JOIN, "a static leader is not told to skip the assignment", "GRP-40", answer=put("skip_assignment", False), versions="9+"),
+    Lie("skip-assignment-not-reported", JOIN, "a static leader is not asked to skip the assignment", "GRP-40", answer=put("skip_assignment", False), versions="9+"),
 
     Lie("offset-plus-one", OFFSETS, "a committed offset is reported one too high", "OFF-01 OFF-12", answer=reported("committed_offset", lambda offset: offset + 1 if offset >= 0 else offset)),
     Lie("offset-metadata-missing", OFFSETS, "metadata of offsets are not reported", "OFF-01 OFF-12", answer=reported("metadata", "")),
@@ -162,11 +162,11 @@ LIES = [
     Lie("blank-names-taken", CONSUMER, "INVALID_REQUEST is reported as no error", "CGH-01 CGH-02 CGH-03", answer=errors(E.INVALID_REQUEST, 0)),
     Lie("assignor-unchecked", CONSUMER, "any assignor is taken", "CGH-04", ask=put("server_assignor", lambda name: name if name in (None, "uniform", "range") else None)),
     Lie("assignor-error-other", CONSUMER, "UNSUPPORTED_ASSIGNOR is reported as INVALID_REQUEST", "CGH-04", answer=errors(E.UNSUPPORTED_ASSIGNOR, E.INVALID_REQUEST)),
-    Lie("member-epoch-0", CONSUMER, "who joins is told the epoch 0", "CGH-05", answer=asks(lambda r: r.member_epoch == 0, put("member_epoch", 0))),
-    Lie("member-id-not-told", CONSUMER, "no member id is reported", "CGH-05", answer=put("member_id", None)),
+    Lie("member-epoch-0", CONSUMER, "who joins receives the epoch 0", "CGH-05", answer=asks(lambda r: r.member_epoch == 0, put("member_epoch", 0))),
+    Lie("member-id-not-reported", CONSUMER, "no member id is reported", "CGH-05", answer=put("member_id", None)),
     Lie("member-id-of-broker", CONSUMER, "the broker reports another member id than the client chose", "CGH-05", answer=put("member_id", lambda id: id and id + "x"), versions="1+"),
     Lie("interval-0", CONSUMER, "the heartbeat interval is 0", "CGH-05 CGH-31", answer=put("heartbeat_interval_ms", 0)),
-    Lie("assignment-never-told", CONSUMER, "no assignment is reported", "CGH-05 CGH-06 CGH-18", answer=put("assignment", None)),
+    Lie("assignment-never-reported", CONSUMER, "no assignment is reported", "CGH-05 CGH-06 CGH-18", answer=put("assignment", None)),
     Lie("assignment-lacks-partition", CONSUMER, "an assignment lacks its last partition", "CGH-18 CGH-09 CGH-25", answer=when(assigned, lists("assignment.topic_partitions.partitions", lambda ps: ps[:-1]))),
     Lie("assignment-has-stranger", CONSUMER, "an assignment has a partition that there is not", "CGH-18 CGH-25 CGH-26", answer=when(assigned, lists("assignment.topic_partitions.partitions", lambda ps: [*ps, 999]))),
     Lie("assignment-twice", CONSUMER, "an assignment has its first partition twice", "CGH-18 CGH-25", answer=when(assigned, lists("assignment.topic_partitions.partitions", lambda ps: [ps[0], *ps]))),
@@ -175,7 +175,7 @@ LIES = [
     Lie("no-group-is-unknown-member", CONSUMER, "GROUP_ID_NOT_FOUND is reported as UNKNOWN_MEMBER_ID", "CGH-07 CGH-36", answer=errors(E.GROUP_ID_NOT_FOUND, E.UNKNOWN_MEMBER_ID)),
     Lie("epoch-unfenced", CONSUMER, "FENCED_MEMBER_EPOCH is reported as no error", "CGH-08 CGH-22", answer=errors(E.FENCED_MEMBER_EPOCH, 0)),
     Lie("epoch-is-unknown-member", CONSUMER, "FENCED_MEMBER_EPOCH is reported as UNKNOWN_MEMBER_ID", "CGH-08", answer=errors(E.FENCED_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID)),
-    Lie("leave-not-confirmed", CONSUMER, "who leaves is told another epoch", "CGH-42", answer=asks(lambda r: r.member_epoch == -1, put("member_epoch", 1))),
+    Lie("leave-not-confirmed", CONSUMER, "who leaves receives another epoch", "CGH-42", answer=asks(lambda r: r.member_epoch == -1, put("member_epoch", 1))),
     Lie("static-leave-is-leave", CONSUMER, "who leaves for a while has left", "CGH-11", ask=put("member_epoch", {-2: -1})),
     Lie("instance-taken-over", CONSUMER, "UNRELEASED_INSTANCE_ID is reported as FENCED_INSTANCE_ID", "CGH-12", answer=errors(E.UNRELEASED_INSTANCE_ID, E.FENCED_INSTANCE_ID)),
     Lie("regex-unchecked", CONSUMER, "INVALID_REGULAR_EXPRESSION is reported as no error", "CGH-16", answer=errors(E.INVALID_REGULAR_EXPRESSION, 0)),
@@ -184,22 +184,22 @@ LIES = [
 
     Lie("group-epoch-plus-one", REPORT, "the group epoch is one too high", "CGH-20", answer=of_group("group_epoch", lambda epoch: epoch + 1)),
     Lie("consumer-state-other", REPORT, "a stable group is reported as reconciling", "CGH-20", answer=of_group("group_state", {"Stable": "Reconciling"})),
-    Lie("assignor-not-told", REPORT, "no assignor is reported", "CGH-20", answer=of_group("assignor_name", "")),
+    Lie("assignor-not-reported", REPORT, "no assignor is reported", "CGH-20", answer=of_group("assignor_name", "")),
     Lie("consumer-missing", REPORT, "the last of several members is not reported", "CGH-20 CGH-22", answer=last_missing("groups.members")),
-    Lie("target-not-told", REPORT, "members are to own nothing", "CGH-20", answer=put("groups.members.target_assignment.topic_partitions", [])),
+    Lie("target-not-reported", REPORT, "members are to own nothing", "CGH-20", answer=put("groups.members.target_assignment.topic_partitions", [])),
     Lie("consumer-epoch-minus-one", REPORT, "member epochs are reported one too low", "CGH-20", answer=put("groups.members.member_epoch", lambda epoch: epoch - 1)),
-    Lie("subscription-not-told", REPORT, "no subscription is reported", "CGH-20", answer=put("groups.members.subscribed_topic_names", [])),
+    Lie("subscription-not-reported", REPORT, "no subscription is reported", "CGH-20", answer=put("groups.members.subscribed_topic_names", [])),
     Lie("classic-group-described", REPORT, "GROUP_ID_NOT_FOUND is reported as no error", "GAD-05", answer=errors(E.GROUP_ID_NOT_FOUND, 0)),
 
     Lie("dead-group-is-empty", DESCRIBE, "a group that does not exist is empty", "GAD-01 GAD-04 GAD-05", answer=of_group("group_state", {"Dead": "Empty"})),
     Lie("dead-group-without-error", DESCRIBE, "a group that does not exist bears no error", "GAD-01 GAD-05", answer=errors(E.GROUP_ID_NOT_FOUND, 0), versions="6+"),
     Lie("stable-is-preparing", DESCRIBE, "a stable group is reported as preparing", "GAD-02", answer=of_group("group_state", {"Stable": "PreparingRebalance"})),
-    Lie("protocol-not-told", DESCRIBE, "no protocol is reported", "GAD-02", answer=of_group("protocol_data", "")),
-    Lie("member-not-told", DESCRIBE, "the first member is not reported", "GAD-02 GAD-10", answer=first_missing("groups.members")),
-    Lie("client-id-not-told", DESCRIBE, "no client id is reported", "GAD-02", answer=put("groups.members.client_id", "")),
-    Lie("member-assignment-not-told", DESCRIBE, "no assignment is reported", "GAD-02", answer=put("groups.members.member_assignment", b"")),
+    Lie("protocol-not-reported", DESCRIBE, "no protocol is reported", "GAD-02", answer=of_group("protocol_data", "")),
+    Lie("member-not-reported", DESCRIBE, "the first member is not reported", "GAD-02 GAD-10", answer=first_missing("groups.members")),
+    Lie("client-id-not-reported", DESCRIBE, "no client id is reported", "GAD-02", answer=put("groups.members.client_id", "")),
+    Lie("member-assignment-not-reported", DESCRIBE, "no assignment is reported", "GAD-02", answer=put("groups.members.member_assignment", b"")),
     Lie("instance-not-described", DESCRIBE, "no instance id is reported", "GAD-10", answer=put("groups.members.group_instance_id", None), versions="4+"),
-    Lie("group-operations-told", DESCRIBE, "the authorized operations are reported to everybody", "GAD-08", answer=of_group("authorized_operations", 328), versions="3+"),
+    Lie("group-operations-reported", DESCRIBE, "the authorized operations are reported to everybody", "GAD-08", answer=of_group("authorized_operations", 328), versions="3+"),
     Lie("groups-turned", DESCRIBE, "groups are described in the reverse order", "", answer=turned("groups"), unseen="clients look answers up by the group's id, and Kafka promises no order"),
     Lie("group-not-described", DESCRIBE, "the last of several groups is not described", "GAD-09 GAD-01", answer=last_missing("groups")),
     Lie("group-not-listed", LIST, "groups without members are not listed", "GAD-03 GAD-11", answer=lists("groups", lambda groups: [group for group in groups if group.protocol_type])),

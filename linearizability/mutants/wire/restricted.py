@@ -116,8 +116,8 @@ class Restricted:
             return Answer([sized(frame)], delay_s=delay_s) if delay_s else None
         if not self._rewrite(exchange, message):
             return Answer([sized(frame)], delay_s=delay_s) if delay_s else None
-        told = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
-        return Answer([told], delay_s=delay_s)
+        encoded = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
+        return Answer([encoded], delay_s=delay_s)
 
     def _rewrite(self, exchange: Exchange, message: Any) -> bool:
         """Whether the answer was changed."""
@@ -181,7 +181,7 @@ RESTRICTIONS = {
         "DeleteTopics": (0, 1), "DescribeGroups": (0, 1), "ListGroups": (0, 1), "DescribeConfigs": (0, 1),
     }, without=f"{NEW_GROUPS} {SHARE} OffsetForLeaderEpoch IncrementalAlterConfigs ElectLeaders DescribeProducers "
                "DescribeTransactions ListTransactions OffsetDelete DescribeCluster DescribeTopicPartitions"),
-    "old-producers": Restriction("transactions of today, and a Produce that cannot take part in them without being told",
+    "old-producers": Restriction("transactions of today, and a Produce that cannot take part in them without being informed",
                                  versions={"Produce": (3, 5), "Metadata": (0, 5)}),
     "no-groups": Restriction("producing and consuming alone",
                              without=f"FindCoordinator {CLASSIC} {COMMITTED} {NEW_GROUPS} {GROUP_ADMIN} {SHARE} {TRANSACTIONS}"),

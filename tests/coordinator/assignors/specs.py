@@ -40,7 +40,7 @@ def groups(draw: st.DrawFn, same_topics: bool = False) -> GroupSpec:
 
 
 def check_complete(spec: GroupSpec, targets: Mapping[str, Assignment]) -> None:
-    """Everybody has a target, no member one that it does not subscribe to, and no partition is left out or given twice."""
+    """Each member has a target, no member one that it does not subscribe to, and no partition is left out or given twice."""
     assert targets.keys() == spec.members.keys()
     for id, target in targets.items():
         assert {topic for topic, _ in target} <= spec.members[id].subscribed

@@ -34,7 +34,7 @@ def groups(draw: st.DrawFn, same_topics: bool = False) -> Group:
 
 @st.composite
 def claims(draw: st.DrawFn) -> Group:
-    """A group in which anybody claims anything, of any generation: late members, and members that lie."""
+    """A group in which any member claims anything, of any generation: late members, and members that lie."""
     group = draw(groups())
     partition = st.tuples(st.sampled_from((*TOPICS, "missing")), st.integers(0, MOST_PARTITIONS))
     return Group(

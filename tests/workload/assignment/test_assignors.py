@@ -115,7 +115,7 @@ class TestRoundRobin:
 
 
 def least_moves(group: Group) -> int:
-    """How many owned partitions must move so that equal subscribers are level: whoever has most may keep one more."""
+    """How many owned partitions must move so that equal subscribers are level: the member that has most may keep one more."""
     all_have, have_one_more = divmod(len(group.partitions()), len(group.members))
     owned = sorted((len(member.owned) for member in group.members.values()), reverse=True)
     return sum(max(0, have - all_have - (place < have_one_more)) for place, have in enumerate(owned))

@@ -44,7 +44,7 @@ def random_owners(chance: random.Random, group: Group) -> Assignment:
 
 
 def question(name: str, group: Group) -> dict[str, Any]:
-    """For Decide.java. Kafka's consumers too tell their assignors only of topics that exist and that somebody wants."""
+    """For Decide.java. Kafka's consumers too give their assignors only topics that exist and that a member wants."""
     members = {
         id: {
             "topics": sorted(member.topics),
@@ -106,7 +106,7 @@ def is_claimed_by_all(group: Group) -> bool:
 
 
 def test_sticky_believes_the_claims_that_kafka_believes() -> None:
-    """At most two members claim a partition. Of three, whom Kafka believes depends on the order in which it hears them."""
+    """At most two members claim a partition. Which of three Kafka believes depends on the order in which it receives them."""
     drawn = [random_claims(random.Random(seed)) for seed in range(GROUPS)]
     groups = [group for group in drawn if not is_claimed_by_all(group)]
     assert len(groups) > GROUPS / 2

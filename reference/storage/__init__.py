@@ -9,6 +9,7 @@
     log_directory      all partitions of one directory, checkpoints, clean shutdown
     copying            a copy of a log in another directory
     segment            a log file and its three indexes
+    index_file         what both indexes share: entries of one width in a file that is mapped
     offset_index       `.index`, sparse, searched by halving
     time_index         `.timeindex`
     transaction_index  `.txnindex`, aborted transactions

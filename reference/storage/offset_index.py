@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reference.protocol.primitives import Offset
 from reference.storage.disk import Disk
+from reference.storage.index_file import IndexFile
 from reference.storage.index_search import last_slot_up_to
 
 ENTRY_BYTES = 8
@@ -17,46 +18,16 @@ _ENTRY = struct.Struct(">ii")
 _KEY = struct.Struct(">i")
 
 
-class OffsetIndex:
-    """One segment's offsets and positions. Opening reads nothing: all of the file's entries count."""
+class OffsetIndex(IndexFile):
+    """One segment's offsets and positions."""
 
     def __init__(self, disk: Disk, path: Path, base_offset: Offset) -> None:
-        self.path = path
-        self._disk = disk
-        self._file = disk.map_file(path)
-        self._base_offset = base_offset
-        self.capacity = disk.size_of(path) // ENTRY_BYTES
-        self.count = self.capacity
-
-    def moved(self, path: Path) -> None:
-        """The file was renamed."""
-        self.path = path
-        self._file.moved(path)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the entries."""
-        return self.count * ENTRY_BYTES
+        super().__init__(disk, path, base_offset, ENTRY_BYTES)
 
     @property
     def is_full(self) -> bool:
         """Whether there is no room for one more entry."""
         return self.count >= self.capacity
-
-    def reserve(self, max_bytes: int) -> None:
-        """Give the file the length that the active segment's has; entries stay."""
-        self.capacity = max(self.count, max_bytes // ENTRY_BYTES)
-        self._file.resize(self.capacity * ENTRY_BYTES)
-
-    def trim(self) -> None:
-        """Cut the file behind its entries."""
-        self.capacity = self.count
-        self._file.resize(self.count * ENTRY_BYTES)
-
-    def clear(self) -> None:
-        """Forget all entries. Errors: OSError."""
-        self.count = 0
-        self.trim()
 
     def append(self, last_offset: Offset, position: int) -> None:
         """Note where the batch with this last offset begins. Errors: OSError, and nothing is noted."""
@@ -85,7 +56,3 @@ class OffsetIndex:
         self.count = 1 + last_slot_up_to(
             lambda slot: _KEY.unpack_from(buffer, slot * ENTRY_BYTES)[0], self.count, target
         )
-
-    def flush(self) -> None:
-        """Make the entries durable."""
-        self._file.flush()

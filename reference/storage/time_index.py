@@ -10,6 +10,7 @@ from pathlib import Path
 
 from reference.protocol.primitives import NO_TIMESTAMP, Offset, TimestampMs
 from reference.storage.disk import Disk
+from reference.storage.index_file import IndexFile
 from reference.storage.index_search import last_slot_up_to
 
 ENTRY_BYTES = 12
@@ -18,49 +19,24 @@ _KEY = struct.Struct(">q")
 _RELATIVE_OFFSET = struct.Struct(">i")
 
 
-class TimeIndex:
-    """One segment's timestamps and offsets. Opening reads the last entry only: all of the file's entries count."""
+class TimeIndex(IndexFile):
+    """One segment's timestamps and offsets. Opening reads the last entry only."""
 
     def __init__(self, disk: Disk, path: Path, base_offset: Offset) -> None:
-        self.path = path
-        self._file = disk.map_file(path)
-        self._base_offset = base_offset
-        self.capacity = disk.size_of(path) // ENTRY_BYTES
-        self.count = self.capacity
+        super().__init__(disk, path, base_offset, ENTRY_BYTES)
         self.last_timestamp, self.last_offset = self._last()
 
     def _last(self) -> tuple[TimestampMs, Offset]:
         return self.entry(self.count - 1) if self.count else (NO_TIMESTAMP, self._base_offset)
-
-    def moved(self, path: Path) -> None:
-        """The file was renamed."""
-        self.path = path
-        self._file.moved(path)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of the entries."""
-        return self.count * ENTRY_BYTES
 
     @property
     def is_full(self) -> bool:
         """Whether there is no room for more than the entry that a roll adds."""
         return self.count >= self.capacity - 1
 
-    def reserve(self, max_bytes: int) -> None:
-        """Give the file the length that the active segment's has; entries stay."""
-        self.capacity = max(self.count, max_bytes // ENTRY_BYTES)
-        self._file.resize(self.capacity * ENTRY_BYTES)
-
-    def trim(self) -> None:
-        """Cut the file behind its entries."""
-        self.capacity = self.count
-        self._file.resize(self.count * ENTRY_BYTES)
-
     def clear(self) -> None:
         """Forget all entries. Errors: OSError."""
-        self.count = 0
-        self.trim()
+        super().clear()
         self.last_timestamp, self.last_offset = self._last()
 
     def append(self, timestamp: TimestampMs, offset: Offset) -> None:
@@ -93,7 +69,3 @@ class TimeIndex:
             offset - self._base_offset - 1,
         )
         self.last_timestamp, self.last_offset = self._last()
-
-    def flush(self) -> None:
-        """Make the entries durable."""
-        self._file.flush()

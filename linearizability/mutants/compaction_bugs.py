@@ -9,7 +9,7 @@ from linearizability.mutants.registry import mutant
 from reference.protocol.records.batch import HEADER_BYTES
 from reference.storage.batch_filter import _written
 
-LOGS = "tests.storage.log_machine:SimulatedLogMachine"
+LOGS = "tests.storage.disk_log_machines:SimulatedLogMachine"
 
 
 @mutant(

@@ -8,19 +8,17 @@ failure a prefix, at least up to the last flush.
 from __future__ import annotations
 
 import contextlib
-import random
 import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
-from reference.protocol.records.batch import Batch, build, check_crc, read_batches, records_of
+from reference.protocol.records.batch import Batch, build, read_batches
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
@@ -31,27 +29,8 @@ from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.errors import OffsetOutOfRange, RefusedByProducerState, StorageError
 from reference.storage.log import Log
-from reference.storage.posix_disk import PosixDisk
-from tests.storage.breaking_disk import BreakingDisk
-
-START = 1_700_000_000_000
-
-
-class Plain(NamedTuple):
-    """A record as the model keeps it."""
-
-    offset: int
-    timestamp: int
-    key: bytes | None
-    value: bytes | None
-
-
-def plain(batch: memoryview | bytes) -> tuple[Plain, ...]:
-    return tuple(
-        Plain(one.offset, one.timestamp, one.key and bytes(one.key), None if one.value is None else bytes(one.value))
-        for one in records_of(memoryview(batch))
-    )
-
+from tests.storage.compared_log import ComparedLog
+from tests.storage.log_model import START, TOMBSTONES_STAY_MS, Stored, plain
 
 BATCH = st.tuples(
     st.integers(1, 4),
@@ -64,27 +43,7 @@ BATCH = st.tuples(
 """Records, their size, codec, producer (-1: none), whether in a transaction, how their timestamps jump."""
 
 
-TOMBSTONES_STAY_MS = 1_000
-"""Longer than a run without a long tick, shorter than a long tick."""
-
-
-class Stored(NamedTuple):
-    """A batch as the model keeps it."""
-
-    base: int
-    last: int
-    data: bytes
-    epoch: int
-    records: tuple[Plain, ...]
-    producer: int = -1
-    transactional: bool = False
-    marker: bool | None = None
-    """True for a commit, False for an abort."""
-    next_sequence: int = 0
-    """The sequence number with which its producer goes on."""
-
-
-class LogMachine(RuleBasedStateMachine):
+class LogMachine(ComparedLog):
     """The steps that both disks know."""
 
     def make_disk(self) -> Disk:
@@ -412,33 +371,6 @@ class LogMachine(RuleBasedStateMachine):
             found += whole
         return found
 
-    def may_be_missing(self, stored: Stored, record: Plain) -> bool:
-        """Whether compaction may have taken a record."""
-        if record.offset >= self.compacted_below:
-            return False
-        if stored.marker is not None:
-            return True  # what markers are for is tested with the transactions
-        if stored.transactional and self.was_aborted(stored):
-            return True
-        is_superseded = any(
-            later.key == record.key
-            for other in self.written
-            if other.marker is None and not (other.transactional and self.was_aborted(other))
-            for later in other.records
-            if record.offset < later.offset < self.compacted_below
-        )
-        is_old_tombstone = record.offset in self.met and self.now >= self.met[record.offset] + TOMBSTONES_STAY_MS
-        return is_superseded or is_old_tombstone
-
-    def was_aborted(self, stored: Stored) -> bool:
-        """Whether the transaction of a batch ended so."""
-        ends = (
-            each.marker
-            for each in self.written
-            if each.producer == stored.producer and each.marker is not None and each.base > stored.base
-        )
-        return next(ends, None) is False
-
     # ---- shrinking
 
     @precondition(lambda self: not self.keeps)
@@ -538,248 +470,3 @@ class LogMachine(RuleBasedStateMachine):
 
     def disk_is_full(self) -> bool:
         return False
-
-    def check_end(self) -> None:
-        assert self.log.log_end_offset == self.end
-
-    def visible(self) -> list[Stored]:
-        return [stored for stored in self.history if stored.last >= self.start]
-
-    def undecided(self) -> list[Stored]:
-        """The first batch of each open transaction."""
-        opened: dict[int, Stored] = {}
-        for stored in self.history:
-            if stored.marker is not None:
-                opened.pop(stored.producer, None)
-            elif stored.transactional:
-                opened.setdefault(stored.producer, stored)
-        return list(opened.values())
-
-    @invariant()
-    def ends_agree(self) -> None:
-        if hasattr(self, "log"):
-            self.check_end()
-            assert self.log.log_start_offset == self.start
-
-    @rule(
-        chance=st.randoms(use_true_random=False), max_bytes=st.sampled_from([0, 100, 700, 1 << 20]), one=st.booleans()
-    )
-    def read(self, chance: random.Random, max_bytes: int, one: bool) -> None:
-        offset = chance.randint(self.start, self.end)
-        bound = chance.randint(offset, self.end)
-        wanted = [stored for stored in self.visible() if stored.last >= offset and stored.base < bound]
-        if wanted and wanted[-1].last >= bound:
-            wanted.pop()  # a bound inside of a batch keeps all of it back
-        found = self.log.read(offset, max_bytes, bound, one).records
-        data = found if isinstance(found, bytes) else found.read()
-        assert len(data) == len(found)
-        everything = b"".join(stored.data for stored in wanted)
-        assert everything.startswith(data)
-        if wanted and (one or max_bytes >= len(wanted[0].data)):
-            assert len(data) >= min(len(wanted[0].data), max(max_bytes, len(wanted[0].data)))
-            assert len(data) <= max(max_bytes, len(wanted[0].data))
-        for header, _, batch in read_batches(data):
-            check_crc(batch, header)
-
-    @rule()
-    def read_everything(self) -> None:
-        offset, found = self.start, b""
-        while offset < self.end:
-            records = self.log.read(offset, 500).records
-            data = records if isinstance(records, bytes) else records.read()
-            whole = list(read_batches(data))
-            if not whole:
-                break
-            offset = whole[-1].header.next_offset
-            found += b"".join(bytes(batch.data) for batch in whole)
-        assert found == b"".join(stored.data for stored in self.visible())
-
-    @rule(offset=st.integers(-3, 300))
-    def read_out_of_range(self, offset: int) -> None:
-        if not self.start <= offset <= self.end:
-            with pytest.raises(OffsetOutOfRange):
-                self.log.read(offset, 100)
-
-    @rule(back=st.integers(-10, 60))
-    def find_timestamp(self, back: int) -> None:
-        wanted = self.now - back
-        records = [
-            (record.timestamp, record.offset)
-            for stored in self.visible()
-            for record in stored.records
-            if record.offset >= self.start
-        ]
-        found = self.log.offset_for_timestamp(wanted)
-        expected = next(((time, offset) for time, offset in records if time >= wanted), None)
-        assert (found and found[:2]) == expected
-        newest = self.log.latest_timestamp()
-        if newest is not None and not self.started_over and not self.compacted_below:
-            most = max(time for time, _ in records)
-            assert newest[:2] == next((time, offset) for time, offset in records if time == most)
-
-    @invariant()
-    def epochs_agree(self) -> None:
-        if not hasattr(self, "log"):
-            return
-        known = self.visible()
-        for stored in known:
-            assert self.log.epoch_at(max(stored.base, self.start)) == stored.epoch
-        for epoch in {stored.epoch for stored in known}:
-            later = [stored.base for stored in self.history if stored.epoch > epoch]
-            found = self.log.end_offset_for_epoch(epoch)
-            assert found.leader_epoch == epoch
-            last = max(stored.last for stored in self.history if stored.epoch == epoch) + 1
-            assert last <= found.end_offset <= (later[0] if later else self.end)
-
-    @invariant()
-    def transactions_agree(self) -> None:
-        """What is undecided below a high watermark that follows the end at some distance, and all that was aborted."""
-        if not hasattr(self, "log"):
-            return
-        behind = (0, 1, 3, 8)[self.now % 4]
-        if self.started_over:
-            return
-        high_watermark = self.high_watermark = max(self.high_watermark, self.end - behind)
-        open_at = [stored.base for stored in self.undecided()]
-        first: dict[int, int] = {}
-        aborted: list[tuple[int, int]] = []
-        for stored in self.history:
-            if stored.marker is None and stored.transactional:
-                first.setdefault(stored.producer, stored.base)
-            elif stored.marker is not None and stored.producer in first:
-                begun = first.pop(stored.producer)
-                if stored.base >= high_watermark:
-                    open_at.append(begun)
-                if not stored.marker:
-                    aborted.append((stored.producer, begun))
-        assert self.log.last_stable_offset(high_watermark) == min([high_watermark, *open_at])
-        found = self.log.aborted_transactions(0, self.end + 1)
-        if not self.compacted_below:
-            assert [row[:2] for row in found] == aborted
-        for stored in self.history:
-            if stored.records and stored.marker is None and stored.transactional:
-                is_reported = any(
-                    row.producer_id == stored.producer and row.first_offset <= stored.base < row.last_offset
-                    for row in found
-                )
-                assert is_reported == self.was_aborted(stored)
-
-    def written_by(self, producer: int) -> list[Stored]:
-        """A producer's batches that the log's start left whole."""
-        return [s for s in self.visible() if s.producer == producer and s.marker is None and s.base >= self.start]
-
-    @invariant()
-    def producers_agree(self) -> None:
-        if not hasattr(self, "log"):
-            return
-        found = {row.producer_id: row.last_sequence for row in self.log.active_producers()}
-        for producer, following in self.sequences.items():
-            if self.written_by(producer) or not self.started_over:
-                assert found[producer] == following - 1
-
-
-class PosixLogMachine(LogMachine):
-    """On the operating system's files."""
-
-    def make_disk(self) -> Disk:
-        return PosixDisk()
-
-
-class SimulatedLogMachine(LogMachine):
-    """In memory, where power fails and disks are full, or break in the middle of a cut or a swap."""
-
-    def make_disk(self) -> Disk:
-        self.simulated = BreakingDisk()
-        return self.simulated
-
-    @precondition(lambda self: self.config.compacts and not self.disk_is_full())
-    @rule(
-        batches=st.sampled_from([0, 5, 1000]), changes=st.integers(0, 30),
-        then=st.sampled_from(["power", "power", "crash", "repair"]), seed=st.integers(0, 1 << 32),
-    )  # fmt: skip
-    def compact_until_the_disk_breaks(self, batches: int, changes: int, then: str, seed: int) -> None:
-        self.compact(batches, 0, True)
-        self.simulated.changes_left = changes
-        try:
-            self.go_on_compacting(1000)
-        except (StorageError, OSError):
-            cleaning, self.job = self.job, None
-            with contextlib.suppress(OSError):
-                assert cleaning is not None
-                cleaning[0].abandon()
-        self.simulated.changes_left = None
-        self.adopt()
-        {"power": lambda: self.lose_power(seed), "crash": self.crash, "repair": lambda: self.tick(1)}[then]()
-        self.adopt()
-
-    @precondition(lambda self: not self.disk_is_full())
-    @rule(
-        back=st.integers(1, 25), changes=st.integers(0, 12), repairs=st.booleans(), seed=st.integers(0, 1 << 32),
-    )  # fmt: skip
-    def truncate_until_the_disk_breaks(self, back: int, changes: int, repairs: bool, seed: int) -> None:
-        """What went is gone, what did not is there, and the cut can be made again."""
-        target = self.end - back
-        if target < max(self.start, self.settled_below):
-            return
-        before = list(self.history), list(self.written), self.end
-        self.simulated.changes_left = changes
-        with contextlib.suppress(StorageError):
-            self.log.truncate_to(target, self.now)
-        self.simulated.changes_left = None
-        self.ended_at(self.log.log_end_offset)
-        assert target - 4 <= self.end <= before[2]
-        self.read_everything()
-        if repairs:
-            self.tick(1)
-            self.append([(2, 10, Codec.NONE, -1, False, 0)])
-        else:
-            # What was not made durable may be undone.
-            self.history, self.written, self.end = before
-            self.lose_power(seed)
-
-    def ended_at(self, end: int) -> None:
-        self.history = [stored for stored in self.history if stored.last < end]
-        self.forget_from(end)
-        self.end = end
-        self.start = min(self.start, end)
-        self.high_watermark = min(self.high_watermark, self.end)
-        self.count_sequences()
-
-    def sync_parents(self) -> None:
-        for parent in self.folder.parents:
-            self.disk.sync_folder(parent)
-
-    def disk_is_full(self) -> bool:
-        return self.simulated.capacity_bytes is not None
-
-    @rule(left=st.sampled_from([0, 50, 100, 200, 1000]))
-    def fill_disk(self, left: int) -> None:
-        self.simulated.capacity_bytes = self.simulated.used_bytes + left
-
-    @rule()
-    def free_disk(self) -> None:
-        self.simulated.capacity_bytes = None
-
-    @precondition(lambda self: not self.disk_is_full())
-    @rule(seed=st.integers(0, 1 << 32))
-    def lose_power(self, seed: int) -> None:
-        """A prefix is left, at least up to the last flush; the checkpoint was durable when it was written."""
-        flushed = max((stored.last + 1 for stored in self.written if stored.last < self.log.recovery_point), default=0)
-        self.job = None
-        old_start = self.start
-        self.simulated.lose_power(random.Random(seed), in_any_order=seed % 2 == 1)
-        self.open(clean=False)
-        assert flushed <= self.log.log_end_offset <= self.end
-        assert self.log.log_start_offset <= old_start
-        self.start, self.end = self.log.log_start_offset, self.log.log_end_offset
-        self.reloaded()
-        while self.history and self.history[-1].last >= self.end:
-            self.history.pop()
-        self.forget_from(self.end)
-        self.adopt()
-        if self.history:
-            assert self.history[-1].last < self.end
-        self.count_sequences()
-        self.read_everything()
-        for stored in self.visible():
-            assert plain(stored.data) == stored.records

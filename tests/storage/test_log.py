@@ -1,6 +1,5 @@
 """One partition's log: appending, rolling, reading, cutting, keeping."""
 
-import contextlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -369,111 +368,6 @@ def test_a_truncation_outruns_a_flush() -> None:
 
 
 # ---- a disk that refuses
-
-
-@pytest.mark.parametrize("left", range(0, 700, 50))
-def test_a_full_disk_leaves_the_log_as_it_was(left: int) -> None:
-    disk = SimulatedDisk()
-    log = open_log(disk, LogConfig(segment_bytes=300, index_interval_bytes=0, segment_index_bytes=96))
-    disk.capacity_bytes = disk.used_bytes + left
-    written = 0
-    for _ in range(20):
-        size, end = log.size_bytes, log.log_end_offset
-        try:
-            append(log, 1, epoch=written)
-            written += 1
-        except StorageError as error:
-            assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
-            assert (log.size_bytes, log.log_end_offset) == (size, end)
-    assert written < 20
-    assert offsets(log) == list(range(written))
-    disk.capacity_bytes = None
-    append(log)
-    assert offsets(log) == list(range(written + 1))
-    assert offsets(open_log(disk)) == list(range(written + 1))
-
-
-def test_a_read_only_disk_still_reads() -> None:
-    disk = SimulatedDisk()
-    log = open_log(disk)
-    append(log, 2)
-    disk.read_only = True
-    for change in (lambda: append(log), lambda: log.roll(NOW), lambda: log.truncate_to(0), lambda: open_log(disk)):
-        with pytest.raises(StorageError):
-            change()
-    assert offsets(log) == [0, 1]
-
-
-@pytest.mark.parametrize("left", range(0, 130, 10))
-def test_a_marker_that_the_disk_refuses_aborts_when_it_is_written_again(left: int) -> None:
-    """There may be room for the marker and none for the index of aborted transactions, and none for the marker's undoing."""
-    disk = SimulatedDisk()
-    log = open_log(disk, LogConfig(flush_messages=1))
-    append_as(log, 1, 0, count=2, transactional=True)
-    disk.capacity_bytes = disk.used_bytes + left
-    with contextlib.suppress(StorageError):
-        end_transaction(log, 1, commit=False)
-    disk.capacity_bytes = None
-    end_transaction(log, 1, commit=False)
-    (aborted,) = log.aborted_transactions(0, 9)
-    assert (aborted.first_offset, log.last_stable_offset(log.log_end_offset)) == (0, log.log_end_offset)
-    assert open_log(disk).aborted_transactions(0, 9) == [aborted], "after a crash"
-    log.close()
-    assert open_log(disk, clean=True).aborted_transactions(0, 9) == [aborted]
-
-
-def test_a_marker_that_a_breaking_disk_refuses_leaves_no_note_behind() -> None:
-    for changes in range(8):
-        disk = BreakingDisk()
-        log = open_log(disk, LogConfig(flush_messages=1))
-        append_as(log, 1, 0, count=2, transactional=True)
-        disk.changes_left = changes
-        with contextlib.suppress(StorageError):
-            end_transaction(log, 1, commit=False)
-        disk.changes_left = None
-        end_transaction(log, 1, commit=False)
-        (aborted,) = log.aborted_transactions(0, 9)
-        log.close()
-        assert open_log(disk, clean=True).aborted_transactions(0, 9) == [aborted]
-
-
-def test_a_batch_whose_flush_failed_is_known_and_flushed_before_it_is_acknowledged_again() -> None:
-    for changes in range(8):
-        disk = BreakingDisk()
-        log = open_log(disk, LogConfig(flush_messages=1))
-        append_as(log, 1, 0)
-        disk.changes_left = changes
-        with contextlib.suppress(StorageError):
-            append_as(log, 1, 1)
-        disk.changes_left = None
-        info = append_as(log, 1, 1)
-        assert (info.first_offset, log.log_end_offset, log.recovery_point) == (1, 2, 2)
-
-
-def test_a_segment_whose_removal_has_begun_goes() -> None:
-    """Else the log would go on in files that have lost their names: what was aborted would be forgotten at a clean stop."""
-    ends = set()
-    for changes in range(12):
-        disk = BreakingDisk()
-        log = open_log(disk)
-        append(log)
-        append(log)
-        log.roll(NOW)
-        append_as(log, 1, 0, transactional=True)
-        end_transaction(log, 1, commit=False)
-        aborted = log.aborted_transactions(0, 9)
-        disk.changes_left = changes
-        with contextlib.suppress(StorageError):
-            log.truncate_to(1)
-        disk.changes_left = None
-        end = log.log_end_offset
-        ends.add(end)
-        append(log)
-        log.close()
-        again = open_log(disk, clean=True)
-        assert (again.recovered_bytes, offsets(again)) == (0, list(range(end + 1)))
-        assert again.aborted_transactions(0, 9) == (aborted if end == 4 else [])
-    assert ends == {1, 4}
 
 
 def test_a_cut_forgets_no_transaction_whose_marker_stays_above_the_high_watermark() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.storage.log_machine import PosixLogMachine, SimulatedLogMachine
+from tests.storage.disk_log_machines import PosixLogMachine, SimulatedLogMachine
 
 RUNS = settings(
     stateful_step_count=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)

@@ -14,7 +14,7 @@ from typing import Any
 
 from reference.controller.configs import Configuration
 from reference.controller.elections import balance_leaders, move_leaders, places
-from reference.controller.image import NO_LEADER, NO_LEADER_CHANGE, TopicImage
+from reference.controller.image import NO_LEADER_CHANGE, TopicImage
 from reference.controller.isr_proposals import Answer as Proposed
 from reference.controller.isr_proposals import Proposal, accepted, alter_partition, members
 from reference.controller.topics import partition_record
@@ -27,6 +27,7 @@ from reference.node.requests import Key
 from reference.node.zookeeper.controller_requests import ControllerRequests
 from reference.node.zookeeper.controller_tracing import trace_writes
 from reference.node.zookeeper.loading import Found, LiveBroker, Reader, add_topic, fill, registered
+from reference.node.zookeeper.own_steps import Step, dead_member, leaderless, without
 from reference.node.zookeeper.writer import Befores, Writer
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
@@ -44,9 +45,6 @@ from reference.storage.log_directory import Logger
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Code, Create, GetChildren, Result, ZnodeVersion
 from reference.zookeeper.session import OnWatch, Session
-
-Step = tuple[Sequence[Message], str]
-"""Records that the controller decides by itself, and what brought them about."""
 
 ReadConfigs = Callable[[list[TopicName], TimestampMs], None]
 
@@ -384,8 +382,8 @@ class ZooKeeperController(ActiveController):
             self._former_member,
             self._broker_failure,
             self._broker_startup,
-            self._dead_member,
-            self._leaderless,
+            partial(dead_member, self.image, self.configuration),
+            partial(leaderless, self.image, self.configuration),
             self._new_partitions,
         ):
             step = find()
@@ -400,7 +398,7 @@ class ZooKeeperController(ActiveController):
             if live.get(broker.id) != broker.epoch:
                 gone = UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch)
                 self._step("BrokerFailure", broker=broker.id)
-                return [*self._without(broker.id), gone], "BrokerFailure"
+                return [*without(self.image, self.configuration, broker.id), gone], "BrokerFailure"
         return None
 
     def _broker_startup(self) -> Step | None:
@@ -425,25 +423,6 @@ class ZooKeeperController(ActiveController):
             for key in keys:
                 self.requests.owe_roles(key)
         return None
-
-    def _dead_member(self) -> Step | None:
-        """A broker that a former controller left in an ISR though it is not registered."""
-        brokers = self.image.brokers
-        for _, _, partition in places(self.image, lambda each: any(member not in brokers for member in each.isr)):
-            for member in partition.isr:
-                if member not in brokers and (records := self._without(member)):
-                    return records, "BrokerFailure"
-        return None
-
-    def _without(self, broker: NodeId) -> list[Message]:
-        concerned = places(self.image, lambda each: broker in each.isr)
-        return move_leaders(self.image, self.configuration, concerned, leaving=broker)
-
-    def _leaderless(self) -> Step | None:
-        records = move_leaders(
-            self.image, self.configuration, places(self.image, lambda each: each.leader == NO_LEADER)
-        )
-        return (records, "ElectLeader") if records else None
 
     def _new_partitions(self) -> Step | None:
         """Partitions without a state of which some replica is registered."""

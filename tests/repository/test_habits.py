@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,47 @@ def test_only_tables_are_left_to_their_writers() -> None:
         == []
     )
     assert untidy(f"def f(  a,\n  b) -> None:  {SKIPPED}\n    g(  1)  {SKIPPED}\n") == [2, 3]
+    assert {name: found for name, text in modules().items() if SKIPPED in text and (found := untidy(text))} == {}
+
+
+@cache
+def modules() -> dict[str, str]:
+    """Every Python file that git tracks, and its text."""
     files = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
-    texts = {name: (ROOT / name).read_text() for name in files.stdout.split()}
-    assert {name: found for name, text in texts.items() if SKIPPED in text and (found := untidy(text))} == {}
+    return {name: (ROOT / name).read_text() for name in files.stdout.split()}
+
+
+LONGEST_FILE = 500
+LONG_TABLES = {"reference/controller/config_table.py"}
+
+
+def test_no_file_is_long_but_tables() -> None:
+    assert {name for name, text in modules().items() if text.count("\n") > LONGEST_FILE} == LONG_TABLES
+
+
+MOST_ARGUMENTS = 7
+NOT_COUNTED = ("commands.py", "__main__.py", "local_cluster.py", "linearizability/bench/", "linearizability/mutants/")
+"""Arguments of commands are tables of options; a planted function takes what the function takes that it replaces."""
+WITH_MORE = 42
+"""How many functions still take more; may fall and never rise."""
+
+
+def arguments_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many a caller can give."""
+    given = function.args
+    names = [each.arg for each in given.posonlyargs + given.args]
+    variable = (given.vararg is not None) + (given.kwarg is not None)
+    return len(names) + len(given.kwonlyargs) + variable - (names[:1] in (["self"], ["cls"]))
+
+
+def test_functions_take_few_arguments() -> None:
+    (function,) = ast.parse("def f(self, a, /, b, *c, d=1, **e): ...").body
+    assert isinstance(function, ast.FunctionDef) and arguments_of(function) == 5
+    found = [
+        f"{name}: {each.name} takes {arguments_of(each)}"
+        for name, text in modules().items()
+        if not any(part in name for part in NOT_COUNTED)
+        for each in ast.walk(ast.parse(text))
+        if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef) and arguments_of(each) > MOST_ARGUMENTS
+    ]
+    assert len(found) <= WITH_MORE, found

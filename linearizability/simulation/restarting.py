@@ -6,6 +6,8 @@ from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.machine import Machine
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.controller.elections import places
+from reference.controller.image import MetadataImage
+from reference.zookeeper import znodes
 
 ALIVE_BOUND_MS = 20_000
 """Once all is healed, the controller takes all nodes to be alive within this time."""
@@ -48,5 +50,22 @@ def _is_owed_leave(cluster: SimulatedCluster, machine: Machine) -> bool:
         return False
     if cluster.schedule.coordination == "zookeeper":
         image = controller.controller.image  # of what the leader may not have learned yet
+        if not _knows_all(cluster, controller.controller_epoch, image):
+            return False
         return not any(places(image, lambda each: [*each.isr] == [node.id] and len(each.replicas) > 1))
     return controller.image.brokers[node.id].epoch == node.broker_epoch
+
+
+def _knows_all(cluster: SimulatedCluster, controller_epoch: int, image: MetadataImage) -> bool:
+    """Whether ZooKeeper has no later controller, and no decision whose answer is still on its way to this one."""
+    assert cluster.zookeeper is not None
+    find = cluster.zookeeper.tree.find
+    epoch = find(znodes.CONTROLLER_EPOCH)
+    states = (
+        (find(znodes.state_path(topic.name, index)), each) for topic, index, each in places(image, lambda _: True)
+    )
+    return (
+        epoch is not None
+        and int(epoch.data) == controller_epoch
+        and all(state is None or state.version == each.partition_epoch for state, each in states)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def test_others_are_served_beside_a_crowd(secured: SecuredReference) -> None:
     assert "Traceback" not in secured.members[0].process.log.read_text()
 
 
-def test_the_stored_campaigns_found_nothing() -> None:
+def test_the_stored_crowd_kept_no_client_out() -> None:
+    stored = json.loads(crowd.STORE.read_text())
+    assert stored["connections"] >= 5000
+    rounds = [each for spec in ("reference:1", "kafka:4.3.1") for each in stored[spec]["crowd"]]
+    assert len(rounds) == 2 * crowd.ROUNDS and all(each["requests"] and each["logins"] for each in rounds)
+
+
+def test_the_stored_campaign_found_nothing() -> None:
     stored = records.load()
-    assert stored.flights >= 3_000 and stored.failures == []
+    assert stored.flights >= 20_000 and stored.failures == []

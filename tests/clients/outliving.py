@@ -32,7 +32,7 @@ PAUSE_S = 0.005
 
 
 def outlive(cluster: Target) -> dict[str, dict[str, int]]:
-    """What became of each client's records: how many were sent, are missing, are there though nobody sent them so."""
+    """What became of each client's records: how many were sent, are missing, are there though no client sent them so."""
     clients = {name: new_client(name, cluster.bootstrap) for name in can_stream()}
     topics = {name: f"outlived-{name}" for name in clients}
     for topic in topics.values():

@@ -1,5 +1,5 @@
 """A group coordinator that agrees to everything: each member that joins leads a generation of its own or owns all partitions, every
-commit is stored, nobody is ever fenced, removed or asked to join again. What it passes says nothing about groups.
+commit is stored, no member is ever fenced, removed or asked to join again. What it passes says nothing about groups.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A broker that says yes to everything and does nothing: what it passes, nobody can fail.
+"""A broker that says yes to everything and does nothing: what it passes, no broker can fail.
 
 It reads every request of every known API and answers with the defaults of the response: no error, nothing in it.
 Metadata makes up whatever topic is asked for, so that the suite's helpers get past their waits. `answers` replaces

@@ -91,11 +91,11 @@ def test_since_and_until_include_their_versions(since: str, until: str, version:
 def test_an_id_is_given_once() -> None:
     with pytest.raises(ValueError, match="registered twice"):
         untestable(
-            "FRM-01", notices="none seen: nobody was looked at", sentence="A sentence.", source="a test", reason="none"
+            "FRM-01", notices="none seen: no node was looked at", sentence="A sentence.", source="a test", reason="none"
         )
     with pytest.raises(ValueError, match="no such area"):
         requirement(
-            "XXX-01", notices="none seen: nobody was looked at", sentence="A sentence.", source="a test", accepted="x"
+            "XXX-01", notices="none seen: no node was looked at", sentence="A sentence.", source="a test", accepted="x"
         )
 
 

@@ -278,7 +278,7 @@ def part(response: Any) -> Any:
 
 
 def stand(members: Members, id: int, *, voter: int) -> None:
-    """A member is elected by one other; nobody has fetched from it then."""
+    """A member is elected by one other; no member has fetched from it then."""
     quorum = members[id]
     for _ in range(2000):
         members.now += 5

@@ -332,7 +332,7 @@ def test_brackets_without_end(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone(tmp_path: Path) -> None:
-    """What it held, the final read above all, nobody can tell."""
+    """What it held, the final read above all, is unknown."""
     clock = Clock()
     files = record(tmp_path, clock)
     with Recorder.open(tmp_path, process=3, run="r", clock=clock) as last:

@@ -56,7 +56,7 @@ def test_jepsen(tmp_path: Path, whole: bool) -> None:
     (history,) = read_histories([path])
     assert not isinstance(history, HistoryError) and not history.defects
     assert history.tally.acknowledged == 1 and history.tally.observed == 3 and len(history.marks) == 1
-    assert judge_history(history).anomalies == {"phantom-read": 1}  # nobody sent 9
+    assert judge_history(history).anomalies == {"phantom-read": 1}  # no client sent 9
 
 
 def test_every_labelled_history_survives_the_way_to_edn_and_back() -> None:

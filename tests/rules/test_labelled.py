@@ -34,16 +34,16 @@ REASONS = {
     "delivered": "Every record that the label means was given to a client by a poll, if in an operation that failed or whose "
     "outcome is unknown. What was delivered is neither lost nor unseen.",
     "apart": "Every record that the label means is lost for sure and reported as lost-write; unseen is kept for records of "
-    "which nobody knows.",
+    "which no client knows.",
     "each record": "The label takes a send of unknown outcome for one act, of which one record that was read proves the "
-    "others. Outside of transactions each record travels by itself, and what nobody read may never have been stored, whatever "
+    "others. Outside of transactions each record travels by itself, and what no client read may never have been stored, whatever "
     "offset a completion of unknown outcome names: that another record lies there is inconsistent-offsets, and no loss.",
     "named": "The offset that a completion of unknown outcome names was reported by a broker, whatever became of the record: where "
     "another record lies there, one offset was reported for two. The label counts such an offset only where the send is proven.",
     "any poll": "What a poll returned was given to the application, whatever became of the operation that polled.",
     "by offset": "The label looks up each polled or sent value's place in one order of values. Where a value stands at two "
     "offsets, or an offset holds two values, a value has no one place: the last one, or an arbitrary one, is taken, and steps "
-    "are compared that nobody made. Ours compares the offsets that were answered. What is wrong with the log is said by "
+    "are compared that no client made. Ours compares the offsets that were answered. What is wrong with the log is said by "
     "duplicate and inconsistent-offsets; the evidence names it. HIS-05 and HIS-06 speak of offsets too.",
 }
 """Why ours is right; each difference names one, and the evidence in its history."""
@@ -94,7 +94,7 @@ def missing(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, st
 
 
 def besides(history: Plain) -> str:
-    """What nobody read of sends of unknown outcome, outside of transactions, of which another record was read."""
+    """What no client read of sends of unknown outcome, outside of transactions, of which another record was read."""
     read = {(o.key, o.value) for o in history.seen if o.outcome == "ok"}
     unknown = [s for s in history.sent if s.outcome == "info" and not s.transactional]
     partly = {s.operation for s in unknown if (s.key, s.value) in read}

@@ -132,7 +132,7 @@ def test_a_send_belongs_to_the_transaction_in_which_it_began(tmp_path: Path, com
 def test_one_record_proves_another(
     tmp_path: Path, engine: str, f: str, isolation: str, proves: bool, second: str
 ) -> None:
-    """Only of one transaction, and only if it was given to a reader of committed records. Nobody was given value 2."""
+    """Only of one transaction, and only if it was given to a reader of committed records. No reader was given value 2."""
     contract = Contract.model_validate({"isolation": isolation})
     mops = [send("t-0", 1), send(second, 2)]
     with Recorder.open(tmp_path, process=0, run="r", contract=contract) as producer:

@@ -130,7 +130,7 @@ def test_the_command_shows_the_cluster_and_stops_at_sigterm(tmp_path: Path) -> N
 
 
 def serving(folder: Path) -> set[int]:
-    """The processes that serve a node of this folder, ended ones that nobody waited for left out."""
+    """The processes that serve a node of this folder, ended ones that no parent waited for left out."""
     found: set[int] = set()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

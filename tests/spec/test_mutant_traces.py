@@ -34,7 +34,7 @@ NOT_REPORTED = {
     "snapshot-ahead": "the quorum's trace has no snapshots but those that are sent: seldom does one that is ahead outlive its "
     "writer (a promise of the simulation finds it: `tests/mutants/test_mutants.py`)",
     "kip-903": "the leader proposes no replica of another incarnation: former-incarnation-unnoticed is this bug without that defence",
-    "fenced-broker-admitted": "the leader proposes nobody who is fenced: fencing-unnoticed is this bug without that defence",
+    "fenced-broker-admitted": "the leader proposes no replica that is fenced: fencing-unnoticed is this bug without that defence",
     "epoch-start-unasked": "it needs a leader that dies as it commits: no small incarnation has one",
     "high-watermark-restored-wrongly": "it shows where an incarnation ends with records that were not committed: seldom in small runs",
     "follower-serves-ahead": "small runs read from leaders",

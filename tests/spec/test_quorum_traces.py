@@ -108,7 +108,7 @@ SUCCESSION = [
     step(3, "BecomeLeader", 2, 1, 1),
     step(3, "AppendRecord", 2, 2, 2),
 ]
-"""The next leader has the first one's record, which nobody knows to be committed, and one of its own."""
+"""The next leader has the first one's record, which no voter knows to be committed, and one of its own."""
 COMMIT = [
     *SUCCESSION,
     step(2, "ApplyFetch", 2, 2, 2, source=3),
@@ -149,7 +149,7 @@ FORBIDDEN = {
         step(3, "AdvanceHighWatermark", 2, 2, 2, 1),
     ],
     "commit without a majority": [*SUCCESSION, step(3, "AdvanceHighWatermark", 2, 2, 2, 2)],
-    "fetch of what nobody has": [*SUCCESSION, step(3, "AnswerFetch", 2, 2, 2, source=2, end=2)],
+    "fetch of what no voter has": [*SUCCESSION, step(3, "AnswerFetch", 2, 2, 2, source=2, end=2)],
     "records of a former leader": [*SUCCESSION, step(2, "ApplyFetch", 2, 1, 1, source=1)],
     "more than the leader has": [*LEADERSHIP, step(3, "ApplyFetch", 1, 2, 1, source=1)],
     "committed by a restart": [*LEADERSHIP, step(1, "Restart", 1, 1, 1, 1)],

@@ -118,7 +118,7 @@ WRITE = '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 1}}'
 
 @pytest.mark.java
 def test_late_writes_and_second_markers_are_rejected() -> None:
-    """A write that nobody let in hangs; the marker of one transaction, written twice, would end the next."""
+    """A write that was never let in hangs; the marker of one transaction, written twice, would end the next."""
     reported = {
         "sound": [*TRANSACTION, TRANSACTION[4], NEXT, WRITE],
         "late": [*TRANSACTION, TRANSACTION[2]],

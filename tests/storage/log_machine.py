@@ -444,7 +444,7 @@ class LogMachine(ComparedLog):
     def crash(self) -> None:
         """The process dies; everything that was written is there."""
         self.open(clean=False)
-        if self.visible():  # a log that ends in a gap below its start begins again, and loses what nobody could see
+        if self.visible():  # a log that ends in a gap below its start begins again, and loses what no reader could see
             assert self.log.lost_bytes == 0
         self.reopened()
 

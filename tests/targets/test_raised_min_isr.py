@@ -40,7 +40,7 @@ CONFIG = {
     "controller.quorum.fetch.timeout.ms": "60000",
     "auto.leader.rebalance.enable": "false",
 }
-"""Who is frozen leaves the ISR long before it is fenced; nobody loses patience with metadata that come late."""
+"""A frozen replica leaves the ISR long before it is fenced; metadata that come late end no wait."""
 RECORD = Requirement(id="REP-00", level=MUST, sentence="What was acknowledged stays.", source="KIP-966", deadline_s=240)
 
 

@@ -96,8 +96,8 @@ LIES = [
     Lie("leader-reported-member-twice", JOIN, "the leader receives the first member twice", "GRP-06 GRP-32", answer=doubled("members")),
     Lie("members-without-metadata", JOIN, "the leader receives members without metadata", "GRP-06 GRP-28 GRP-30", answer=put("members.metadata", b"")),
     Lie("members-with-metadata-turned", JOIN, "bytes of metadata come in the reverse order", "GRP-28 GRP-06 GRP-30", answer=put("members.metadata", lambda data: bytes(data)[::-1])),
-    Lie("everybody-leads", JOIN, "every member learns that it leads", "GRP-06", answer=lambda x, m: setattr(m, "leader", m.member_id) if m.error_code == 0 else None),
-    Lie("nobody-leads", JOIN, "the leader is another member", "GRP-06", answer=put("leader", "somebody", where=lambda m: m.error_code == 0)),
+    Lie("all-members-lead", JOIN, "every member learns that it leads", "GRP-06", answer=lambda x, m: setattr(m, "leader", m.member_id) if m.error_code == 0 else None),
+    Lie("no-member-leads", JOIN, "the leader is another member", "GRP-06", answer=put("leader", "somebody", where=lambda m: m.error_code == 0)),
     Lie("protocol-of-last-choice", JOIN, "another protocol than the group's is reported", "GRP-07", answer=asks(lambda r: len(r.protocols) > 1, lambda x, m: setattr(m, "protocol_name", next(p.name for p in x.request.protocols if p.name != m.protocol_name)) if m.error_code == 0 else None)),
     Lie("protocol-name-missing", JOIN, "no protocol is reported", "GRP-07 GRP-05 GRP-06", answer=put("protocol_name", "", where=lambda m: m.error_code == 0)),
     Lie("generation-plus-one", JOIN, "the generation is reported one too high", "GRP-08", answer=put("generation_id", lambda g: g + 1 if g > 0 else g)),
@@ -139,7 +139,7 @@ LIES = [
     Lie("stale-epoch-of-fetch", OFFSETS, "STALE_MEMBER_EPOCH is reported as UNKNOWN_MEMBER_ID", "CGH-14", answer=errors(E.STALE_MEMBER_EPOCH, E.UNKNOWN_MEMBER_ID)),
     Lie("commit-forgotten", COMMIT, "nothing is committed", "OFF-01 OFF-12", ask=replied(committed)),
     Lie("commit-of-unknown-topic", COMMIT, "an unknown topic or partition bears no error", "OFF-03 OFF-19", answer=errors(E.UNKNOWN_TOPIC_OR_PARTITION, 0, E.UNKNOWN_TOPIC_ID, 0)),
-    Lie("commit-error-for-all", COMMIT, "one partition's error is everybody's", "OFF-03 OFF-04", answer=shared("topics.partitions")),
+    Lie("commit-error-for-all", COMMIT, "one partition's error is given for all", "OFF-03 OFF-04", answer=shared("topics.partitions")),
     Lie("commit-metadata-too-large", COMMIT, "OFFSET_METADATA_TOO_LARGE is reported as no error", "OFF-04", answer=errors(E.OFFSET_METADATA_TOO_LARGE, 0)),
     Lie("commit-without-metadata", COMMIT, "metadata are not kept", "OFF-01 OFF-12", ask=put("topics.partitions.committed_metadata", "")),
     Lie("commit-without-epoch", COMMIT, "leader epochs are not kept", "OFF-01", ask=put("topics.partitions.committed_leader_epoch", -1), versions="6+"),
@@ -199,7 +199,7 @@ LIES = [
     Lie("client-id-not-reported", DESCRIBE, "no client id is reported", "GAD-02", answer=put("groups.members.client_id", "")),
     Lie("member-assignment-not-reported", DESCRIBE, "no assignment is reported", "GAD-02", answer=put("groups.members.member_assignment", b"")),
     Lie("instance-not-described", DESCRIBE, "no instance id is reported", "GAD-10", answer=put("groups.members.group_instance_id", None), versions="4+"),
-    Lie("group-operations-reported", DESCRIBE, "the authorized operations are reported to everybody", "GAD-08", answer=of_group("authorized_operations", 328), versions="3+"),
+    Lie("group-operations-reported", DESCRIBE, "the authorized operations are reported without being asked for", "GAD-08", answer=of_group("authorized_operations", 328), versions="3+"),
     Lie("groups-turned", DESCRIBE, "groups are described in the reverse order", "", answer=turned("groups"), unseen="clients look answers up by the group's id, and Kafka promises no order"),
     Lie("group-not-described", DESCRIBE, "the last of several groups is not described", "GAD-09 GAD-01", answer=last_missing("groups")),
     Lie("group-not-listed", LIST, "groups without members are not listed", "GAD-03 GAD-11", answer=lists("groups", lambda groups: [group for group in groups if group.protocol_type])),
@@ -211,7 +211,7 @@ LIES = [
     Lie("group-with-members-deleted", REMOVE, "NON_EMPTY_GROUP is reported as no error", "GAD-04 GAD-07 GAD-11", answer=errors(E.NON_EMPTY_GROUP, 0)),
     Lie("unknown-group-deleted", REMOVE, "GROUP_ID_NOT_FOUND is reported as no error", "GAD-04", answer=errors(E.GROUP_ID_NOT_FOUND, 0)),
     Lie("group-not-deleted", REMOVE, "no group is deleted", "GAD-04 GAD-11 GAD-13", ask=put("groups_names", lambda names: [name + "-" for name in names]), answer=both(put("results.group_id", lambda name: name[:-1]), put("results.error_code", 0))),
-    Lie("deletions-share-error", REMOVE, "one group's error is everybody's", "GAD-04 GAD-07 GAD-13", answer=shared("results")),
+    Lie("deletions-share-error", REMOVE, "one group's error is given for all", "GAD-04 GAD-07 GAD-13", answer=shared("results")),
 ]
 # fmt: on
 

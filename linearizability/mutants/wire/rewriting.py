@@ -204,7 +204,7 @@ def each(path: str, do: Callable[[Exchange, Any], None]) -> Change:
 
 
 def shared(path: str) -> Change:
-    """One element's error becomes everybody's."""
+    """One element's error is given for all."""
 
     def apply(exchange: Exchange, message: Any) -> None:
         found = [*owners(message, [*path.split("."), ""])]

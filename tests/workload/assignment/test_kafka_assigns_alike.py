@@ -33,7 +33,7 @@ def random_group(chance: random.Random, same_topics: bool) -> Group:
 
 
 def random_owners(chance: random.Random, group: Group) -> Assignment:
-    """Each partition with one of the members, or with nobody; not level at all."""
+    """Each partition with one of the members, or with none; not level at all."""
     owners: Assignment = {id: [] for id in group.members}
     favourite = chance.choice(sorted(group.members))
     for partition in group.partitions():

@@ -20,7 +20,7 @@ def flush_skipped(original: Any, segment: Any) -> None:
 
 @mutant(
     "unclean-stop-called-clean",
-    "reference.storage.segment_row:SegmentRow.close",
+    "reference.storage.segment_list:SegmentList.close",
     "A clean stop does not flush what it closes.",
     fuzz=True,
 )
@@ -122,7 +122,7 @@ def active_segment_deleted(original: Any, segments: Any, *more: Any) -> int:
 
 @mutant(
     "rotation-loses-a-batch",
-    "reference.storage.segment_row:SegmentRow._roll",
+    "reference.storage.segment_list:SegmentList._roll",
     "The last batch of a segment is gone when the next segment begins.",
     fuzz=True,
 )
@@ -137,7 +137,7 @@ def rotation_loses_a_batch(original: Any, log: Any, base: int, now: int) -> Any:
 
 @mutant(
     "closed-segment-unflushed",
-    "reference.storage.segment_row:SegmentRow._roll",
+    "reference.storage.segment_list:SegmentList._roll",
     "A segment that is closed after the last flush is not flushed again, and comes back with indexes that end in zeros.",
     fuzz=True,
 )

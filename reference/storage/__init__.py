@@ -1,8 +1,8 @@
 """One partition on disk, and all partitions of a data folder, in Kafka's layout.
 
-    log                one partition: append and read; on top of `shortening` and `segment_row`
+    log                one partition: append and read; on top of `shortening` and `segment_list`
     shortening         truncation, the log's start, retention, and the swap that ends a compaction
-    segment_row        the log's segments: opened, rolled, flushed, closed
+    segment_list       the log's segments: opened, rolled, flushed, closed
     flushing           closed segments on their way to the disk
     answers            what a log answers
     log_manager        the log directories of a node, and which of them has a partition

@@ -44,7 +44,7 @@ from reference.storage.flushing import PendingFlush, run_now
 from reference.storage.last_stable import last_stable_offset
 from reference.storage.producer_state import CachedBatch, marker_of
 from reference.storage.segment import MAX_RELATIVE_OFFSET
-from reference.storage.segment_row import EXPIRY_CHECK_MS, storage_error
+from reference.storage.segment_list import EXPIRY_CHECK_MS, storage_error
 from reference.storage.shortening import Shortening
 from reference.storage.transaction_index import AbortedTransaction
 from reference.storage.verification import NOT_REQUIRED, Guard

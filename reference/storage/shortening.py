@@ -11,7 +11,7 @@ from reference.storage.errors import OffsetOutOfRange
 from reference.storage.recovery import replay
 from reference.storage.retention import breaching_segments
 from reference.storage.segment import CLEANED_SUFFIX, SWAP_SUFFIX, Segment
-from reference.storage.segment_row import SegmentRow, storage_error
+from reference.storage.segment_list import SegmentList, storage_error
 
 
 class Cut(NamedTuple):
@@ -32,7 +32,7 @@ class Swap(NamedTuple):
     delete_at: TimestampMs
 
 
-class Shortening(SegmentRow):
+class Shortening(SegmentList):
     """The steps after which a log holds less. One that the disk breaks off is gone on with before anything else."""
 
     _cut: Cut | None = None

@@ -1,4 +1,4 @@
-"""The row of segments that a log is: opened, rolled, flushed, kept in order, closed. Only the last one, active, grows."""
+"""The segments of a log: opened, rolled, flushed, kept in order, closed. Only the last one, active, grows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _nothing() -> None:
     pass
 
 
-class SegmentRow:
+class SegmentList:
     """A log's segments, and what goes with them: epochs, producers, recovery point."""
 
     _gap_begins: Offset | None = None

@@ -1,4 +1,4 @@
-"""Mutated records of TLS, many of them: `python -m tests.abuse.records 20000` goes on where it stopped.
+"""Mutated records of TLS, many of them: `python -m tests.abuse.records 40000` goes on where it stopped.
 
 Each trial is a client that shakes hands with a broker's process, logs in by PLAIN and asks for Metadata. One of the flights that
 it sends is damaged, and is the last: the broker must not answer it as if it were whole, and serves others. What OpenSSL passes on,

@@ -20,7 +20,7 @@ from tests.tools.secured import STORE
 
 PARTS = 3
 KAFKA, REFERENCE = "kafka:4.3.1", "reference:1"
-SECURED = ("FRM", "API", "SEC", "--security", "SASL_SSL")
+SECURED = ("FRM", "SEC", "--security", "SASL_SSL")
 RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
     "test_the_reference_passes": (REFERENCE, ()),
     "test_the_secured_reference_passes": (REFERENCE, SECURED),

@@ -3,17 +3,11 @@
 # A loop over the versions that are served always runs.
 # pyright: reportPossiblyUnboundVariable=false
 
-from conformance.batches import (
-    batch,
-    values,
-)
+from conformance.batches import batch, values
 from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.transactions import TransactionalProducer
-from linearizability.client.requests import (
-    READ_COMMITTED,
-    READ_UNCOMMITTED,
-)
+from linearizability.client.requests import READ_COMMITTED, READ_UNCOMMITTED
 from reference.protocol.errors import ErrorCode
 
 

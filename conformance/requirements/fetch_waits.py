@@ -12,21 +12,14 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from conformance.answers import AnswerParts, only
-from conformance.batches import (
-    batch,
-    values,
-)
+from conformance.batches import batch, values
 from conformance.broker import Broker
 from conformance.changes import has_leader_epochs
 from conformance.requirement import requirement
 from conformance.requirements.fetch import PLENTY, partitions_of, served_bytes
 from conformance.transactions import TransactionalProducer
 from conformance.wire import BrokerConnection
-from linearizability.client.requests import (
-    READ_COMMITTED,
-    Topic,
-    fetch_request,
-)
+from linearizability.client.requests import READ_COMMITTED, Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 
 LONG_MS = 10_000

@@ -6,17 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from conformance.answers import AnswerParts, only
-from conformance.batches import (
-    CODECS,
-    CONTROL,
-    LOG_APPEND_TIME,
-    ZSTD,
-    Record,
-    batch,
-    batches,
-    message_set,
-    patched,
-)
+from conformance.batches import CODECS, CONTROL, LOG_APPEND_TIME, ZSTD, Record, batch, batches, message_set, patched
 from conformance.broker import Broker
 from conformance.changes import closes_on_unreadable_batches, refusals
 from conformance.observations import Skipped

@@ -6,12 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from linearizability.history.facts import (
-    MAX_WAIT_US,
-    NEVER,
-    UNKNOWN,
-    Outcome,
-)
+from linearizability.history.facts import MAX_WAIT_US, NEVER, UNKNOWN, Outcome
 
 
 @dataclass

@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from linearizability.history.facts import (
-    MAX_OFFSET,
-    NEVER,
-    UNKNOWN,
-)
+from linearizability.history.facts import MAX_OFFSET, NEVER, UNKNOWN
 
 
 class BadEvent(ValueError):

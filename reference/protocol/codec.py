@@ -21,13 +21,7 @@ import struct
 
 from reference.protocol.codec_decoding import DecoderWriter
 from reference.protocol.codec_encoding import EncoderWriter
-from reference.protocol.codec_writer import (
-    CodecError,
-    Decoder,
-    Encoder,
-    M,
-    Part,
-)
+from reference.protocol.codec_writer import CodecError, Decoder, Encoder, M, Part
 from reference.protocol.primitives import Buffer
 from reference.protocol.schema import Message
 

@@ -5,15 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from reference.protocol.codec_writer import (
-    FIXED,
-    CodecError,
-    Decoder,
-    Writer,
-    minimum_size,
-    read_varint,
-    tagged,
-)
+from reference.protocol.codec_writer import FIXED, CodecError, Decoder, Writer, minimum_size, read_varint, tagged
 from reference.protocol.schema import Field, Message
 
 MAX_EMPTY_ELEMENTS = 1 << 16

@@ -5,15 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from reference.protocol.codec_writer import (
-    FIXED,
-    ONE_BYTE,
-    Encoder,
-    Part,
-    Writer,
-    tagged,
-    write_varint,
-)
+from reference.protocol.codec_writer import FIXED, ONE_BYTE, Encoder, Part, Writer, tagged, write_varint
 from reference.protocol.schema import Field, Message, default_of
 
 

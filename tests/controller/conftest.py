@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.controller.quorum_members import (
-    Members,
-)
+from tests.controller.quorum_members import Members
 
 
 @pytest.fixture

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.controller import quorum_leading
-from tests.controller.quorum_members import (
-    Members,
-    fetch,
-    part,
-    stand,
-    topic,
-)
+from tests.controller.quorum_members import Members, fetch, part, stand, topic
 
 
 @pytest.mark.step("quorum", "AnswerFetch", "ApplyFetch", "AdvanceHighWatermark")

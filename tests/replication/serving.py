@@ -14,15 +14,7 @@ from reference.replication.partition import Partition
 from reference.replication.proposal import AcceptedIsr, Proposal, ProposalOutcome
 from reference.replication.reading import FollowerFetch
 from reference.storage.errors import LogError
-from tests.replication.replicas import (
-    ALL,
-    NOW,
-    Registry,
-    batch,
-    bytes_of,
-    fetch,
-    leader,
-)
+from tests.replication.replicas import ALL, NOW, Registry, batch, bytes_of, fetch, leader
 
 FETCH_VERSION, LIST_OFFSETS_VERSION = 18, 10
 

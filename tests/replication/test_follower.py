@@ -7,18 +7,7 @@ from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition
 from reference.storage.errors import LogError, StorageError
 from reference.storage.simulated_disk import SimulatedDisk
-from tests.replication.replicas import (
-    NOW,
-    batch,
-    contents,
-    fetch,
-    follower,
-    leader,
-    open_log,
-    replica,
-    state,
-    steps_of,
-)
+from tests.replication.replicas import NOW, batch, contents, fetch, follower, leader, open_log, replica, state, steps_of
 
 
 def take(following: Partition, records: bytes | bytearray, at: int, high_watermark: int = 0, start: int = 0) -> bool:

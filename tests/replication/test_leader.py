@@ -10,18 +10,7 @@ from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import ProposalOutcome
 from reference.storage.errors import StorageError
-from tests.replication.replicas import (
-    ALL,
-    LAG_MS,
-    NOW,
-    contents,
-    fetch,
-    incarnation,
-    leader,
-    state,
-    steps_of,
-    values,
-)
+from tests.replication.replicas import ALL, LAG_MS, NOW, contents, fetch, incarnation, leader, state, steps_of, values
 from tests.replication.serving import answer, caught_up, produce
 
 

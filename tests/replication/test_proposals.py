@@ -6,15 +6,7 @@ from reference.protocol.errors import ErrorCode
 from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import Proposal, ProposalOutcome
-from tests.replication.replicas import (
-    ALL,
-    LAG_MS,
-    NOW,
-    fetch,
-    incarnation,
-    state,
-    steps_of,
-)
+from tests.replication.replicas import ALL, LAG_MS, NOW, fetch, incarnation, state, steps_of
 from tests.replication.serving import answer, caught_up, produce
 
 

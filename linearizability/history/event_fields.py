@@ -68,4 +68,4 @@ def records_of(records: Any) -> Iterable[tuple[str | int, Any, Any, int]]:
                 yield key, offset, value, number_of(epoch[0], "epoch") if epoch else UNKNOWN
         return
     for record in records:
-        yield record["key"], record.get("offset"), record["value"], UNKNOWN
+        yield record["key"], record.get("offset"), record["value"], number_of(record.get("epoch", UNKNOWN), "epoch")

@@ -2,7 +2,8 @@
 
 0 send t-0:17@4                    process 0 sends value 17 to partition t-0; acknowledged at offset 4
 0 send t-0:18 info                 unknown outcome (also `fail`)
-1 poll t-0:17@4 t-0:18@5           process 1 polls two records
+0 send t-0:18@5 acks=1             with other acks than the contract's
+1 poll t-0:17@4 t-0:18@5/2         process 1 polls two records, the second of leader epoch 2
 0 [10 20] send t-0:19@6            with times; `[10 -]` never ends. Without, line i lasts from 10·i to 10·i + 5
 0 txn poll t-0:1@0 send u-0:2@0 commit g t-0@1      one whole transaction, its micro-operations in order
 0 begin txn=a producer=p epoch=0
@@ -94,6 +95,9 @@ def _micro_operations(
     match f:
         case "send" | "poll" | "txn":
             done = _records(f, words)
+            if "acks" in fields:
+                acks = str(fields.pop("acks"))
+                done = [mop | {"acks": acks} if mop["op"] == "send" else mop for mop in done]
             asked = [{k: v for k, v in mop.items() if k not in ("offset", "records", "ends")} for mop in done]
             return asked, done
         case "assign" | "subscribe" | "seek":
@@ -148,5 +152,7 @@ def _records(f: str, words: list[str]) -> list[dict[str, Any]]:
         if switch == "send":
             mops.append({"op": "send", **record})
         else:
+            if match["epoch"] is not None:
+                record["epoch"] = int(match["epoch"])
             mops[-1]["records"].append(record)
     return mops

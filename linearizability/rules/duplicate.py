@@ -8,7 +8,7 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Flag
 from linearizability.rules.cut import BY_VALUE
-from linearizability.rules.excusing import of_values, permits_loss
+from linearizability.rules.excusing import of_values
 from linearizability.rules.partition import Array, PartitionHistory, is_in, repeated
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
@@ -39,8 +39,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         sent = np.flatnonzero(np.isin(appends.value, wanted))
         idempotent = np.ones(len(wanted), bool)
         idempotent[np.searchsorted(wanted, appends.value[sent])] = appends.flag(Flag.IDEMPOTENT)[sent]
-        made, seen = of_values(partition, wanted)
-        return np.where(idempotent, permits_loss(context, partition, made, seen), WITHOUT_IDEMPOTENCE)
+        return np.where(idempotent, of_values(partition, wanted).reasons(context, partition), WITHOUT_IDEMPOTENCE)
 
     stored = is_in(values, doubled)
     lowest = np.full(len(doubled), NEVER)

@@ -7,6 +7,7 @@ explains nothing. Where either of two records may be the one that was lost, the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,50 +71,94 @@ def eras(context: Context, partition: PartitionHistory, also: str = "") -> list[
     return [*zip(bounds[::2], bounds[1::2], strict=True)]
 
 
+def in_eras(context: Context, partition: PartitionHistory, made: Array, seen: Array) -> list[Mask]:
+    """For each era which of these facts were made and seen in it."""
+    return [(made > after) & ((seen < before) | (before == NEVER)) for after, before in eras(context, partition)]
+
+
 def sent_at(partition: PartitionHistory) -> Array:
     """For each observation when its record was sent; long ago where the writer is not known."""
     writer = partition.writer
     return np.where(writer >= 0, np.append(partition.appends.invoked, 0)[writer], -NEVER)
 
 
-def contradictions(group: Array, member: Array, made: Array, seen: Array, groups: int) -> tuple[Array, Array]:
-    """Of groups (numbered from 0) that hold different members: when the first of them was made, and when two were seen."""
-    first_made, complete = np.full(groups, NEVER), np.full(groups, NEVER)
-    np.minimum.at(first_made, group, made)
-    order = np.lexsort((seen, member, group))
-    fresh = np.ones(len(order), bool)
-    fresh[1:] = (group[order][1:] != group[order][:-1]) | (member[order][1:] != member[order][:-1])
-    order = order[fresh]  # when each member was seen first
-    order = order[np.lexsort((seen[order], group[order]))]
-    second = np.flatnonzero(group[order][1:] == group[order][:-1]) + 1
-    np.minimum.at(complete, group[order[second]], seen[order[second]])
-    return first_made, complete
+@dataclass(frozen=True)
+class Claims:
+    """What was reported to lie at each of several places, or where each of several records was reported to lie, row by row."""
+
+    groups: int
+    group: Array
+    """The place (or the record), numbered from 0."""
+    member: Array
+    """What lies there (or where it lies). A group contradicts itself where it has two."""
+    made: Array
+    seen: Array
+
+    def contradictions(self) -> tuple[Array, Array]:
+        """For each group when the first of its members was made, and when two had been seen: NEVER where there are not two."""
+        first_made, complete = np.full(self.groups, NEVER), np.full(self.groups, NEVER)
+        np.minimum.at(first_made, self.group, self.made)
+        order = np.lexsort((self.seen, self.member, self.group))
+        order = order[_differs(self.group[order]) | _differs(self.member[order])]  # when each member was seen first
+        order = order[np.lexsort((self.seen[order], self.group[order]))]
+        second = np.flatnonzero(~_differs(self.group[order]))
+        np.minimum.at(complete, self.group[order[second]], self.seen[order[second]])
+        return first_made, complete
+
+    def reasons(self, context: Context, partition: PartitionHistory) -> Array:
+        """For each group that contradicts itself why that is permitted. Empty where two of its members lie in one era: that
+        others of them may have been lost explains nothing of these two."""
+        reasons = permits_loss(context, partition, *self.contradictions())
+        for within in in_eras(context, partition, self.made, self.seen):
+            pairs = np.unique(np.stack([self.group[within], self.member[within]]), axis=1)
+            reasons[np.bincount(pairs[0], minlength=self.groups) > 1] = context.contract.permits_loss("all")
+        return reasons
 
 
-def at_slots(partition: PartitionHistory, slots: Array, acknowledged: Array) -> tuple[Array, Array]:
-    """`contradictions` of the records that lie at each of these slots (sorted): those appends, and what was read."""
+def _differs(values: Array) -> Mask:
+    """Where each of these values is another one than the value before it."""
+    return np.concatenate([np.ones(min(1, len(values)), bool), values[1:] != values[:-1]])
+
+
+def at_slots(partition: PartitionHistory, slots: Array, acknowledged: Array) -> Claims:
+    """The records that lie at each of these slots (sorted): those appends, and what was read."""
     appends, observations = partition.appends, partition.observations
     mine = acknowledged[np.isin(partition.append_slot[acknowledged], slots)]
     read = np.flatnonzero(np.isin(partition.observation_slot, slots))
-    group = np.searchsorted(slots, np.concatenate([partition.append_slot[mine], partition.observation_slot[read]]))
-    value = np.concatenate([appends.value[mine], observations.value[read]])
-    made = np.concatenate([appends.invoked[mine], sent_at(partition)[read]])
-    return contradictions(
-        group, value, made, np.concatenate([appends.completed[mine], observations.completed[read]]), len(slots)
+    return Claims(
+        len(slots),
+        np.searchsorted(slots, np.concatenate([partition.append_slot[mine], partition.observation_slot[read]])),
+        np.concatenate([appends.value[mine], observations.value[read]]),
+        np.concatenate([appends.invoked[mine], sent_at(partition)[read]]),
+        np.concatenate([appends.completed[mine], observations.completed[read]]),
     )
 
 
-def of_values(partition: PartitionHistory, values: Array) -> tuple[Array, Array]:
-    """`contradictions` of the places at which each of these values (sorted) lies."""
+def of_values(partition: PartitionHistory, values: Array) -> Claims:
+    """The places at which each of these values (sorted) lies."""
     appends, observations = partition.appends, partition.observations
     mine = partition.log_appends[is_in(appends.value[partition.log_appends], values)]
     read = np.flatnonzero((partition.observation_slot >= 0) & is_in(observations.value, values))
-    group = np.searchsorted(values, np.concatenate([appends.value[mine], observations.value[read]]))
-    slot = np.concatenate([partition.append_slot[mine], partition.observation_slot[read]])
-    made = np.concatenate([appends.invoked[mine], sent_at(partition)[read]])
-    return contradictions(
-        group, slot, made, np.concatenate([appends.completed[mine], observations.completed[read]]), len(values)
+    return Claims(
+        len(values),
+        np.searchsorted(values, np.concatenate([appends.value[mine], observations.value[read]])),
+        np.concatenate([partition.append_slot[mine], partition.observation_slot[read]]),
+        np.concatenate([appends.invoked[mine], sent_at(partition)[read]]),
+        np.concatenate([appends.completed[mine], observations.completed[read]]),
     )
+
+
+def placed_at(partition: PartitionHistory, answers_first: bool = False) -> Array:
+    """For each append when its position was reported first, by its answer or by who read it there. With `answers_first` reads
+    count only where no answer named it: a part that holds all of some operations lacks the other reads."""
+    appends, writer = partition.appends, partition.writer
+    known = np.where(partition.append_slot >= 0, appends.completed, NEVER)
+    read = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
+    read = read[partition.observation_slot[read] == partition.append_position[writer[read]]]
+    if answers_first:
+        read = read[partition.append_slot[writer[read]] < 0]
+    np.minimum.at(known, writer[read], partition.observations.completed[read])
+    return known
 
 
 def earliest_from(times: Array) -> Array:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Flag
+from linearizability.history.facts import NEVER, Flag
 from linearizability.rules.cut import BY_SLOT
-from linearizability.rules.excusing import at_slots, permits_loss
+from linearizability.rules.excusing import at_slots
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -20,7 +20,6 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     if not len(slots):
         return
     appends, observations, reported = partition.appends, partition.observations, partition.reported_appends
-    promised = _promised(partition, torn)
 
     def witness(index: int) -> Witness:
         slot = slots[index]
@@ -35,9 +34,10 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         return offset, int(values[0]), operations, f"offset {offset} holds {' and '.join(map(str, values[:3]))}"
 
     def permitted(indices: Array) -> Array:
-        made, seen = at_slots(partition, slots[indices], reported)
-        reasons = permits_loss(context, partition, made, seen)
-        return np.where((reasons == "") & (promised[slots[indices]] < 2), ACKS_BELOW_ALL, reasons)
+        careful = reported[appends.flag(Flag.ACKS_ALL)[reported]]
+        promised = at_slots(partition, slots[indices], careful)  # what was read, or acknowledged with acks=all
+        _, two_known = promised.contradictions()
+        return np.where(two_known < NEVER, promised.reasons(context, partition), ACKS_BELOW_ALL)
 
     yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted, partition.slot_offset[slots])
 
@@ -55,19 +55,6 @@ def _torn(partition: PartitionHistory) -> Mask:
     slots, torn = partition.append_slot[beside], partition.disagreeing.copy()
     torn[slots[is_read[slots] & (read[slots] != partition.appends.value[beside])]] = True
     return torn
-
-
-def _promised(partition: PartitionHistory, torn: Mask) -> Array:
-    """For each slot, how many different values were read there or reported with acks=all: those stay for ever."""
-    appends = partition.appends
-    mine = partition.reported_appends
-    mine = mine[appends.flag(Flag.ACKS_ALL)[mine] & torn[partition.append_slot[mine]]]
-    seen = np.flatnonzero(partition.observation_slot >= 0)
-    seen = seen[torn[partition.observation_slot[seen]]]
-    slot = np.concatenate([partition.append_slot[mine], partition.observation_slot[seen]])
-    value = np.concatenate([appends.value[mine], partition.observations.value[seen]])
-    pairs = np.unique(np.stack([slot, value]), axis=1)
-    return np.bincount(pairs[0], minlength=len(torn))
 
 
 RULE = Rule(

@@ -179,7 +179,7 @@ def _taken_for_another(partition: PartitionHistory, context: Context, rows: Arra
     """Why each of these transactional appends may have been taken for a repetition of the record that lies at its offset: a
     coordinator that has lost what it had decided gives a producer's epoch out again, also long after the excuse."""
     slots, group = np.unique(partition.append_slot[rows], return_inverse=True)
-    made, two_known = at_slots(partition, slots, partition.reported_appends)
+    made, two_known = at_slots(partition, slots, partition.reported_appends).contradictions()
     reasons = permits_loss(context, partition, made, NEVER, TRANSACTIONS, here=False, by_contract="")
     return np.where((slots >= 0) & (two_known < NEVER), reasons, "")[group]
 

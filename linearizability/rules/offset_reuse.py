@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Flag
+from linearizability.history.facts import NEVER, Flag
 from linearizability.rules.cut import BY_SLOT
-from linearizability.rules.excusing import at_slots, permits_loss
+from linearizability.rules.excusing import Claims
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -29,10 +29,11 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         text = f"offset {offset} was acknowledged for {' and '.join(map(str, appends.value[claimed][:3]))}"
         return offset, appends.value[claimed[0]], appends.operation[claimed[:3]], text
 
-    careful = np.bincount(slots, weights=appends.flag(Flag.ACKS_ALL)[rows], minlength=1)[reused]
-    made, seen = at_slots(partition, reused, rows)
-    by_contract = permits_loss(context, partition, made, seen)
-    reasons = np.where((careful > 1) | (by_contract != ""), by_contract, ACKS_BELOW_ALL)
+    careful = rows[appends.flag(Flag.ACKS_ALL)[rows] & np.isin(slots, reused)]
+    group = np.searchsorted(reused, partition.append_slot[careful])
+    promised = Claims(len(reused), group, careful, appends.invoked[careful], appends.completed[careful])
+    _, two_known = promised.contradictions()
+    reasons = np.where(two_known < NEVER, promised.reasons(context, partition), ACKS_BELOW_ALL)
     places = partition.slot_offset[reused]
     yield from found(RULE.id, partition, np.arange(len(reused)), witness, lambda indices: reasons[indices], places)
 

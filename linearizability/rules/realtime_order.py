@@ -13,24 +13,19 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import BY_VALUE, By, Cut, owned
-from linearizability.rules.excusing import earliest_from, eras, permits_loss
+from linearizability.rules.excusing import earliest_from, eras, permits_loss, placed_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 
 
 def timeline(partition: PartitionHistory) -> tuple[Array, Array, Array]:
-    """Appends in the order of their positions: their index, invocation, and completion (`NEVER` where it is unknown).
-
-    Where several claim one position, the first one stands for it: that they disagree is another rule's matter.
-    """
+    """Appends in the order of their positions: their index, invocation, and completion (`NEVER` where it is unknown)."""
     appends, position = partition.appends, partition.append_position
-    at_slot = np.full(len(partition.slot_offset), -1)
     rows = np.flatnonzero(position >= 0)
     if len(partition.repeated_values):
         rows = rows[~partition.is_repeated(appends.value[rows])]
-    at_slot[position[rows[::-1]]] = rows[::-1]
-    rows = at_slot[at_slot >= 0]
+    rows = rows[np.argsort(position[rows], kind="stable")]
     acknowledged = appends.outcome[rows] == Outcome.OK
     completed = np.where(acknowledged, appends.completed[rows], NEVER)
     return rows, appends.invoked[rows], completed
@@ -41,11 +36,16 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     rows, invoked, completed = timeline(partition)
     if len(rows) < 2:
         return
-    earliest_after = np.minimum.accumulate(completed[::-1])[::-1]
-    wrong = np.flatnonzero(invoked[:-1] > earliest_after[1:])
+    position = partition.append_position[rows]
+    above = np.searchsorted(position, position, side="right")
+
+    def earliest_above(times: Array) -> Array:
+        return np.append(np.minimum.accumulate(times[::-1])[::-1], NEVER)[above]
+
+    wrong = np.flatnonzero(invoked > earliest_above(completed))
 
     def witness(index: int) -> Witness:
-        later = index + 1 + int(np.argmin(completed[index + 1 :]))
+        later = above[index] + int(np.argmin(completed[above[index] :]))
         low, high = rows[index], rows[later]
         offsets = partition.slot_offset[partition.append_position[[low, high]]]
         text = (
@@ -56,23 +56,22 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
     careful = appends.flag(Flag.ACKS_ALL)[rows]
     guarded = np.where(careful, completed, NEVER)
-    still_wrong = invoked[:-1] > np.minimum.accumulate(guarded[::-1])[::-1][1:]
+    still_wrong = invoked > earliest_above(guarded)
 
-    ended = appends.completed[rows]
+    ended = placed_at(partition)[rows]
     unexcused = np.zeros(len(wrong), bool)
     for after, before in eras(context, partition):
-        earliest = np.minimum.accumulate(np.where(invoked > after, guarded, NEVER)[::-1])[::-1]
-        unexcused |= (invoked[wrong] > earliest[wrong + 1]) & ((ended[wrong] < before) | (before == NEVER))
+        earliest = earliest_above(np.where(invoked > after, guarded, NEVER))
+        unexcused |= (invoked[wrong] > earliest[wrong]) & ((ended[wrong] < before) | (before == NEVER))
 
     def permitted(indices: Array) -> Array:
         by_contract = context.contract.permits_loss("all")
-        higher = earliest_from(guarded)[indices + 1]
+        higher = earliest_from(guarded)[above[indices]]
         excused = permits_loss(context, partition, invoked[higher], ended[indices])
         reasons = np.where(still_wrong[indices], excused, by_contract or ACKS_BELOW_ALL)
         return np.where(np.isin(indices, wrong[unexcused]), by_contract, reasons)
 
-    places = partition.slot_offset[partition.append_position[rows]]
-    yield from found(APPENDS.id, partition, wrong, witness, permitted, places)
+    yield from found(APPENDS.id, partition, wrong, witness, permitted, partition.slot_offset[position])
 
 
 def carried(partition: PartitionHistory, context: Context) -> Array:

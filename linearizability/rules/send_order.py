@@ -8,9 +8,9 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
-from linearizability.rules.excusing import permits_loss
+from linearizability.rules.excusing import in_eras, permits_loss, placed_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, PartitionHistory
+from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 
 UNORDERED = "a producer without idempotence and with several requests in flight may reorder its records"
@@ -28,8 +28,9 @@ def _pairs_within(partition: PartitionHistory) -> tuple[np.ndarray, np.ndarray]:
 def _reason(partition: PartitionHistory, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
     """Why it may be: the producer asked for no order, or the earlier record may have been lost and its place given away."""
     flags = partition.appends.flag
-    appends = partition.appends
-    excused = permits_loss(context, partition, appends.invoked[earlier], appends.completed[rows])
+    known = placed_at(partition, answers_first=True)
+    made, seen = partition.appends.invoked[earlier], np.maximum(known[earlier], known[rows])
+    excused = permits_loss(context, partition, made, seen)
     kept = np.where(flags(Flag.ACKS_ALL)[earlier], excused, ACKS_BELOW_ALL)
     return np.where(flags(Flag.ORDERED)[rows], kept, UNORDERED)
 
@@ -91,7 +92,12 @@ def across(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     farthest = rows[np.maximum.accumulate(np.where(rises, np.arange(len(rows)), 0))]  # the first that lies so far up
     operation = appends.operation[rows]
     fresh = np.concatenate([[True], operation[1:] != operation[:-1]])
-    wrong = np.flatnonzero(fresh[1:] & (lifted[1:] <= highest[:-1]) & (producer[1:] == producer[:-1])) + 1
+    same = fresh[1:] & (producer[1:] == producer[:-1])
+    wrong = np.flatnonzero(same & (lifted[1:] <= highest[:-1])) + 1
+    unexcused = np.zeros(len(rows), bool)
+    for kept, within in _kept_in_eras(partition, context, rows):
+        highest_kept = np.maximum.accumulate(np.where(kept, lifted, -1))
+        unexcused[1:] |= within[1:] & (lifted[1:] <= highest_kept[:-1])
 
     def witness(index: int) -> Witness:
         earlier, row = farthest[index - 1], rows[index]
@@ -100,18 +106,29 @@ def across(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         return offsets[1], appends.value[row], [appends.operation[earlier], appends.operation[row]], text
 
     def reason(indices: np.ndarray) -> np.ndarray:
-        return _reason(partition, context, rows[indices], farthest[indices - 1])
+        reasons = _reason(partition, context, rows[indices], farthest[indices - 1])
+        ordered = appends.flag(Flag.ORDERED)[rows[indices]]
+        return np.where(unexcused[indices] & ordered, context.contract.permits_loss("all"), reasons)
 
     yield from found(ACROSS.id, partition, wrong, witness, reason, operation)
 
 
+def _kept_in_eras(partition: PartitionHistory, context: Context, rows: Array) -> Iterator[tuple[Mask, Mask]]:
+    """For each era which of these appends must be kept in it, and whose place was reported in it."""
+    appends = partition.appends
+    for within in in_eras(context, partition, appends.invoked, placed_at(partition, answers_first=True)):
+        yield (within & appends.flag(Flag.ACKS_ALL))[rows], within[rows]
+
+
 def farthest_sends(partition: PartitionHistory, context: Context) -> Array:
-    """Of each process the first of its records that lies farthest up in the log."""
+    """Of each process the first of its records that lies farthest up in the log: of all, and of what each era must keep."""
     appends, position = partition.appends, partition.append_position
     rows = np.flatnonzero((position >= 0) & (appends.outcome != Outcome.FAIL))
     rows = rows[owned(partition, appends.operation[rows])]
     rows = rows[np.lexsort((rows, -position[rows], appends.process[rows]))]
-    return partition.places_of(Kind.APPEND, rows[first_of_each(appends.process[rows])])
+    chosen = [rows, *(rows[kept] for kept, _ in _kept_in_eras(partition, context, rows))]
+    farthest = np.unique(np.concatenate([each[first_of_each(appends.process[each])] for each in chosen]))
+    return partition.places_of(Kind.APPEND, farthest)
 
 
 ACROSS = Rule(

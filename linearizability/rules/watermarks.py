@@ -9,7 +9,7 @@ import numpy as np
 
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART
-from linearizability.rules.excusing import permits_loss
+from linearizability.rules.excusing import in_eras, permits_loss
 from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
@@ -22,6 +22,11 @@ def regression(rule: str, kind: Kind, partition: PartitionHistory, context: Cont
         return
     highest = _highest_before(states)
     wrong = np.flatnonzero((highest >= 0) & (states.offset < states.offset[highest]))
+    unexcused = np.zeros(len(states), bool)
+    for within in in_eras(context, partition, states.invoked, states.completed):
+        era = states.where(within)
+        earlier = _highest_before(era)
+        unexcused[np.flatnonzero(within)] |= (earlier >= 0) & (era.offset < era.offset[earlier])
 
     def witness(index: int) -> Witness:
         before, epoch = highest[index], states.epoch[index]
@@ -31,6 +36,7 @@ def regression(rule: str, kind: Kind, partition: PartitionHistory, context: Cont
 
     def permitted(indices: Array) -> Array:
         reasons = permits_loss(context, partition, states.invoked[highest[indices]], states.completed[indices])
+        reasons[unexcused[indices]] = context.contract.permits_loss("all")
         return np.where((states.epoch[indices] < 0) & (reasons == ""), EPOCH_UNKNOWN, reasons)
 
     yield from found(rule, partition, wrong, witness, permitted)

@@ -201,13 +201,9 @@ def _sends(counts: Counter[str], sent: list[Sent], seen: list[Seen], happened: l
             if s.operation not in firsts:
                 firsts.add(s.operation)
                 counts["nonmonotonic-send"] += any(place(s) <= place(e) for e in mine[:i] if e.operation != s.operation)
-    claimed: dict[int, Sent] = {}
-    for s in sorted(sent, key=lambda s: (s.process, s.operation, s.position)):
-        if place(s) is not None:
-            claimed.setdefault(place(s), s)
-    for offset, s in claimed.items():
-        counts["realtime-order"] += any(
-            other > offset and t.outcome == "ok" and t.completed < s.invoked for other, t in claimed.items()
+    for s in sent:
+        counts["realtime-order"] += place(s) is not None and any(
+            place(t) is not None and place(t) > place(s) and t.outcome == "ok" and t.completed < s.invoked for t in sent
         )
 
 

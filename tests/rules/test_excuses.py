@@ -134,3 +134,33 @@ def test_an_epoch_that_is_given_out_twice_makes_a_batch_a_repetition(
     judgement = judge_history(history(excuse("__transaction_state", begins, ends) + twice))
     lost = [item.permitted for item in judgement.findings if item.rule == "lost-write"]
     assert lost and (bool(lost[0]) == (verdict == "valid" and offset == 0)), judgement.to_json()
+
+
+@pytest.mark.parametrize(
+    ("operations", "verdict"),
+    [
+        (
+            """
+            0 [0 10] send t-0:1@0 acks=1
+            0 [12 20] send t-0:2@0 acks=1
+            1 [21 24] poll t-0:2@0
+            0 [31 45] send t-0:3@0 acks=1
+            1 [50 60] poll t-0:3@0
+            """,
+            "valid",  # acks=1 gave up the first record, and the excuse explains that the second one went
+        ),
+        (
+            """
+            0 [0 10] send t-0:1@0
+            0 [41 50] send t-0:2@0
+            0 [51 60] send t-0:3@0
+            """,
+            "invalid",  # that the first record was lost does not explain that the second one was
+        ),
+    ],
+)
+def test_three_records_at_one_offset_are_judged_two_by_two(operations: str, verdict: str) -> None:
+    """The first of these histories is what seed 314 of runs with ZooKeeper came down to."""
+    judgement = judge_history(history(excuse("t-0", 25, 40) + operations))
+    found = [item for item in judgement.findings if item.rule in ("inconsistent-offsets", "offset-reuse")]
+    assert found and all(bool(item.permitted) == (verdict == "valid") for item in found), judgement.to_json()

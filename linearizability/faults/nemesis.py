@@ -43,6 +43,8 @@ class Nemesis:
         """Nodes that ended by themselves."""
         self.hopeless = ""
         """Why the cluster is not helped any more; empty while it is. What was recorded until then is judged."""
+        self.in_sync = False
+        """Whether all replicas are, since everything was healed."""
         self._active: dict[int, tuple[Injection, dict[str, Any]]] = {}
         self._leaders: dict[int, tuple[int, int]] = {}
         self._numbers = itertools.count()
@@ -141,6 +143,7 @@ class Nemesis:
                 return [self.hopeless]
             self.world.look()
             if self._whole():
+                self.in_sync = True
                 self.recorder.mark("note", text="every replica is in sync")
                 return []
             if time.monotonic() > operator_at:

@@ -72,13 +72,6 @@ class Contract(BaseModel):
             return f"acks={acks} acknowledges before the in-sync replicas have the record"
         if self.unclean_election:
             return "unclean leader election may drop what the elected replica lacks"
-        return self.permits_divergence()
-
-    def permits_divergence(self) -> str:
-        """Why replicas may differ for good, below the high watermark; empty where they may not.
-
-        An unclean election is no reason: a follower truncates what the elected leader lacks (KIP-101, KIP-279).
-        """
         if self.replicas_losing_unflushed_data >= self.min_isr:
             return (
                 f"{EXCUSED}power was lost on {self.replicas_losing_unflushed_data} replicas at once, and acks=all with "

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Kind
+from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART, last_of_each
-from linearizability.rules.excusing import permits_loss
 from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
@@ -47,14 +46,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     if watermark < 0:
         other = other or WATERMARK_UNKNOWN
 
-    def permitted(indices: Array) -> Array:
-        # Whose record went first is not known here: any excuse that began before the replicas were read will do.
-        seen = np.full(len(indices), held.completed.max())
-        by_contract = context.contract.permits_divergence()
-        reasons = permits_loss(context, partition, -NEVER, seen, by_contract=by_contract)
-        return np.where(reasons == "", other, reasons)
-
-    yield from found(RULE.id, partition, wrong, witness, permitted)
+    yield from found(RULE.id, partition, wrong, witness, other)
 
 
 def _last_digests(records: Rows) -> Array:
@@ -90,11 +82,11 @@ RULE = Rule(
     id="replica-divergence",
     definition="Two replicas hold different records at one offset below the high watermark, or one lacks what another holds "
     "below its own high watermark or its own last record.",
-    promise="Violation, also after an unclean election, for followers truncate what their leader lacks; permitted when "
-    "min.insync.replicas replicas lost unflushed data at once. Above the high watermark replicas may differ, and where none is "
-    "known, that is unknown; where records may leave the log, a replica may begin later.",
+    promise="Violation, also after an unclean election or a power loss, for followers truncate what their leader lacks. Above "
+    "the high watermark replicas may differ, and where none is known, that is unknown; where records may leave the log, a "
+    "replica may begin later.",
     source="KIP-101, KIP-279; Kafka documentation, replication",
-    needs="digests of replicas with their high watermarks, taken after healing",
+    needs="digests of replicas with their high watermarks, taken when all are in sync",
     cost="linear in the records of the replicas",
     example="""
         9 replica t-0 node=1 high_watermark=2 1@0/0 2@1/0

@@ -58,7 +58,7 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("inconsistent-offsets", OVERWRITTEN, {}, "invalid"),
     ("inconsistent-offsets", OVERWRITTEN, {"acks": "1", "idempotence": False, "max_in_flight": 5}, "valid"),
     ("replica-divergence", DIVERGED, {"unclean_election": True}, "invalid"),
-    ("replica-divergence", DIVERGED, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "valid"),
+    ("replica-divergence", DIVERGED, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "invalid"),
     ("G1a", DIRTY, {}, "invalid"),
     ("G1a", DIRTY, {"isolation": "read_uncommitted"}, "valid"),
     ("G1a", DIRTY, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "valid"),

@@ -46,10 +46,9 @@ def without() -> dict[str, str]:
     ids=["other partitions", "over before all", "began after all"],
 )
 def test_an_excuse_explains_nothing_of_other_partitions_or_other_times(extra: str) -> None:
-    """But that replicas do not report when their records were sent: for them an excuse is never over. What was never looked for
-    may have been lost at any time since."""
+    """But that what was never looked for may have been lost at any time since."""
     differing = {rule for rule, verdict in verdicts(extra).items() if verdict != without()[rule]}
-    assert differing <= {"replica-divergence", "unseen"}, differing
+    assert differing <= {"unseen"}, differing
 
 
 def test_an_excuse_explains_losses_of_its_partitions() -> None:

@@ -52,10 +52,7 @@ def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
 
 
 def out_of_sync(cluster: SimulatedCluster) -> list[str]:
-    """The replicas on sound disks that are not in sync with a leader, as the active controller knows.
-
-    A reassignment that another one has replaced may never end: see findings/replaced_reassignment.
-    """
+    """The replicas on sound disks that are not in sync with a leader, as the active controller knows."""
     active = cluster.active_controller()
     node = cluster.machine(active).node if active is not None else None
     if node is None:
@@ -64,7 +61,7 @@ def out_of_sync(cluster: SimulatedCluster) -> list[str]:
         f"{topic.name}-{index} on node {replica}, of {partition}"
         for topic in node.image.topics.values()
         for index, partition in topic.partitions.items()
-        if partition.leader != NO_LEADER and not partition.adding_replicas
+        if partition.leader != NO_LEADER
         for replica in {*partition.replicas} - {*partition.isr}
         if not _is_offline(cluster, replica, (topic.name, index))
     ]

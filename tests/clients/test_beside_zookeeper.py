@@ -14,8 +14,9 @@ from linearizability.workload.cluster import look
 from tests.clients.client import Message
 from tests.clients.confluent import Confluent
 from tests.clients.conftest import STREAMING, new_client
+from tests.clients.test_produce_and_consume import LONG, stored_batches
 
-MESSAGES = [Message(f"value {number}", f"key {number % 7}") for number in range(40)]
+MESSAGES = [Message(f"{LONG}{number}", f"key {number % 7}") for number in range(40)]
 
 pytestmark = pytest.mark.kafka
 
@@ -31,6 +32,7 @@ def test_each_client_writes_reads_and_commits(name: str, cluster: Target, topic:
     client = new_client(name, cluster.bootstrap)
     client.produce(topic, MESSAGES, codec="gzip", acks="all")
     assert client.read(topic, len(MESSAGES)) == MESSAGES
+    assert "gzip" in {header.codec.name.lower() for header in stored_batches(cluster, topic)}
     group = f"group-{topic}"
     assert client.read_in_group(topic, group, 10) == MESSAGES[:10]
     assert client.read_in_group(topic, group, 30) == MESSAGES[10:]

@@ -10,6 +10,7 @@ from reference.controller.image import NO_LEADER
 from reference.node import metadata
 from reference.node.active_controller import ActiveController, Decide
 from reference.node.apis import (
+    ADVERTISED_BELOW_SERVED,
     ALLOCATE_PRODUCER_IDS,
     ALTER_CONFIGS,
     ALTER_PARTITION,
@@ -118,5 +119,5 @@ def zookeeper_apis(parts: BrokerParts, channel: ZooKeeperChannel, orders: Handle
             ours = versions_of(key)
             lowest, highest = max(lowest, ours[0]), min(highest, ours[1])
         lowest = max(lowest, LOWEST_ORDERS.get(key, 0), LOWEST_WITH_TOPIC_IDS.get(key, 0))
-        found[key] = Api(handler, lowest, highest, lowest, key in QUIET)
+        found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), key in QUIET)
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from linearizability.history.facts import NEVER
+from linearizability.history.facts import NEVER, Flag
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.rule import Context
 
@@ -148,11 +148,13 @@ def of_values(partition: PartitionHistory, values: Array) -> Claims:
     )
 
 
-def placed_at(partition: PartitionHistory, answers_first: bool = False) -> Array:
-    """For each append when its position was reported first, by its answer or by who read it there. With `answers_first` reads
-    count only where no answer named it: a part that holds all of some operations lacks the other reads."""
+def kept_from(partition: PartitionHistory, answers_first: bool = False) -> Array:
+    """For each append when its position was first known to be kept: by an answer to acks=all, or by a read there; else NEVER. A
+    leader that was deposed without knowing it may have answered lower acks, and lose the record.
+
+    With `answers_first` reads count only where no answer named a position: a part of some operations lacks the other reads."""
     appends, writer = partition.appends, partition.writer
-    known = np.where(partition.append_slot >= 0, appends.completed, NEVER)
+    known = np.where((partition.append_slot >= 0) & appends.flag(Flag.ACKS_ALL), appends.completed, NEVER)
     read = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
     read = read[partition.observation_slot[read] == partition.append_position[writer[read]]]
     if answers_first:

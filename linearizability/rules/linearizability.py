@@ -29,7 +29,7 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
-from linearizability.rules.excusing import eras, permits_loss, placed_at, sent_at
+from linearizability.rules.excusing import eras, kept_from, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.realtime_order import timeline
@@ -103,14 +103,12 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     all_placed = places(partition, context.contract.strict_recency)
     place, invoked, completed = all_placed.place, all_placed.invoked, all_placed.completed
     reason, mine = context.contract.permits_loss("all"), owned(partition, place // 4)
-    reported = np.full(len(partition.columns["kind"]), NEVER)
-    if context.excuses:
-        reported[partition.places_of(Kind.APPEND, np.arange(len(partition.appends)))] = placed_at(partition)
-    seen = np.minimum(completed, reported[all_placed.source])
+    kept = np.full(len(partition.columns["kind"]), -NEVER)
+    kept[partition.places_of(Kind.APPEND, np.arange(len(partition.appends)))] = kept_from(partition)
+    seen = np.where(kept[all_placed.source] == -NEVER, completed, kept[all_placed.source])
     conflicts: list[tuple[int, int] | None] = []
     for after, before in [] if reason else eras(context, partition):
-        within = mine & ((seen < before) | (before == NEVER))
-        conflicts.append(first_conflict(place, invoked, all_placed.guarded(after), within))
+        conflicts.append(first_conflict(place, invoked, all_placed.guarded(after), mine & (seen < before)))
     conflict = min((each for each in conflicts if each is not None), key=lambda each: each[0], default=None)
     if conflict is None:
         conflict = first_conflict(place, invoked, completed, mine)
@@ -118,7 +116,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
             return
         low, high = conflict
         excused = str(permits_loss(context, partition, all_placed.made[high], seen[low])[0])
-        reason = (excused if all_placed.careful[high] else reason) or ACKS_BELOW_ALL
+        reason = (excused if all_placed.careful[high] and seen[low] < NEVER else reason) or ACKS_BELOW_ALL
     low, high = conflict
     operation = partition.columns["operation"][all_placed.source]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import BY_VALUE, By, Cut, owned
-from linearizability.rules.excusing import earliest_from, eras, permits_loss, placed_at
+from linearizability.rules.excusing import earliest_from, eras, kept_from, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
@@ -58,17 +58,17 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     guarded = np.where(careful, completed, NEVER)
     still_wrong = invoked > earliest_above(guarded)
 
-    ended = placed_at(partition)[rows]
+    kept = kept_from(partition)[rows]
     unexcused = np.zeros(len(wrong), bool)
     for after, before in eras(context, partition):
         earliest = earliest_above(np.where(invoked > after, guarded, NEVER))
-        unexcused |= (invoked[wrong] > earliest[wrong]) & ((ended[wrong] < before) | (before == NEVER))
+        unexcused |= (invoked[wrong] > earliest[wrong]) & (kept[wrong] < before)
 
     def permitted(indices: Array) -> Array:
         by_contract = context.contract.permits_loss("all")
         higher = earliest_from(guarded)[above[indices]]
-        excused = permits_loss(context, partition, invoked[higher], ended[indices])
-        reasons = np.where(still_wrong[indices], excused, by_contract or ACKS_BELOW_ALL)
+        excused = permits_loss(context, partition, invoked[higher], kept[indices])
+        reasons = np.where(still_wrong[indices] & (kept[indices] < NEVER), excused, by_contract or ACKS_BELOW_ALL)
         return np.where(np.isin(indices, wrong[unexcused]), by_contract, reasons)
 
     yield from found(APPENDS.id, partition, wrong, witness, permitted, partition.slot_offset[position])
@@ -105,7 +105,7 @@ APPENDS = Rule(
     id="realtime-order",
     definition="A record was sent after another one had been acknowledged, by any client, and was stored before it.",
     promise="Violation for acks=all, whose appends are linearizable. With lower acks the earlier record may have been lost "
-    "and its place given away.",
+    "and its place given away; and the later one, unless a client read it there, may be lost with a leader that was deposed.",
     source="Herlihy and Wing, linearizability; requirement HIS-07",
     needs="one monotonic clock for all processes; offsets of sends",
     cost="linear: a table by slot and a running minimum",

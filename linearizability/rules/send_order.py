@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, first_of_each, owned
-from linearizability.rules.excusing import in_eras, permits_loss, placed_at
+from linearizability.rules.excusing import in_eras, kept_from, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
@@ -28,10 +28,10 @@ def _pairs_within(partition: PartitionHistory) -> tuple[np.ndarray, np.ndarray]:
 def _reason(partition: PartitionHistory, context: Context, rows: np.ndarray, earlier: np.ndarray) -> np.ndarray:
     """Why it may be: the producer asked for no order, or the earlier record may have been lost and its place given away."""
     flags = partition.appends.flag
-    known = placed_at(partition, answers_first=True)
-    made, seen = partition.appends.invoked[earlier], np.maximum(known[earlier], known[rows])
-    excused = permits_loss(context, partition, made, seen)
-    kept = np.where(flags(Flag.ACKS_ALL)[earlier], excused, ACKS_BELOW_ALL)
+    known = kept_from(partition, answers_first=True)
+    seen = np.maximum(known[earlier], known[rows])
+    excused = permits_loss(context, partition, partition.appends.invoked[earlier], seen)
+    kept = np.where(flags(Flag.ACKS_ALL)[earlier] & (known[rows] < NEVER), excused, ACKS_BELOW_ALL)
     return np.where(flags(Flag.ORDERED)[rows], kept, UNORDERED)
 
 
@@ -114,9 +114,10 @@ def across(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
 
 def _kept_in_eras(partition: PartitionHistory, context: Context, rows: Array) -> Iterator[tuple[Mask, Mask]]:
-    """For each era which of these appends must be kept in it, and whose place was reported in it."""
-    appends = partition.appends
-    for within in in_eras(context, partition, appends.invoked, placed_at(partition, answers_first=True)):
+    """For each era which of these appends acks=all keeps in it, and which are kept at all."""
+    appends, known = partition.appends, kept_from(partition, answers_first=True)
+    for era in in_eras(context, partition, appends.invoked, known):
+        within = era & (known < NEVER)
         yield (within & appends.flag(Flag.ACKS_ALL))[rows], within[rows]
 
 

@@ -32,6 +32,11 @@ STEPPED_BACK = """
     0 send t-0:2@4
     1 poll t-0:2@4 t-0:1@5
 """
+BELOW = """
+    0 [0 10] send t-0:1@5
+    1 [20 30] send t-0:2@4 acks=1
+    2 [40 50] poll {read}t-0:1@5
+"""
 DIVERGED = """
     0 send t-0:1@0
     1 poll t-0:1@0
@@ -57,6 +62,10 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("duplicate", DOUBLE, {"idempotence": False}, "valid"),
     ("inconsistent-offsets", OVERWRITTEN, {}, "invalid"),
     ("inconsistent-offsets", OVERWRITTEN, {"acks": "1", "idempotence": False, "max_in_flight": 5}, "valid"),
+    ("realtime-order", BELOW.format(read=""), {}, "valid"),  # a leader that was deposed may have answered, and lost it
+    ("realtime-order", BELOW.format(read="t-0:2@4 "), {}, "invalid"),
+    ("nonlinearizable", BELOW.format(read=""), {}, "valid"),
+    ("nonlinearizable", BELOW.format(read="t-0:2@4 "), {}, "invalid"),
     ("replica-divergence", DIVERGED, {"unclean_election": True}, "invalid"),
     ("replica-divergence", DIVERGED, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "invalid"),
     ("G1a", DIRTY, {}, "invalid"),

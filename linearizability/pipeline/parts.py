@@ -364,19 +364,21 @@ def merged(findings: Iterable[Found]) -> list[Found]:
     for (rule, permitted), items in sorted(together.items()):
         anomalies = in_order(anomaly for item in items for anomaly in item.anomalies)[:MAX_WITNESSES]
         whole.append(Found(rule, permitted, sum(item.count for item in items), tuple(anomalies)))
-    return list(_singled(whole))
+    return sorted(_singled(whole), key=lambda item: (item.rule, item.permitted))
 
 
 def _singled(findings: list[Found]) -> Iterable[Found]:
     """Of rules that find one anomaly a partition, the first that the contract does not permit, or the first."""
-    seen: set[str] = set()
-    for item in findings:  # sorted: what is not permitted comes first
+    single: dict[str, list[Found]] = {}
+    for item in findings:
         cut = RULES[item.rule].cut
         if cut is None or not cut.single:
             yield item
-        elif item.rule not in seen:
-            seen.add(item.rule)
-            yield replace(item, count=1, anomalies=item.anomalies[:1])
+        else:
+            single.setdefault(item.rule, []).append(item)
+    for of_rule in single.values():
+        first = min(of_rule, key=lambda item: (item.permitted != "", item.anomalies[0].offset))
+        yield replace(first, count=1, anomalies=first.anomalies[:1])
 
 
 # -- in this process -------------------------------------------------------------------------------------------------------

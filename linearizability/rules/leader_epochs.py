@@ -51,7 +51,7 @@ def _regressions(
         return reasons[indices]
 
     place = rows.offset[pairs[1]] if who == "the log" else None
-    yield from found(RULE.id, partition, np.arange(pairs.shape[1]), witness, permitted, place)
+    yield from found(RULE.id, partition, np.arange(len(reasons)), witness, permitted, place)
 
 
 def _falling(rows: Rows, order: Array, holder: Array) -> Array:

@@ -104,14 +104,20 @@ def log_in_plain(broker: Broker, user: str = USER, password: str = PASSWORD) -> 
 
 
 def exchange_scram(
-    broker: Broker, connection: BrokerConnection, mechanism: str, user: str, password: str, extension: str = ""
+    broker: Broker,
+    connection: BrokerConnection,
+    mechanism: str,
+    user: str,
+    password: str,
+    extension: str = "",
+    version: int = 2,
 ) -> Any:
     """A whole exchange, in which the server proves its knowledge of the password too; gives the last answer."""
     shake_hands(broker, connection, mechanism)
     client = ScramExchange(mechanism, user, password, extension)
     said: bytes | None = client.first()
     while True:
-        answer = say(connection, said)
+        answer = say(connection, said, version)
         if answer.error_code:
             return answer
         try:

@@ -28,8 +28,8 @@ HASTENING = {
 """How often a broker looks for what is over: without them it does the same, and later. A target of which they are unknown is
 judged all the same, and what does not come in time is not judged."""
 LEAST_SESSION = "group.min.session.timeout.ms"
-AUTHORIZER = "authorizer.class.name"
 PROTOCOLS = "listener.security.protocol.map"
+AUTHORIZER = "authorizer.class.name"
 """With it several brokers that do not authenticate form no cluster, unless clients, who are the same principal, may do all."""
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
@@ -55,6 +57,17 @@ Terms = Annotated[
         "reads_from_start, strict_recency, bound_after_healing_ms; may repeat. A file that declares another value is refused.",
     ),
 ]
+ClientConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--client-config",
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="client.properties of the topics' broker, by the names of Kafka's clients: security.protocol, ssl.*, sasl.*. Topics "
+        "are then read and written by this process, not by Spark's workers.",
+    ),
+]
 Format = Annotated[str, typer.Option("--format", help="auto, native, neutral, or an importer's name.")]
 
 
@@ -74,6 +87,7 @@ def check(
     report: Annotated[Path | None, typer.Option(help="Also write a one-file HTML report here.")] = None,
     output: Annotated[Path | None, typer.Option(help="Also write anomalies, series, pictures and report here.")] = None,
     contract: Terms = None,
+    client_config: ClientConfig = None,
 ) -> int:
     """Judge histories: valid (exit 0), invalid (1) or unknown (2); of several the worst counts."""
     from linearizability.history.topic import TopicError
@@ -87,24 +101,32 @@ def check(
     done = []
     given = _given(contract or [])
     drawn = report is not None or output is not None
+    if client_config and engine is Engine.SPARK:
+        raise typer.BadParameter(
+            "Spark's workers have no way to a secured broker: --engine local", param_hint="--engine"
+        )
+    engine = Engine.LOCAL if client_config else engine
     try:
-        on_workers, here = _read_by_workers(files, form, engine, master, given, drawn)
-        paths = _existing(here)
-        expected = _how_many(paths, form)
-        progress = Progress(expected)
-        progress(f"judging {f'{expected} histories' if expected > 1 else ', '.join(files)}")
-        for judgement in chain(on_workers, judgements(paths, form, engine.value, master, over_time=drawn, given=given)):
-            done.append(judgement)
+        with _reached(files, client_config) as names:
+            on_workers, here = _read_by_workers(names, form, engine, master, given, drawn)
+            paths = _existing(here)
+            expected = _how_many(paths, form)
+            progress = Progress(expected)
+            progress(f"judging {f'{expected} histories' if expected > 1 else ', '.join(files)}")
+            for judgement in chain(
+                on_workers, judgements(paths, form, engine.value, master, over_time=drawn, given=given)
+            ):
+                done.append(judgement)
+                progress.clear()
+                if not drawn:
+                    judgement.history = None  # so that a file may hold any number of histories
+                if as_json:
+                    print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
+                else:
+                    _print(judgement)
+                if len(done) != expected:
+                    progress.often(f"{len(done)}{f' of {expected}' if expected else ''} histories judged", len(done))
             progress.clear()
-            if not drawn:
-                judgement.history = None  # so that a file may hold any number of histories
-            if as_json:
-                print(json.dumps(judgement.to_json(), ensure_ascii=False), flush=True)
-            else:
-                _print(judgement)
-            if len(done) != expected:
-                progress.often(f"{len(done)}{f' of {expected}' if expected else ''} histories judged", len(done))
-        progress.clear()
     except Exception as error:
         known = error if isinstance(error, TopicError) else failure_of(error)
         if known is None:
@@ -132,6 +154,22 @@ def check(
     elif len(done) != 1 or verdict != VALID:
         print(", ".join(f"{name}: {value}" for name, value in summary.items()))
     return EXIT_CODES[verdict]
+
+
+@contextmanager
+def _reached(names: list[str], client_config: Path | None) -> Iterator[list[str]]:
+    """The names by which topics of a secured broker are reached. Errors: TopicError; typer.BadParameter."""
+    if client_config is None:
+        yield names
+        return
+    from linearizability.history.secured_topics import entered
+    from linearizability.targets import WrongTarget
+
+    try:
+        with entered(names, client_config) as reached:
+            yield reached
+    except WrongTarget as error:
+        raise typer.BadParameter(str(error), param_hint="--client-config") from None
 
 
 def _how_many(paths: list[Path], form: str) -> int:
@@ -292,25 +330,34 @@ def export(
         ),
     ],
     form: Format = "auto",
+    client_config: ClientConfig = None,
 ) -> int:
     """Write histories in another form."""
-    return _publish(files, output) if to is Target.TOPIC else _convert(files, form, output, to, _given([]))
+    from linearizability.history.topic import TopicError
 
-
-def _publish(folders: list[str], output: Path) -> int:
-    from linearizability.history.files import HistoryError
-    from linearizability.history.topic import TopicError, publish
-
-    topic = _topic(output)
     try:
-        count = sum(publish(folder, topic) for folder in _existing(folders))
+        if to is Target.TOPIC:
+            _topic(output)
+            with _reached([str(output)], client_config) as (name,):
+                return _publish(files, name, output)
+        with _reached(files, client_config) as names:
+            return _convert(names, form, output, to, _given([]))
     except TopicError as error:
         print(f"error: {error}", file=sys.stderr)
         return ENGINE_ERROR
+
+
+def _publish(folders: list[str], reached: str, output: Path) -> int:
+    from linearizability.history.files import HistoryError
+    from linearizability.history.topic import publish
+
+    topic = _topic(Path(reached))
+    try:
+        count = sum(publish(folder, topic) for folder in _existing(folders))
     except HistoryError as error:
         print(error.defect, file=sys.stderr)
         return 2
-    print(f"{count} lines written to {topic}")
+    print(f"{count} lines written to {output}")
     return 0
 
 

@@ -74,8 +74,9 @@ def _check_topic(
 ) -> Iterator[Judgement]:
     """By way of native files, written by Spark's workers or by this process."""
     with tempfile.TemporaryDirectory(prefix="tidegauge-topic-") as folder:
+        known = stretches(topic)
         if engine == "local":
-            runs = {home for each in stretches(topic) for home in write_files(read_stretch(topic, each), Path(folder))}
+            runs = {home for each in known for home in write_files(read_stretch(topic, each), Path(folder))}
         else:
             from linearizability.pipeline.spark_session import session
             from linearizability.pipeline.topic_source import files_of_topic

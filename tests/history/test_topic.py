@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 
 from linearizability.history.topic import HistoryTopic, read_stretch, stretches, write_files
 from linearizability.pipeline.engine import check
 from linearizability.targets import Target, open_target
+from linearizability.targets.cluster import ClusterTarget, write_properties
 from linearizability.workload.cluster import create_topic
 from tests.history.judged_histories import record as record_good
 from tests.history.test_commands import run
@@ -95,3 +97,50 @@ def test_a_broker_that_is_not_there_is_an_engine_error(monkeypatch) -> None:
     monkeypatch.setattr("linearizability.history.topic.ANSWERS_WITHIN_S", 1)
     result = run("check", "kafka:127.0.0.1:1/histories", "--engine", "local", "--json")
     assert result.return_value == 3 and json.loads(result.stdout)["verdict"] == "error"
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory) -> Iterator[tuple[ClusterTarget, Path]]:
+    """A broker that authenticates over TLS, and the properties of its clients."""
+    folder = tmp_path_factory.mktemp("secured")
+    with open_target("reference:1", folder=folder, protocol="SASL_SSL") as target:
+        assert isinstance(target, ClusterTarget) and target.listener is not None
+        properties = folder / "client.properties"
+        write_properties(properties, target.listener.client)
+        yield target, properties
+
+
+def test_a_topic_of_a_secured_broker(secured: tuple[ClusterTarget, Path], tmp_path: Path) -> None:
+    target, properties = secured
+    create_topic(target.nodes, "histories", partitions=2, replication_factor=1, configs={})
+    name = f"kafka:{target.members[0].node.address}/histories"
+    record_good(tmp_path)
+    given = ("--client-config", properties)
+    written = run("export", tmp_path, name, "--to", "topic", *given)
+    assert written.return_value == 0 and f"lines written to {name}" in written.stdout
+    judged = run("check", name, "--json", *given)
+    assert judged.return_value == 0 and json.loads(judged.stdout.splitlines()[-1])["valid"] == 1
+    wrong = tmp_path / "wrong.properties"
+    wrong.write_text(
+        properties.read_text().replace('password=\\"', 'password=\\"x').replace('password="', 'password="x')
+    )
+    refused = run("check", name, "--client-config", wrong)
+    assert refused.return_value == 3 and name in refused.stderr and "SASL" in refused.stderr, refused.stderr
+
+
+def test_a_broker_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("linearizability.history.topic.ANSWERS_WITHIN_S", 1.0)
+    refused = run("check", "kafka:127.0.0.1:1/t")
+    said = "kafka:127.0.0.1:1/t: Failed to get metadata: Local: Broker transport failure"
+    assert refused.return_value == 3 and refused.stderr.splitlines()[-1] == said, refused.stderr
+
+
+def test_client_properties_are_served_or_refused(secured: tuple[ClusterTarget, Path], tmp_path: Path) -> None:
+    _, properties = secured
+    record_good(tmp_path)
+    for files, more, reason in (
+        ([tmp_path], [], "no topic is given"),
+        (["kafka:127.0.0.1:1/t"], ["--engine", "spark"], "Spark's workers have no way"),
+    ):
+        refused = run("check", *files, "--client-config", properties, *more)
+        assert isinstance(refused.exception, typer.BadParameter) and reason in str(refused.exception)

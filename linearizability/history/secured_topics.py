@@ -1,0 +1,41 @@
+"""The way to histories in topics of a secured broker: where they are reached in the plain protocol, from this machine alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from linearizability.faults.entrance import entrance
+from linearizability.history.topic import HistoryTopic, TopicError, is_topic
+from linearizability.targets import TargetError, WrongTarget, open_target
+from linearizability.targets.security import ClientSecurity
+
+
+@contextmanager
+def entered(files: Sequence[str], client_config: Path) -> Iterator[list[str]]:
+    """The same names, but that a topic's brokers are entrances to them on this machine, which encrypt and authenticate.
+
+    Errors: TopicError, which names the topic, where no broker lets the client in; WrongTarget where the properties cannot be
+    served, or no name is a topic's.
+    """
+    if not any(map(is_topic, files)):
+        raise WrongTarget("it is the way to topics, and no topic is given: kafka:HOST:PORT/TOPIC")
+    security = ClientSecurity.read(client_config)
+    with ExitStack() as stack:
+        yield [stack.enter_context(_entered(file, security)) if is_topic(file) else file for file in files]
+
+
+@contextmanager
+def _entered(name: str, security: ClientSecurity) -> Iterator[str]:
+    topic = HistoryTopic.parse(name)
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegauge-topic-")))
+        try:
+            target = stack.enter_context(open_target(f"addr:{topic.brokers}", folder=folder, security=security))
+        except WrongTarget:
+            raise
+        except TargetError as error:
+            raise TopicError(f"{topic}: {error}") from error
+        yield str(HistoryTopic(stack.enter_context(entrance(target)), topic.name))

@@ -61,12 +61,11 @@ def test_every_api_of_the_suite_that_clients_use_has_lies() -> None:
 
 NOT_LIED_ABOUT = {
     "AlterPartitionReassignments", "ListPartitionReassignments", "ElectLeaders", "DescribeLogDirs", "AlterReplicaLogDirs",
-    "DescribeClientQuotas", "AlterClientQuotas", "UpdateFeatures", "ListConfigResources", "DescribeQuorum",
+    "UpdateFeatures", "ListConfigResources", "DescribeQuorum",
     "DescribeDelegationToken", "UnregisterBroker", "GetTelemetrySubscriptions", "ShareGroupHeartbeat",
     "ShareGroupDescribe", "AddRaftVoter", "RemoveRaftVoter",
 }  # fmt: skip
-"""Asked by API-05 alone, which asks for every API, or by requirements with several nodes, or by those of quotas, about which no lie is
-planted yet."""
+"""Asked by API-05 alone, which asks for every API, or by requirements with several nodes, about which no lie is planted yet."""
 
 
 def test_the_proxy_rewrites_addresses_wherever_answers_have_them() -> None:

@@ -58,10 +58,10 @@ def impossible_filters(broker: Broker) -> None:
 @requirement(
     "QTA-16",
     notices=WRONG,
-    source=SOURCE,
+    source=f"{SOURCE}; 3.3.2 takes rates of connections beyond it, 3.6.2 does not",
     sentence="A byte rate beyond 2^63 - 1, or a rate of connections beyond 2^31 - 1, is refused.",
     accepted=INVALID + ", and nothing is set; the largest rate of connections is taken",
-    since="3.3",
+    since="3.6",
     kraft=True,
     apis=APIS,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 from conformance.answers import only
 from conformance.broker import Broker
-from conformance.requirement import requirement
+from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.sasl import (
     EXPOSED,
     ITERATIONS,
@@ -128,6 +128,8 @@ def each_user_by_itself(broker: Broker) -> None:
     sentence="A user that one request alters twice, for two mechanisms or to set and delete, is refused, and keeps the "
     "credentials that it had.",
     accepted="DUPLICATE_RESOURCE(92) once for the user, and the credential that was there before",
+    since=WITHOUT_ZOOKEEPER,
+    kraft=True,  # the brokers of ZooKeeper take more
     apis=CREDENTIALS,
 )
 def altered_twice(broker: Broker) -> None:

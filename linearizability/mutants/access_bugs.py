@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from linearizability.mutants.registry import mutant
+from reference.authorizer.acl import WILDCARD
 from reference.authorizer.authorizer import Asker
 from reference.node.access import Admission
 from reference.protocol.acls import Operation, PatternType, Permission, ResourceType
@@ -61,3 +62,29 @@ def allowed_before_denied(
 )
 def metadata_shows_all_topics(original: Any, access: Any, need: Any, request: Any, response: Any) -> None:
     return None
+
+
+@mutant(
+    "wildcard-acl-ignored",
+    "reference.authorizer.acl:AclTable.of",
+    "An ACL for all names counts for none of them.",
+    caught_by=("ACL-87",),
+)
+def wildcard_acl_ignored(original: Any, table: Any, resource_type: int, name: str) -> Any:
+    return (acl for acl in original(table, resource_type, name) if acl.name != WILDCARD)
+
+
+@mutant(
+    "wide-denial-narrowed",
+    "reference.authorizer.authorizer:Authorizer._decide",
+    "An ACL that denies ALL is passed over: operations are denied one by one alone.",
+    caught_by=("ACL-83",),
+)
+def wide_denial_narrowed(
+    original: Any, authorizer: Any, asker: Asker, operation: Operation, type_: ResourceType, name: str
+) -> bool:
+    acls = [acl for acl in authorizer.acls.of(type_, name) if asker.is_named_by(acl)]
+    if any(acl.permission == Permission.DENY and acl.operation == operation for acl in acls):
+        return False
+    allowed = any(acl.permission == Permission.ALLOW and acl.operation == operation for acl in acls)
+    return allowed or original(authorizer, asker, operation, type_, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import Any
 
 from linearizability.mutants.registry import mutant
@@ -129,3 +130,23 @@ def unsigned_token_taken(original: Any, token: str, keys: Any) -> Any:
 )
 def token_of_another_audience(original: Any, audience: Any, expected: Any) -> None:
     return None
+
+
+@mutant(
+    "scram-acts-as-anyone",
+    "reference.node.sasl_mechanisms:_check_acts_as",
+    "A user that knows its own password is served under the name of another.",
+    caught_by=("SEC-07", "SEC-31"),
+)
+def scram_acts_as_anyone(original: Any, acts_as: str, user: str) -> None:
+    return None
+
+
+@mutant(
+    "channel-binding-ignored",
+    "reference.node.sasl_mechanisms:Scram._first",
+    "A client of SCRAM that asks for channel binding believes that it has got it.",
+    caught_by=("SEC-30",),
+)
+def channel_binding_ignored(original: Any, mechanism: Any, text: str) -> str:
+    return original(mechanism, re.sub(r"^p=[^,]*", "n", text))

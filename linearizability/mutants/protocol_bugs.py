@@ -30,7 +30,7 @@ def wrong_correlation_id(original: Any, responder: Any, request: Any, response: 
 
 @mutant(
     "unknown-tags-refused",
-    "reference.protocol.codec:_read_tags",
+    "reference.protocol.codec_decoding:read_tags",
     "A request with a tagged field that the broker does not know closes the connection.",
     caught_by=("FRM", "API"),
 )

@@ -10,6 +10,8 @@ from typing import Any
 from linearizability.mutants.registry import mutant
 from reference.controller import delegation_tokens
 from reference.node import sasl_mechanisms
+from reference.node.authentication import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from reference.protocol.apis import APIS
 from reference.protocol.errors import KafkaError
 
 
@@ -150,3 +152,46 @@ def scram_acts_as_anyone(original: Any, acts_as: str, user: str) -> None:
 )
 def channel_binding_ignored(original: Any, mechanism: Any, text: str) -> str:
     return original(mechanism, re.sub(r"^p=[^,]*", "n", text))
+
+
+def _asked(frame: Any) -> tuple[int, int]:
+    """The API key and version of a request."""
+    return int.from_bytes(frame[:2], "big"), int.from_bytes(frame[2:4], "big")
+
+
+@mutant(
+    "old-session-without-end",
+    "reference.node.reception:Reception._authenticate",
+    "The session of a client whose SaslAuthenticate is too old to learn of its end has none.",
+    caught_by=("SEC-39",),
+)
+def old_session_without_end(original: Any, reception: Any, client: Any, sasl: Any, frame: Any, now: int) -> None:
+    original(reception, client, sasl, frame, now)
+    if _asked(frame) == (SASL_AUTHENTICATE, 0):
+        sasl.expires_at = None
+
+
+@mutant(
+    "handshake-of-any-version",
+    "reference.node.reception:Reception._authenticate",
+    "A SaslHandshake of a version that does not exist is taken for the newest.",
+    caught_by=("SEC-38",),
+)
+def handshake_of_any_version(original: Any, reception: Any, client: Any, sasl: Any, frame: Any, now: int) -> None:
+    key, version = _asked(frame)
+    if key == SASL_HANDSHAKE and version > 1:
+        frame = bytes(frame[:2]) + (1).to_bytes(2, "big") + bytes(frame[4:])
+    original(reception, client, sasl, frame, now)
+
+
+@mutant(
+    "newer-clients-closed",
+    "reference.node.reception:Reception._authenticate",
+    "A client that asks for the versions in a newer version than is known is closed before it authenticates.",
+    caught_by=("SEC-35",),
+)
+def newer_clients_closed(original: Any, reception: Any, client: Any, sasl: Any, frame: Any, now: int) -> None:
+    key, version = _asked(frame)
+    if key == API_VERSIONS and version > APIS[API_VERSIONS].request.VERSIONS.highest:
+        frame = b"\x7f\xff" + bytes(frame[2:])
+    original(reception, client, sasl, frame, now)

@@ -147,7 +147,7 @@ def test_list_and_explain_show_the_records() -> None:
     lines = [json.loads(line) for line in listed.stdout.splitlines()]
     assert lines[-1]["requirements"] == len(lines) - 1
     shown = command("explain", "PRD-05").stdout
-    for words in ("PRD-05", "CORRUPT_MESSAGE", "source", "produce.py"):
+    for words in ("PRD-05", "CORRUPT_MESSAGE", "source", "produce_batches.py"):
         assert words in shown
 
 

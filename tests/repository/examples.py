@@ -146,6 +146,7 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
     ),
     "runs": (
         Case("tidegauge run --target kafka:4.3.1", more=ONE_RULE),
+        Case("tidegauge run --target kafka:4.3.1 --security SASL_SSL", more=ONE_RULE),
         Case("tidegauge releases store results/latest", shows="1 verdicts"),
         Case("tidegauge releases store results/*kafka-2.8.2", {"2.8.2": "4.3.1"}),
         Case("tidegauge releases measure", more="4.3.1 --only API-01 --again"),

@@ -71,7 +71,11 @@ class KafkaPython(StreamingClient):
         return self._read_from(topic, count, found.offset, Event())
 
     def stream(self, topic: str) -> Stream:
-        producer = KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True)
+        # One request at a time: of several, a later batch that reaches a new leader before the earlier one is sent again is
+        # refused with OUT_OF_ORDER_SEQUENCE_NUMBER, which kafka-python 3.0 takes for the end, where Java's producer waits.
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, enable_idempotence=True, max_in_flight_requests_per_connection=1
+        )
         return KafkaPythonStream(topic, producer)
 
     def _read_from(self, topic: str, count: int, offset: int, began: Event) -> list[Message]:

@@ -14,6 +14,9 @@ from tests.clients.client import TIMEOUT_S, CannotDo, Message, Stream, Streaming
 
 
 class KafkaPython(StreamingClient):
+    requests_in_flight = 5
+    """Of a stream; the default of the client."""
+
     def produce(
         self,
         topic: str,
@@ -71,10 +74,10 @@ class KafkaPython(StreamingClient):
         return self._read_from(topic, count, found.offset, Event())
 
     def stream(self, topic: str) -> Stream:
-        # One request at a time: of several, a later batch that reaches a new leader before the earlier one is sent again is
-        # refused with OUT_OF_ORDER_SEQUENCE_NUMBER, which kafka-python 3.0 takes for the end, where Java's producer waits.
         producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap, enable_idempotence=True, max_in_flight_requests_per_connection=1
+            bootstrap_servers=self.bootstrap,
+            enable_idempotence=True,
+            max_in_flight_requests_per_connection=self.requests_in_flight,
         )
         return KafkaPythonStream(topic, producer)
 

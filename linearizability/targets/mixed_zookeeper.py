@@ -1,9 +1,9 @@
 """One cluster of Apache Kafka's brokers and the reference's, all coordinated by one ZooKeeper.
 
-    mixed:kafka-zk:3.9.2,reference-zk,kafka-zk:3.9.2        any of the three may be the controller
+    mixed:kafka-zk:3.9.2,reference-zk,kafka-zk:2.8.2        any of the three may be the controller
 
-Each broker has the properties of its kind. The reference speaks the inter-broker protocol of 3.9 alone, so no other release is
-beside it.
+Each broker has the properties of its kind. All have the inter-broker protocol that the oldest knows: that of 3.9, or of 2.8
+where a release before 3.9 is among them; the reference speaks these two, so none before 2.8 is beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from linearizability.targets.target import WrongTarget
 from linearizability.targets.zookeeper import ByZooKeeper
 from linearizability.targets.zookeeper_kafka import ZooKeeperKafkaCluster, version_of
 
-BESIDE_THE_REFERENCE = (3, 9)
+FIRST_BESIDE_THE_REFERENCE, LAST = (2, 8), (3, 9)
+PROTOCOL = "inter.broker.protocol.version"
 
 
 class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
@@ -40,16 +41,22 @@ class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
             kind.zookeeper = self.zookeeper
 
     def _refuse_older(self) -> None:
-        """Errors: WrongTarget where a release beside the reference speaks another inter-broker protocol."""
-        others = [
-            each.spec
-            for each in self.kinds
-            if isinstance(each, ZooKeeperKafkaCluster) and version_of(each.version) != BESIDE_THE_REFERENCE
-        ]
-        if others and any(isinstance(each, ZooKeeperReferenceCluster) for each in self.kinds):
+        """Errors: WrongTarget where a release beside the reference speaks only older inter-broker protocols."""
+        older = [each.spec for each in self._releases if version_of(each.version) < FIRST_BESIDE_THE_REFERENCE]
+        if older and any(isinstance(each, ZooKeeperReferenceCluster) for each in self.kinds):
             raise WrongTarget(
-                f"{self.spec!r}: the reference speaks the inter-broker protocol of 3.9, and not that of {others[0]}"
+                f"{self.spec!r}: the reference speaks the inter-broker protocols of 2.8 and 3.9, and {older[0]} neither"
             )
+
+    @property
+    def _releases(self) -> list[ZooKeeperKafkaCluster]:
+        return [each for each in self.kinds if isinstance(each, ZooKeeperKafkaCluster)]
+
+    @property
+    def _protocol(self) -> dict[str, str]:
+        """The setting that makes all brokers speak what the oldest does; none where each does so by default."""
+        oldest = min((version_of(each.version) for each in self._releases), default=LAST)
+        return {} if oldest >= LAST else {PROTOCOL: ".".join(map(str, min(oldest, FIRST_BESIDE_THE_REFERENCE)))}
 
     def prepare(self) -> None:
         for kind in self.kinds:
@@ -61,7 +68,7 @@ class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
         kind.zookeeper = self.zookeeper
 
     def properties(self, member: Member) -> dict[str, str]:
-        return self._kind(member).properties(member)
+        return self._kind(member).properties(member) | self._protocol
 
     def gives_up(self, node: int) -> bool:
         kind = self.kinds[node - 1]

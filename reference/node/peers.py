@@ -31,6 +31,9 @@ Answered = Callable[[Message | None, TimestampMs], None]
 AskController = Callable[[str, Message, Answered, TimestampMs], None]
 """Asks the active controller, which may be this node, on a channel; None is the answer where there is none."""
 
+Translate = Callable[[Message, Answered], tuple[Message, Answered]]
+"""Gives a request another form, and what takes its answer: that of an older inter-broker protocol."""
+
 QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE = "quorum", "quorum-fetch"
 QUORUM_PURPOSES = frozenset({QUORUM_PURPOSE, QUORUM_FETCH_PURPOSE})
 """On these the voters ask each other."""
@@ -143,10 +146,12 @@ class Brokers:
         self._peers = peers
         self._image = image
         self._listener = listener.upper()
+        self.translate: Translate = lambda body, answered: (body, answered)
 
     def ask(
         self, broker: NodeId, purpose: str, body: Message, timeout_ms: int, answered: Answered, now: TimestampMs
     ) -> None:
+        body, answered = self.translate(body, answered)
         self._peers.ask(broker, self._address_of(broker), purpose, body, now, timeout_ms, answered)
 
     def _address_of(self, broker: NodeId) -> Address:

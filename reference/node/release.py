@@ -28,6 +28,15 @@ Of share.version and streams.version this node serves no API, and advertises non
 them, as by the defaults of Apache Kafka: they change nothing in what other APIs mean.
 """
 
+BEFORE_IDS = "2.8"
+"""The inter-broker protocol of Apache Kafka 2.8, which names topics where later ones have their ids."""
+HIGHEST_IN_2_8 = {1: 12, 2: 6, 4: 5, 5: 3, 6: 7, 24: 3, 56: 0}
+"""API -> the highest version that a broker of 2.8 serves, of those that brokers ask of each other, where 3.9 serves a higher one.
+
+Fetch, ListOffsets, LeaderAndIsr, StopReplica, UpdateMetadata, AddPartitionsToTxn, AlterPartition (then AlterIsr).
+Source: the schemas of 2.8.2; MetadataVersion and ControllerChannelManager of 3.9.2.
+"""
+
 Features = Mapping[str, tuple[int, int]]
 
 
@@ -39,10 +48,11 @@ FIRST_FEATURES = {
         "transaction.version": 2,
     },
     "3.9.2": {"metadata.version": 21},
+    BEFORE_IDS: {},
 }
 """The finalized features of a new cluster, as that release of Apache Kafka has them by default.
 
-4.3-IV0, KIP-966, KIP-848 and KIP-890; 3.9-IV0.
+4.3-IV0, KIP-966, KIP-848 and KIP-890; 3.9-IV0. A cluster of 2.8 has no metadata quorum.
 """
 
 
@@ -53,6 +63,9 @@ def peers_release_of(properties: Mapping[str, str]) -> str:
 
 def versions_of(key: int, release: str = RELEASE) -> tuple[int, int]:
     """The lowest and the highest version of an API; versions that Kafka calls unstable are left out."""
+    if release == BEFORE_IDS:
+        lowest, highest = versions_of(key, "3.9.2")
+        return lowest, min(highest, HIGHEST_IN_2_8.get(key, highest))
     lowest, highest, unstable, _ = APIS[key].releases[release]
     return lowest, highest - 1 if unstable else highest
 

@@ -39,10 +39,15 @@ EXTENSIONS = {
 }
 """Names of our own; everything else is Kafka's."""
 
-ZOOKEEPER_SETTINGS = frozenset({"broker.id", "zookeeper.connect", "zookeeper.session.timeout.ms"})
+INTER_BROKER_PROTOCOL = "inter.broker.protocol.version"
+PEERS_RELEASES = {"3.9": "3.9.2", "3.9-IV0": "3.9.2", "2.8": "2.8", "2.8-IV1": "2.8"}
+"""Inter-broker protocol -> tidegauge.peers.release."""
+ZOOKEEPER_SETTINGS = frozenset(
+    {"broker.id", "zookeeper.connect", "zookeeper.session.timeout.ms", INTER_BROKER_PROTOCOL}
+)
 """Names of Kafka up to 3.9 for brokers that ZooKeeper coordinates: those that have no process.roles."""
-BY_ZOOKEEPER = {"process.roles": "broker", "tidegauge.peers.release": "3.9.2"}
-"""What such a broker has besides: it asks others as 3.9 does, the last release with that coordination."""
+BY_ZOOKEEPER = {"process.roles": "broker"}
+"""What such a broker has besides."""
 
 OWN_PREFIX = "tidegauge."
 
@@ -137,7 +142,7 @@ class ServerConfiguration(BaseModel):
     truncation: str = Field(
         alias="tidegauge.replica.truncation", default="leader-epoch", pattern="^(leader-epoch|high-watermark)$"
     )
-    peers_release: str = Field(alias="tidegauge.peers.release", default="4.3.1", pattern=r"^(4\.3\.1|3\.9\.2)$")
+    peers_release: str = Field(alias="tidegauge.peers.release", default="4.3.1", pattern=r"^(4\.3\.1|3\.9\.2|2\.8)$")
     zookeeper: str | None = Field(alias="zookeeper.connect", default=None)
     """HOST:PORT[,…][/CHROOT] of the ZooKeeper that coordinates, in the place of a metadata quorum."""
     zookeeper_session_ms: int = Field(alias="zookeeper.session.timeout.ms", default=18_000, ge=1)
@@ -163,6 +168,8 @@ class ServerConfiguration(BaseModel):
             raise ValueError("process.roles is empty: broker, controller or both are needed")
         if not self.log_dirs:
             raise ValueError("log.dirs is empty: a folder is needed")
+        if self.peers_release == PEERS_RELEASES["2.8"] and self.zookeeper is None:
+            raise ValueError("tidegauge.peers.release: 2.8 has no metadata quorum; it needs zookeeper.connect")
         port = (self.metrics_listener or "0").rpartition(":")[2]
         if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
             raise ValueError(f"tidegauge.metrics.listener: '{self.metrics_listener}' is not HOST:PORT")
@@ -292,6 +299,12 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
         zookeeper = properties["zookeeper.connect"].strip()
         if not zookeeper:
             raise ConfigurationError(f"{source}: zookeeper.connect is empty")
+        protocol = properties.get(INTER_BROKER_PROTOCOL, "3.9")
+        if protocol not in PEERS_RELEASES:
+            raise ConfigurationError(
+                f"{source}: {INTER_BROKER_PROTOCOL}={protocol}: only {', '.join(PEERS_RELEASES)} can be served"
+            )
+        properties["tidegauge.peers.release"] = PEERS_RELEASES[protocol]
         refused = refused_with_zookeeper(properties)
         if refused is not None:
             raise ConfigurationError(f"{source}: {refused}")

@@ -2,11 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reference.node.preferred_replicas import SELECTORS
-from reference.node.release import RELEASE, peers_release_of
+from reference.node.release import BEFORE_IDS, RELEASE, peers_release_of
 from reference.runtime.configuration import (
     ConfigurationError,
     check_configuration,
@@ -148,6 +149,24 @@ def test_what_is_not_served_with_zookeeper_is_refused(name: str, value: str, sen
     with pytest.raises(ConfigurationError, match=f"f: {re.escape(name)} {sentence}"):
         check_configuration({**BY_ZOOKEEPER, name: value}, "f")
     assert check_configuration({**BY_ZOOKEEPER, "zookeeper.set.acl": "false"}, "f").zookeeper == "z:2181"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "release"), [({}, "3.9.2"), ("3.9-IV0", "3.9.2"), ("2.8", BEFORE_IDS), ("2.8-IV1", BEFORE_IDS)]
+)
+def test_brokers_are_asked_as_their_inter_broker_protocol_says(protocol: Any, release: str) -> None:
+    given = {"inter.broker.protocol.version": protocol} if protocol else {}
+    configuration = check_configuration({**BY_ZOOKEEPER, **given}, "f")
+    assert peers_release_of(configuration.properties) == release and remarks(configuration) == []
+
+
+def test_other_inter_broker_protocols_are_refused() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"f: inter.broker.protocol.version=3.3: only 3.9, 3.9-IV0, 2.8, 2.8-IV1"
+    ):
+        check_configuration({**BY_ZOOKEEPER, "inter.broker.protocol.version": "3.3"}, "f")
+    with pytest.raises(ConfigurationError, match=r"2.8 has no metadata quorum"):
+        check_configuration({**GOOD, "tidegauge.peers.release": "2.8"}, "f")
 
 
 def test_a_name_without_effect_does_not_change_how_other_nodes_are_asked() -> None:

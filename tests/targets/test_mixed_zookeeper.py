@@ -1,4 +1,4 @@
-"""Apache Kafka 3.9.2 and the reference over one ZooKeeper: brokers are killed, the controller moves between the kinds, nothing is lost."""
+"""Apache Kafka and the reference over one ZooKeeper: brokers are killed, the controller moves between the kinds, nothing is lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUIET = {"log_level": 0}
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("mixed:kafka-zk:2.8.2,reference-zk", "the inter-broker protocol of 3.9, and not that of kafka-zk:2.8.2"),
+        ("mixed:kafka-zk:2.7.2,reference-zk", "the inter-broker protocols of 2.8 and 3.9, and kafka-zk:2.7.2 neither"),
         ("mixed:reference,reference-zk", "coordinates all nodes of a cluster or none"),
         ("mixed:kafka:3.9.2,reference-zk", "coordinates all nodes of a cluster or none"),
         ("mixed:broker=reference-zk,kafka-zk:3.9.2", "coordinates all nodes of a cluster or none"),
@@ -94,9 +94,9 @@ def isrs(admin: AdminClient) -> list[list[int]]:
     return [each.isrs for each in admin.list_topics("t", timeout=WITHIN_S).topics["t"].partitions.values()]
 
 
-def survives(folder: Path, kills: int, victims: Sequence[int] | None) -> tuple[list[int], Agreement]:
+def survives(folder: Path, kills: int, victims: Sequence[int] | None, spec: str = SPEC) -> tuple[list[int], Agreement]:
     """Kill brokers while records are written: those named, or each time the controller. Gives the controllers, and the comparison."""
-    with open_target(SPEC, folder=folder, config=NEVER_LAGS) as target:
+    with open_target(spec, folder=folder, config=NEVER_LAGS) as target:
         assert isinstance(target, MixedZooKeeperCluster)
         admin = AdminClient({"bootstrap.servers": target.bootstrap, **QUIET})
         topic = NewTopic("t", PARTITIONS, 3, config={"min.insync.replicas": "2"})
@@ -130,7 +130,8 @@ def test_each_broker_is_killed_once_and_nothing_is_lost(tmp_path: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_controller_is_killed_six_times_and_moves_between_the_kinds(tmp_path: Path) -> None:
-    controllers, found = survives(tmp_path, 6, None)
+@pytest.mark.parametrize("spec", [SPEC, "mixed:kafka-zk:3.9.2,reference-zk,kafka-zk:2.8.2"])
+def test_the_controller_is_killed_six_times_and_moves_between_the_kinds(tmp_path: Path, spec: str) -> None:
+    controllers, found = survives(tmp_path, 6, None, spec)
     agrees(found)
     assert REFERENCE in controllers and {*controllers} != {REFERENCE}, controllers

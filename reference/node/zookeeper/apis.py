@@ -51,8 +51,6 @@ ORDERS = frozenset({LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA})
 LOWEST_ORDERS = {LEADER_AND_ISR: 5, STOP_REPLICA: 3, UPDATE_METADATA: 7}
 """The versions of inter-broker protocol 2.8: earlier ones have no topic ids."""
 
-LOWEST_WITH_TOPIC_IDS = {ALTER_PARTITION: 2}
-
 FOR_THE_CONTROLLER = frozenset({CONTROLLED_SHUTDOWN, ALTER_PARTITION, ALLOCATE_PRODUCER_IDS})
 """What brokers ask of the controller, and of no other broker."""
 
@@ -118,6 +116,6 @@ def zookeeper_apis(parts: BrokerParts, channel: ZooKeeperChannel, orders: Handle
         if NEWEST in APIS[key].releases:
             ours = versions_of(key)
             lowest, highest = max(lowest, ours[0]), min(highest, ours[1])
-        lowest = max(lowest, LOWEST_ORDERS.get(key, 0), LOWEST_WITH_TOPIC_IDS.get(key, 0))
+        lowest = max(lowest, LOWEST_ORDERS.get(key, 0))
         found[key] = Api(handler, lowest, highest, ADVERTISED_BELOW_SERVED.get(key, lowest), key in QUIET)
     return found

@@ -17,7 +17,9 @@ from reference.node.release import versions_of
 from reference.node.replication import FETCH_PURPOSE
 from reference.node.requests import Request, Responder
 from reference.node.zookeeper.controller_requests import PURPOSE
+from reference.node.zookeeper.producer_blocks import ProducerBlocks
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.primitives import NO_EPOCH, NO_NODE, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
@@ -51,6 +53,8 @@ class ZooKeeperChannel:
         responder: Responder,
     ) -> None:
         self.controller = controller
+        self.blocks: ProducerBlocks | None = None
+        """Where producer ids come from, if not from the controller."""
         self._node = node
         self._brokers = brokers
         self._controller_id = controller_id
@@ -64,7 +68,9 @@ class ZooKeeperChannel:
     def ask(self, purpose: str, body: Message, answered: Answered, now: TimestampMs) -> None:
         """Ask the controller; None is the answer where there is none."""
         controller = self._controller_id()
-        if self.controller.is_active:
+        if self.blocks is not None and isinstance(body, AllocateProducerIdsRequest):
+            self.blocks.ask(answered, now)
+        elif self.controller.is_active:
             version = versions_of(body.KEY, "3.9.2")[1]
             self.controller.decide(body.KEY, version, body, answered, lambda then: answered(None, then), now)
         elif controller >= 0 and controller != self._node:

@@ -27,6 +27,7 @@ from reference.node.requests import Key
 from reference.node.zookeeper.controller_requests import ControllerRequests
 from reference.node.zookeeper.controller_tracing import trace_writes
 from reference.node.zookeeper.loading import Found, LiveBroker, Reader, add_topic, fill, registered
+from reference.node.zookeeper.older_protocol import name_answers, with_ids
 from reference.node.zookeeper.own_steps import Step, dead_member, leaderless, without
 from reference.node.zookeeper.writer import Befores, Writer
 from reference.protocol.errors import ErrorCode
@@ -248,12 +249,14 @@ class ZooKeeperController(ActiveController):
 
     def alter_partition(self, version: int, body: AlterPartitionRequest, now: TimestampMs) -> Message:
         """A leader's proposal begins no leader epoch: the leader learns by the response what was written."""
+        with_ids(version, body, self.image.topic_id)
         decision = alter_partition(self.image, self.configuration, body)
         super()._append_batches(decision.records, now)
         for topic, answers in zip(body.topics, decision.response.topics, strict=True):
             for place, answer in enumerate(answers.partitions):
                 if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
                     answers.partitions[place] = self._repeated(topic.topic_id, topic.partitions[place], answer)
+        name_answers(version, body, decision.response)
         return decision.response
 
     def _repeated(self, topic_id: TopicId, proposal: Proposal, refused: Proposed) -> Proposed:

@@ -21,7 +21,7 @@ from reference.node.listeners import inter_broker_listener
 from reference.node.node import Node
 from reference.node.peers import Answered, Brokers
 from reference.node.reception import Reception
-from reference.node.release import BROKER
+from reference.node.release import BEFORE_IDS, BROKER, peers_release_of
 from reference.node.replication import FETCH_PURPOSE
 from reference.node.requests import Key
 from reference.node.zookeeper.apis import DECIDED, ORDERS, zookeeper_apis
@@ -30,7 +30,9 @@ from reference.node.zookeeper.controller import ZooKeeperController
 from reference.node.zookeeper.controller_requests import PURPOSE, ControllerRequests
 from reference.node.zookeeper.dynamic_configs import DynamicConfigs
 from reference.node.zookeeper.election import Election
+from reference.node.zookeeper.older_protocol import OlderForm
 from reference.node.zookeeper.orders import Order, Orders
+from reference.node.zookeeper.producer_blocks import ProducerBlocks
 from reference.node.zookeeper.registration import ZooKeeperMembership
 from reference.node.zookeeper.writer import Writer
 from reference.protocol.messages.alter_partition import AlterPartitionResponse
@@ -99,6 +101,9 @@ class ZooKeeperNode(Node):
             self.peers,
             self.responder,
         )
+        if peers_release_of(self.configuration.static) == BEFORE_IDS:
+            brokers.translate = OlderForm(self._assigned, self.image).translate
+            self._path.blocks = ProducerBlocks(self.id, self.session, self.log)
 
     def _become_member(self, identity: Identity, now: TimestampMs) -> None:
         self.membership = self._member = ZooKeeperMembership(
@@ -113,6 +118,7 @@ class ZooKeeperNode(Node):
         )
         self._directories = None
         self.replication.accepted = self._accepted
+        self.verification.asks_others = peers_release_of(self.configuration.static) != BEFORE_IDS
 
     def _new_reception(self, chance: Chance) -> Reception:
         apis = {BROKER: zookeeper_apis(self, self._path, self.orders.handler(self.responder))}

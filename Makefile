@@ -22,7 +22,7 @@ MACHINE_CAN_INSTALL := test "$$(id -u)" = 0 && command -v apt-get >/dev/null
 # Compiled modules are kept, whatever the user's shell says: tests start many processes, and each would compile everything again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test test-artifacts test-fast test-slow setup check site table wheels image image-of-wheels lock clean
+.PHONY: run test test-artifacts test-fast test-slow setup check site table wheels image image-of-wheels lock audit clean
 
 run: setup ## set up, judge the embedded reference, show all four promises at work, end with the verdict and the report
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc
@@ -89,6 +89,10 @@ image-of-wheels: # from wheels that are there
 
 lock: ## resolve the dependencies again (uv makes the lock; it is not needed otherwise)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
+
+audit: ## ask for known vulnerabilities of the locked dependencies; it fails where no advisory database answers
+	python3 -m venv build/audit && build/audit/bin/pip install -q pip-audit==2.10.1
+	build/audit/bin/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
 
 clean:
 	rm -rf .venv .cache build results .pytest_cache .ruff_cache .hypothesis

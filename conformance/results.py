@@ -19,6 +19,9 @@ FORMAT = 2
 """Version of the report's form; grows when a reader of an older one would misread it."""
 
 
+HEX = r"^([0-9a-f]{2})*$"
+
+
 class Verdict(StrEnum):
     """What came of one requirement."""
 
@@ -87,9 +90,9 @@ class RecordedExchange(Form):
     response_version: int
     outcome: str = Field(description="answered, closed, no answer, unreadable, or not awaited")
     note: str = ""
-    request_hex: str
+    request_hex: str = Field(pattern=HEX)
     request_bytes: int
-    response_hex: str
+    response_hex: str = Field(pattern=HEX)
     response_bytes: int
 
 

@@ -223,6 +223,14 @@ def replay(
     ],
     judge: Annotated[bool, typer.Option("--judge", help="Only judge the stored history again.")] = False,
     target: Annotated[str, typer.Option(help="Carry a hunt's schedule out on another target.")] = "",
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Carry a hunt out although its plan names a command (exec:), an address, an image, a file or properties: "
+            "you know who wrote it.",
+        ),
+    ] = False,
     engine: EngineOption = Engine.AUTO,
     open_page: Annotated[
         bool, typer.Option("--open", help="Show the run in the browser; with --judge what clients did in a hunt.")
@@ -255,6 +263,11 @@ def replay(
         _open(stored)
     if judge:
         return _judge_again(stored, _engine(engine), as_json)
+    risks = stored.plan.model_copy(update={"target": ""} if target else {}).risks
+    if risks and not trust:
+        raise typer.BadParameter(
+            f"its plan names {', '.join(risks)}: --trust, if you know who wrote it", param_hint="PATH"
+        )
     from linearizability.results import new_run_folder
 
     changed = {"target": target or stored.plan.target, "engine": _engine(engine), "reduce_minutes": 0.0}

@@ -63,3 +63,10 @@ class Plan(BaseModel):
 
     def round_seed(self, number: int) -> int:
         return random.Random(f"{self.seed}/{number}").getrandbits(48)
+
+    @property
+    def risks(self) -> list[str]:
+        """What could run code, use files or reach other machines if another wrote this plan."""
+        remote = [self.target] if self.target.startswith(("exec:", "addr:")) else []
+        properties = [f"{name}={value}" for name, value in self.config.items()]
+        return [each for each in (*remote, self.image, self.client_config, *properties) if each]

@@ -21,7 +21,7 @@ from conformance.broker import RETRIABLE, Broker
 from conformance.classic_groups import Group
 from conformance.results import Lack
 from conformance.steps import built_on
-from conformance.wire import Failed, Misbehaved
+from conformance.wire import CLIENT_ID, Failed, Misbehaved
 from linearizability.client.group_member import (
     JOINING,
     LEAVING,
@@ -108,7 +108,9 @@ class Consumer:
     def ask(self, request: ConsumerGroupHeartbeatRequest | None = None, **changed: Any) -> Any:
         """One heartbeat with whatever is said, and its answer; nothing is remembered."""
         said = request or self.request(**changed)
-        return self.broker.call(said, self.version, to=self.address)
+        connection = self.broker.connection(self.address)
+        connection.client_id = CLIENT_ID  # what the group is to report of it (CGH-20)
+        return self.broker.call(said, self.version, to=connection)
 
     def beat(self, *, full: bool = False, **changed: Any) -> Any:
         """A heartbeat that must succeed: it carries what changed, and the member adopts the assignment of the answer."""

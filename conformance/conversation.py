@@ -89,6 +89,7 @@ class Conversation(Observations):
     ) -> BrokerConnection:
         """A new connection, to the first bootstrap address unless another is given, as it is reached from here."""
         where = self.reach(address or self.address)
+        client_id = self.subject.client_id if client_id == CLIENT_ID else client_id
         connection = BrokerConnection(
             where, self.recorder, self.deadline, timeout_s=timeout_s, client_id=client_id, check=self._expect_sayable
         )

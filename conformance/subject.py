@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from conformance.target_profile import TargetProfile
+from conformance.wire import CLIENT_ID
 
 LEADER_AND_ISR = 4
 """The API by which a controller names leaders to brokers: with KRaft they read them in the metadata log, and do not serve it."""
@@ -68,6 +69,12 @@ class Subject:
         """Whether the connections of requirements are authenticated: over SASL, by the tunnels that lead to the listeners."""
         security = getattr(self.target, "security", None)
         return security is not None and bool(security.mechanism)
+
+    @property
+    def client_id(self) -> str:
+        """What requests name as their client, unless a requirement is about that: `client.id` of --client-config."""
+        security = getattr(self.target, "security", None)
+        return security.client_id if security is not None else CLIENT_ID
 
     def abandon(self) -> None:
         """Break off all requirements under way."""

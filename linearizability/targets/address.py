@@ -124,7 +124,8 @@ class Address(Target):
             elif problem:
                 self.unreachable[broker.node_id] = problem
             if self.tunnels:
-                there = self.tunnels.to(*there, name=asked[0] if there == asked else broker.host)
+                is_only = there == asked and len(brokers) == 1
+                there = self.tunnels.to(*there, name=asked[0] if is_only else broker.host)
             if self.tunnels or there == asked:
                 ways[f"{broker.host}:{broker.port}"] = address_text(*there)
         self.addresses |= AddressMap(ways)

@@ -200,13 +200,15 @@ def test_requirements_are_judged_on_a_secured_broker(kafka, tmp_path):
     from tidegauge import app
 
     file = tmp_path / "client.properties"
-    lines = kafka.client("SASL_SSL", "SCRAM-SHA-512")
+    lines = kafka.client("SASL_SSL", "SCRAM-SHA-512", client_id="of-the-judge")
     lines["sasl.jaas.config"] = lines["sasl.jaas.config"].replace("\\", "\\\\")
     file.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    command = ["run", "FRM", "PRD-01..PRD-06", "--target", kafka.address("SASL_SSL"), "--client-config", str(file)]
-    done = CliRunner().invoke(app, [*command, "--results", str(tmp_path / "results"), "--json"])
+    target = ["--target", kafka.address("SASL_SSL"), "--client-config", str(file)]
+    command = ["run", "FRM", "PRD-01..PRD-06", "CGH-20", *target, "--results", str(tmp_path / "results"), "--json"]
+    done = CliRunner().invoke(app, command)
     assert done.exit_code == 0, done.output
     assert '"verdict": "fail"' not in done.output
     stored = "".join(path.read_text() for path in (tmp_path / "results").rglob("report.json"))
     assert '"security": "SASL_SSL SCRAM-SHA-512"' in stored or '"security":"SASL_SSL SCRAM-SHA-512"' in stored
+    assert b"of-the-judge".hex() in stored
     assert PASSWORD not in stored

@@ -17,7 +17,6 @@ from reference.protocol.messages.sasl_authenticate import SaslAuthenticateReques
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.schema import Message
 
-CLIENT_ID = "tidegauge"
 ROUNDS = 8
 """More challenges than any mechanism has."""
 
@@ -33,6 +32,7 @@ class Authentication:
     name: str
     """The mechanism's, as `sasl.mechanism` has it."""
     mechanism: Mechanism
+    client_id: str
     numbers: Iterator[int] = field(default_factory=itertools.count)
     """The correlation ids of the requests."""
 
@@ -64,7 +64,7 @@ class Authentication:
 
     async def _call(self, request: Message, version: int) -> Any:
         number = next(self.numbers)
-        frame = await self.exchange(encode_request(request.KEY, version, number, CLIENT_ID, request))
+        frame = await self.exchange(encode_request(request.KEY, version, number, self.client_id, request))
         correlation_id, answer = decode_response(request.KEY, version, frame)
         if correlation_id != number:
             raise SecurityError(

@@ -1,4 +1,4 @@
-"""`client.properties`, by the names that Kafka's clients use: what secures a connection, and nothing else.
+"""`client.properties`, by the names that Kafka's clients use: what secures a connection, and the client's id.
 
 Each property that asks for security is served, or refused by its name. Properties of other things (timeouts, serializers)
 are not read: the suite speaks in its own manner.
@@ -20,6 +20,7 @@ from reference.security.errors import WrongSecurity
 from reference.security.jaas import read_login
 from reference.security.java_properties import logical_lines
 
+CLIENT_ID = "tidegauge"
 PROTOCOLS = {
     "PLAINTEXT": (False, False),
     "SSL": (True, False),
@@ -62,6 +63,8 @@ class ClientSecurity:
     tls: SSLContext | None = field(default=None, repr=False)
     login: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The options of sasl.jaas.config: user names and secrets."""
+    client_id: str = CLIENT_ID
+    """What each request names as its client, unless it is about that (client.id)."""
     tokens: TokenEndpoint | None = field(default=None, repr=False)
 
     @classmethod
@@ -90,6 +93,7 @@ class ClientSecurity:
             mechanism,
             tls_context(properties) if with_tls else None,
             login,
+            properties.get("client.id") or CLIENT_ID,
             TokenEndpoint.of(properties, login) if mechanism == "OAUTHBEARER" else None,
         )
 

@@ -83,7 +83,7 @@ class Session:
         if mechanism is None:
             return
         began = asyncio.get_running_loop().time()
-        authentication = Authentication(exchange, name, mechanism, self._renewal_ids)
+        authentication = Authentication(exchange, name, mechanism, self.security.client_id, self._renewal_ids)
         try:
             lifetime_ms = await asyncio.wait_for(authentication.run(), AUTHENTICATED_WITHIN_S)
         except (OSError, TimeoutError, EOFError, CodecError) as error:

@@ -31,14 +31,16 @@ class Tunnels:
     def __init__(self, security: ClientSecurity) -> None:
         self.security = security
         self._loop = Loop().__enter__()
-        self._listeners: dict[tuple[str, int], asyncio.Server] = {}
+        self._listeners: dict[tuple[str, int, str], asyncio.Server] = {}
+        """By address, and the name that the handshake asks for: behind one proxy it says which broker is meant."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def to(self, host: str, port: int, *, name: str = "") -> tuple[str, int]:
         """The address on this machine that leads there. `name` is what the certificate must name, where `host` is another."""
-        if (host, port) not in self._listeners:
-            self._listeners[host, port] = self._loop.run(self._listen(host, port, name or host))
-        return LISTENING, self._listeners[host, port].sockets[0].getsockname()[1]
+        key = (host, port, name or host)
+        if key not in self._listeners:
+            self._listeners[key] = self._loop.run(self._listen(*key))
+        return LISTENING, self._listeners[key].sockets[0].getsockname()[1]
 
     def check(self, host: str, port: int) -> None:
         """Connect once, and hang up. Errors: SecurityError, which says how far it came."""

@@ -2,8 +2,8 @@
 
 Each trial is a client on a listener with SASL: it says hello, chooses a mechanism and shows what would let it in, in frames of
 which most trials damage one or two. The node must raise nothing, answer nothing but SASL's own APIs, and let in only what shows
-the right secret. With TLS the same frames come out of OpenSSL, so that these trials stand for both; `records` damages what goes
-into OpenSSL, and `test_before_authentication` sends some frames through real sockets. A trial is drawn by its number; `frames.json` has the counts, and each failure.
+the right secret. Here the node is in this process; `frames_over_tls` sends such frames to a broker's process, and `records`
+damages the records of TLS themselves. A trial is drawn by its number; `frames.json` has the counts, and each failure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import json
 import random
 import sys
 import uuid
+from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,7 @@ from reference.protocol.messages.delegation_token_record import DelegationTokenR
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.security.signed_tokens import KeySet
 from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
@@ -41,7 +43,7 @@ from tests.targets.secured_kafka import AUDIENCE, LOGIN, USER, Signer, key_set
 
 STORE = Path(__file__).with_name("frames.json")
 STORED_EVERY = 20_000
-NOW = 1_800_000_000_000
+NOW = TimestampMs(1_800_000_000_000)
 FAR = NOW + 10**9
 PASSWORD, SALT, TOKEN_ID, SECRET = "of the abused", b"salt of the abused", "token-of-the-abused", "of the cluster"
 LISTENER, CONNECTION = "SASL_PLAINTEXT", 1
@@ -62,6 +64,17 @@ PROPERTIES = {
 }
 
 
+@dataclass(frozen=True)
+class Secrets:
+    """What lets USER in."""
+
+    password: str
+    token_id: str
+    token_hmac: str
+    """Of the delegation token, in base64."""
+    signed_token: str
+
+
 class Ground:
     """A node with a user, a delegation token and a key for signed tokens."""
 
@@ -69,7 +82,9 @@ class Ground:
         disk = SimulatedDisk()
         disk.make_folder(Path("/data"))
         directory = LogDirectory(cast(Disk, disk), Path("/data"), id=uuid.UUID(int=4711))
-        identity = Identity(1, "abused-cluster-id-0000", uuid.UUID(int=2), (Endpoint(LISTENER, "127.0.0.1", 9092),))
+        identity = Identity(
+            NodeId(1), "abused-cluster-id-0000", uuid.UUID(int=2), (Endpoint(LISTENER, "127.0.0.1", 9092),)
+        )
         self.node = Node(identity, PROPERTIES, LogManager([directory]), cast(Any, random.Random(0)), NOW)
         for number, name in NAMES.items():
             salted = salted_password(HASHES[name], PASSWORD, SALT)
@@ -79,7 +94,8 @@ class Ground:
         )
         signer = Signer("1")
         self.node.take_keys(LISTENER, KeySet.read(key_set(signer)))
-        self.token = signer.token(iat=NOW // 1000 - 10, exp=FAR // 1000)
+        hmac_of_token = base64.b64encode(hmac.digest(SECRET.encode(), TOKEN_ID.encode(), "sha512")).decode()
+        self.secrets = Secrets(PASSWORD, TOKEN_ID, hmac_of_token, signer.token(iat=NOW // 1000 - 10, exp=FAR // 1000))
 
 
 @functools.cache
@@ -96,64 +112,71 @@ class Results:
     outcomes: Counter[str] = field(default_factory=Counter[str])
     failures: list[str] = field(default_factory=list[str])
 
+    @staticmethod
+    def read(store: Path) -> Results:
+        known = json.loads(store.read_text()) if store.exists() else {}
+        return Results(
+            known.get("trials", 0),
+            known.get("frames", 0),
+            Counter(known.get("outcomes", {})),
+            known.get("failures", []),
+        )
+
+    def write(self, store: Path) -> None:
+        store.write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
     def to_json(self) -> dict[str, Any]:
         return {"trials": self.trials, "frames": self.frames, "outcomes": dict(sorted(self.outcomes.items())), "failures": self.failures}  # fmt: skip
 
 
-class Client:
+class Client(ABC):
     """One trial's connection: what it says, and what it was answered."""
 
-    def __init__(self, ground: Ground, number: int) -> None:
-        self.node, self.ground, self.chance = ground.node, ground, random.Random(number)
+    def __init__(self, secrets: Secrets, number: int) -> None:
+        self.secrets, self.chance = secrets, random.Random(number)
         self.damages = self.chance.choice((0, 1, 1, 1, 2))
-        self.frames, self.is_closed, self.is_in, self.answers = 0, False, False, list[bytes]()
+        self.is_whole = True
+        """Whether no frame was damaged."""
+        self.frames, self.is_closed, self.is_in = 0, False, False
         self.proofs: list[tuple[bytes, bytes]] = []
         """What each message of the mechanism should have been, and what was sent."""
-        self.node.connected(CONNECTION, "127.0.0.1", LISTENER)
+
+    @abstractmethod
+    def exchange(self, frame: bytes) -> bytes:
+        """Send a frame; gives the answer's body, empty where there is none."""
 
     def ask(self, request: Any, version: int) -> bytes:
-        """Send a request, perhaps damaged; gives the answer's body, empty where there is none."""
+        """Send a request, perhaps damaged; gives the answer's body."""
         frame = bytearray(encode_request(request.KEY, version, self.frames, "abuse", request)[4:])
         right = bytes(getattr(request, "auth_bytes", b""))
         at_secret = frame.find(right) if right else 0
         if self.damages and self.chance.random() < 0.5:
-            self.damages -= 1
+            self.damages, self.is_whole = self.damages - 1, False
             damage(frame, self.chance, at_secret if self.chance.random() < 0.7 else 0)
         if right:
             self.proofs.append(
                 (right, bytes(frame)[at_secret : at_secret + len(right)] if len(frame) >= at_secret else b"")
             )
         self.frames += 1
-        self.node.receive(CONNECTION, bytes(frame), NOW)
-        answer = b""
-        for effect in self.node.take_effects():
-            if isinstance(effect, Close):
-                self.is_closed = True
-            elif isinstance(effect, Authenticated):
-                self.is_in = True
-            elif isinstance(effect, Respond) and effect.parts:
-                answer = b"".join(bytes(cast(bytes, part)) for part in effect.parts)[8:]
-        return answer
+        return self.exchange(bytes(frame))
 
-    def log_in(self) -> str:
-        """Hello, handshake, and the mechanism's messages; gives the mechanism."""
-        name = self.chance.choice(MECHANISMS)
+    def log_in(self, name: str) -> None:
+        """Hello, handshake, and the messages of the mechanism of this name."""
         if self.chance.random() < 0.5:
             self.ask(ApiVersionsRequest(), self.chance.choice((0, 2)))
         mechanism = "SCRAM-SHA-256" if name == "token" else name
         self.ask(SaslHandshakeRequest(mechanism=mechanism), 1)
         if name == "PLAIN":
-            self.say(f"\0{USER}\0{PASSWORD}".encode())
+            self.say(f"\0{USER}\0{self.secrets.password}".encode())
         elif name == "OAUTHBEARER":
-            self.say(f"n,,\x01auth=Bearer {self.ground.token}\x01\x01".encode())
+            self.say(f"n,,\x01auth=Bearer {self.secrets.signed_token}\x01\x01".encode())
             if not self.is_in and not self.is_closed:
                 self.say(b"\x01")
         else:
             self.scram(HASHES[mechanism], is_token=name == "token")
-        return name
 
     def scram(self, hash_name: str, *, is_token: bool) -> None:
-        user = TOKEN_ID if is_token else USER
+        user = self.secrets.token_id if is_token else USER
         bare = f"n={user},r=abused{',tokenauth=true' if is_token else ''}"
         answer = self.say(f"n,,{bare}".encode())
         start, end = answer.find(b"r="), answer.find(b",i=4096")
@@ -161,11 +184,7 @@ class Client:
             return
         first = answer[start : end + 7].decode(errors="replace")
         parts = dict(each.split("=", 1) for each in first.split(",") if "=" in each)
-        password = (
-            base64.b64encode(hmac.digest(SECRET.encode(), TOKEN_ID.encode(), "sha512")).decode()
-            if is_token
-            else PASSWORD
-        )
+        password = self.secrets.token_hmac if is_token else self.secrets.password
         salted = salted_password(hash_name, password, base64.b64decode(parts.get("s", "")))
         key = hmac.digest(salted, b"Client Key", hash_name)
         unproved = f"c=biws,r={parts.get('r')}"
@@ -177,6 +196,27 @@ class Client:
         return (
             b"" if self.is_closed else self.ask(SaslAuthenticateRequest(auth_bytes=message), self.chance.choice((0, 1)))
         )
+
+
+class InMemory(Client):
+    """A client of the node in this process."""
+
+    def __init__(self, ground: Ground, number: int) -> None:
+        super().__init__(ground.secrets, number)
+        self.node = ground.node
+        self.node.connected(CONNECTION, "127.0.0.1", LISTENER)
+
+    def exchange(self, frame: bytes) -> bytes:
+        self.node.receive(CONNECTION, frame, NOW)
+        answer = b""
+        for effect in self.node.take_effects():
+            if isinstance(effect, Close):
+                self.is_closed = True
+            elif isinstance(effect, Authenticated):
+                self.is_in = True
+            elif isinstance(effect, Respond) and effect.parts:
+                answer = b"".join(bytes(cast(bytes, part)) for part in effect.parts)[8:]
+        return answer
 
 
 def damage(frame: bytearray, chance: random.Random, least: int) -> None:
@@ -213,10 +253,11 @@ def is_same_proof(right: bytes, sent: bytes) -> bool:
 
 def trial(ground: Ground, number: int, results: Results) -> None:
     """Run one, and count it."""
-    client = Client(ground, number)
+    client = InMemory(ground, number)
     why = ""
     try:
-        name = client.log_in()
+        name = client.chance.choice(MECHANISMS)
+        client.log_in(name)
         if client.is_in and not all(is_same_proof(*each) for each in client.proofs):
             why = f"{name} is let in by a changed message"
         before = client.is_in
@@ -240,18 +281,11 @@ def run(frames: int, results: Results) -> None:
     while results.frames < frames:
         trial(ground, results.trials, results)
         if results.trials % STORED_EVERY == 0:
-            STORE.write_text(json.dumps(results.to_json(), indent=1) + "\n")
-
-
-def load() -> Results:
-    known = json.loads(STORE.read_text()) if STORE.exists() else {}
-    return Results(
-        known.get("trials", 0), known.get("frames", 0), Counter(known.get("outcomes", {})), known.get("failures", [])
-    )
+            results.write(STORE)
 
 
 if __name__ == "__main__":
-    found = load()
+    found = Results.read(STORE)
     run(int(sys.argv[1]), found)
-    STORE.write_text(json.dumps(found.to_json(), indent=1) + "\n")
+    found.write(STORE)
     print(json.dumps(found.to_json()))

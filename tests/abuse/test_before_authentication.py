@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 import socket
 import ssl
 import struct
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -191,3 +193,14 @@ def test_a_message_behind_a_failed_one_is_not_read(secured: SecuredReference) ->
         sizes.append(struct.unpack_from(">i", received, 4)[0])
         received = received[4 + size :]
     assert sizes in ([0, 1], [0])  # what is behind may make the system drop the refusal
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="Python's own TLS cannot ask for a renegotiation")
+def test_a_renegotiation_ends_the_connection(secured: SecuredReference) -> None:
+    where, authority = f"localhost:{secured.ports['SASL_SSL']}", str(secured.secrets / "ca.pem")
+    command = ["openssl", "s_client", "-tls1_2", "-connect", where, "-CAfile", authority, "-verify_return_error"]
+    done = subprocess.run(command, input="R\n", capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    said = done.stdout + done.stderr
+    assert "RENEGOTIATING" in said and "Verify return code: 0 (ok)" in said
+    assert done.returncode and "no renegotiation" in said, said
+    well_behaved(secured)

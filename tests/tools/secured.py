@@ -1,7 +1,8 @@
 """Runs of the suite over each security protocol beside those over plaintext: `python -m tests.tools.secured RESULTS...` stores them.
 
 RESULTS are result folders of `tidegauge run --security PROTOCOL`; of several of one target and protocol a later one goes before an
-earlier one, but what it did not judge. `secured.json` has, for each target and protocol, how many requirements got each verdict,
+earlier one, but what it did not judge. Of a run that was killed give TARGET,PROTOCOL,FILE with its verdicts.jsonl. What is stored
+of other targets stays. `secured.json` has, for each target and protocol, how many requirements got each verdict,
 and which got another one than over plaintext.
 """
 
@@ -16,19 +17,23 @@ from typing import Any
 STORE = Path(__file__).parents[1] / "conformance" / "secured.json"
 
 
-def verdicts(folder: Path) -> tuple[str, str, dict[str, str]]:
-    """Of a result folder: the target, the protocol, and what each requirement got."""
-    report = json.loads((folder / "report.json").read_text())
+def verdicts(given: str) -> tuple[str, str, dict[str, str]]:
+    """Of a result folder, or a killed run's file: the target, the protocol, and what each requirement got."""
+    if given.endswith(".jsonl"):
+        spec, protocol, file = given.split(",", 2)
+        lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
+        return spec, protocol, {line["id"]: line["verdict"] for line in lines if "id" in line}
+    report = json.loads((Path(given) / "report.json").read_text())
     target = report["target"]
     protocol = target["security"].split(" ")[0]
     return target["spec"], protocol, {each["requirement"]["id"]: each["verdict"] for each in report["judgements"]}
 
 
-def table(folders: list[Path]) -> dict[str, dict[str, Any]]:
+def table(given: list[str]) -> dict[str, dict[str, Any]]:
     """Errors: KeyError where a target has no run over plaintext."""
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for folder in folders:
-        spec, protocol, got = verdicts(folder)
+    for each in given:
+        spec, protocol, got = verdicts(each)
         known = found.setdefault(spec, {}).setdefault(protocol, {})
         known |= {id: verdict for id, verdict in got.items() if id not in known or verdict != "not judged"}
     return {
@@ -44,4 +49,6 @@ def row(got: dict[str, str], plain: dict[str, str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    STORE.write_text(json.dumps(table([Path(each) for each in sys.argv[1:]]), indent=1) + "\n")
+    kept = json.loads(STORE.read_text()) if STORE.exists() else {}
+    kept |= table(sys.argv[1:])
+    STORE.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")

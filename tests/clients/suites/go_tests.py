@@ -133,7 +133,7 @@ FRANZ_GO = Suite(
     "v1.22.3",
     nodes=3,
     run=franz_go,
-    left_out="Share groups, which the reference does not serve, and OAUTHBEARER, which was not tried here.",
+    left_out="Share groups, which the reference does not serve, and OAUTHBEARER, which tests/clients/test_franz_go.py tries.",
 )
 KAFKA_GO = Suite(
     "kafka-go",

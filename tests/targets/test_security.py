@@ -45,7 +45,8 @@ def test_a_file_is_read_as_java_reads_it_and_its_secrets_are_not_shown(tmp_path)
         'sasl.jaas.config=x.PlainLoginModule required \\\n  username="u" \\\n  password="q\\\\"\\u0041";\n'
     )
     security = ClientSecurity.read(file)
-    assert security.authentication().first() == b'\0u\0q"A'
+    mechanism = security.authentication()
+    assert mechanism is not None and mechanism.first() == b'\0u\0q"A'
     assert str(security) == "SASL_PLAINTEXT PLAIN"
     assert 'q"A' not in repr(security)
     file.write_text("security.protocol\n")

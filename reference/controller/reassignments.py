@@ -38,7 +38,8 @@ def alter_partition_reassignments(
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Begin, change or call off reassignments; each partition has its own result."""
     response = AlterPartitionReassignmentsResponse(
-        error_message=None, allow_replication_factor_change=request.allow_replication_factor_change
+        error_message=None if request.topics else "",
+        allow_replication_factor_change=request.allow_replication_factor_change,
     )
     decision: Decision[AlterPartitionReassignmentsResponse] = Decision([], response)
     for asked in request.topics:

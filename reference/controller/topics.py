@@ -239,7 +239,7 @@ def create_partitions(
     """
     found = image.topics.get(topic.name)
     if found is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(found.partitions)
     if topic.count == present:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")

@@ -36,7 +36,7 @@ from reference.node.decisions import Abandon, Answer, DecisionLog, Decisions
 from reference.node.identity import Identity
 from reference.node.principals import ANONYMOUS
 from reference.node.quotas import Mutations
-from reference.node.refusals import refusal
+from reference.node.refusals import items_of, refusal
 from reference.node.release import FIRST_FEATURES, SUPPORTED_FEATURES, peers_release_of
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.abort_transaction_record import AbortTransactionRecord
@@ -48,6 +48,9 @@ from reference.protocol.messages.assign_replicas_to_dirs import AssignReplicasTo
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.controller_registration import ControllerRegistrationRequest
+from reference.protocol.messages.create_partitions import CreatePartitionsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
@@ -64,6 +67,14 @@ FIRST_DESCRIBE_WITH_NODES = 2
 
 
 VOTER_CHANGES = frozenset({AddRaftVoterRequest.KEY, RemoveRaftVoterRequest.KEY})
+TIMED = (
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    CreatePartitionsRequest,
+    ElectLeadersRequest,
+    AlterPartitionReassignmentsRequest,
+)
+"""Requests whose timeout Kafka's controller regards (ControllerApis)."""
 """Requests that the quorum itself answers, when it has committed what they ask for (KIP-853)."""
 
 VoterEndpoints = Mapping[NodeId, Sequence[Endpoint]]
@@ -191,7 +202,11 @@ class ActiveController:
             self._metadata_quorum.handle_remove_raft_voter(body, answer, now)
             return
 
+        deadline = self.deadline_of(key, body, now)
+
         def respond(then: TimestampMs) -> Message:
+            if deadline is not None and deadline <= then:
+                return refusal(key, version, body, ErrorCode.REQUEST_TIMED_OUT)
             self._mutations, self.requester = mutations, requester
             try:
                 return self._respond(key, version, body, then)
@@ -199,6 +214,17 @@ class ActiveController:
                 self._mutations = None
 
         self._decisions.submit(respond, answer, abandon, now)
+
+    def deadline_of(self, key: int, body: Message, now: TimestampMs) -> TimestampMs | None:
+        """Until when a decision on the request may begin; None without a limit, or where nothing is asked for.
+
+        In Kafka the event of a request is taken out of the controller's queue when its time is over. With a timeout of 0 or less
+        it is over at once, and nothing is done (4.3.1, run).
+        """
+        if not isinstance(body, TIMED):
+            return None
+        asks_for_all = isinstance(body, ElectLeadersRequest) and body.topic_partitions is None
+        return TimestampMs(now + body.timeout_ms) if asks_for_all or items_of(key, body) else None
 
     def new_id(self) -> str:
         """A random id, as org.apache.kafka.common.Uuid writes it: never with a leading dash, which tools take for a flag."""

@@ -16,7 +16,9 @@ from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDi
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
 from reference.protocol.schema import Message
 
-ALTER_REPLICA_LOG_DIRS, DELETE_TOPICS, ELECT_LEADERS = 34, 20, 43
+ALTER_REPLICA_LOG_DIRS, DELETE_TOPICS = 34, 20
+TWICE = frozenset({43, 45})
+"""ElectLeaders and AlterPartitionReassignments have an error at the top, and in each partition the same."""
 
 ITEMS: dict[int, tuple[str, str]] = {
     0: ("topic_data", "responses"),
@@ -40,6 +42,7 @@ ITEMS: dict[int, tuple[str, str]] = {
     42: ("groups_names", "results"),
     43: ("topic_partitions", "replica_election_results"),
     44: ("resources", "responses"),
+    45: ("topics", "responses"),
     47: ("topics", "topics"),
     49: ("entries", "entries"),
     61: ("topics", "topics"),
@@ -82,13 +85,13 @@ MESSAGES = {
 def refusal(key: int, version: int, body: Message, code: ErrorCode) -> Message:
     """The response that refuses a request as a whole with one error.
 
-    ElectLeaders has the error at its top and in each partition, from version 1 on.
+    Those that have errors `TWICE` have it in each item too.
     """
     response = APIS[key].response
     at_the_top = {field.name for field in response.FIELDS if version in field.versions}
     if "error_code" not in at_the_top:
         return refused_items(key, body, code)
-    refused = refused_items(key, body, code) if key == ELECT_LEADERS else response()
+    refused = refused_items(key, body, code) if key in TWICE else response()
     for name, value in {**UNKNOWN, "error_code": code, "error_message": MESSAGES.get(code)}.items():
         if name in at_the_top:
             setattr(refused, name, value)

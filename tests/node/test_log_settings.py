@@ -45,7 +45,7 @@ def test_logs_follow_what_is_set_for_the_topic_for_the_broker_and_for_all() -> N
     assert retention_ms(node) == 3_000_000
     alter(node, TOPIC_RESOURCE, "t", "retention.ms", SET, "4000000")
     assert retention_ms(node) == 4_000_000
-    ask(node, DeleteTopicsRequest(topic_names=["t"], topics=[DeleteTopicsRequest.DeleteTopicState(name="t")]), NOW)
+    ask(node, DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="t")], timeout_ms=1), NOW)
     create(node)
     assert retention_ms(node) == 2_000_000
     alter(node, BROKER_RESOURCE, str(node.id), "log.retention.ms", DELETE)

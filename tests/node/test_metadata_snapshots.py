@@ -25,6 +25,7 @@ from reference.protocol.messages.register_controller_record import RegisterContr
 from reference.protocol.messages.remove_access_control_entry_record import RemoveAccessControlEntryRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
@@ -33,16 +34,18 @@ from reference.storage.simulated_disk import SimulatedDisk
 
 FOLDER = Path("/data")
 PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "log.index.size.max.bytes": "2048"}
-NOW = 1_700_000_000_000
+NOW = TimestampMs(1_700_000_000_000)
 
 
-def start(disk: SimulatedDisk, now: int) -> Node:
-    identity = Identity(1, "simulated-cluster-id00", uuid.UUID(int=now), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),))
+def start(disk: SimulatedDisk, now: TimestampMs) -> Node:
+    identity = Identity(
+        NodeId(1), "simulated-cluster-id00", uuid.UUID(int=now), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
+    )
     directory = LogDirectory(cast(Disk, disk), FOLDER, id=uuid.UUID(int=4711))
     return Node(identity, PROPERTIES, LogManager([directory]), cast(Any, random.Random(now)), now)
 
 
-def ask(node: Node, body: Message, now: int) -> None:
+def ask(node: Node, body: Message, now: TimestampMs) -> None:
     """Put a client's request to a node; the answer is not looked at."""
     client = 4711
     node.connected(client, "127.0.0.1", "PLAINTEXT")
@@ -50,13 +53,13 @@ def ask(node: Node, body: Message, now: int) -> None:
     node.disconnected(client)
 
 
-def create(node: Node, name: str, now: int) -> None:
+def create(node: Node, name: str, now: TimestampMs) -> None:
     topic = CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)
     ask(node, CreateTopicsRequest(topics=[topic]), now)
 
 
-def delete(node: Node, name: str, now: int) -> None:
-    body = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)])
+def delete(node: Node, name: str, now: TimestampMs) -> None:
+    body = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=1)
     ask(node, body, now)
 
 
@@ -118,7 +121,7 @@ def test_what_this_node_does_not_act_upon_survives_its_snapshots() -> None:
     kept = [*(acl.as_record(id) for id, acl in again.acls.by_id.items()), *again.carried.values()]
     _, second, _, quota, scram, controller, unknown, *_ = records_for_others()
     assert kept == [second, quota, scram, controller, unknown]
-    assert encode_metadata_record(kept[-1]) == unknown.value
+    assert isinstance(unknown, UnknownRecord) and encode_metadata_record(kept[-1]) == unknown.value
 
 
 def test_an_open_transaction_of_the_metadata_is_no_part_of_the_image_and_is_aborted() -> None:
@@ -129,7 +132,7 @@ def test_an_open_transaction_of_the_metadata_is_no_part_of_the_image_and_is_abor
     ended, unended = (TopicRecord(name=name, topic_id=uuid.UUID(int=number)) for number, name in ((1, "a"), (2, "b")))
     node.quorum.append([BeginTransactionRecord(), ended, EndTransactionRecord()], NOW)
     node.quorum.append([BeginTransactionRecord(), unended], NOW)
-    node.tick(NOW + 1)
+    node.tick(TimestampMs(NOW + 1))
     assert (set(node.image.topics), node.image.open_transaction) == ({"a"}, node.quorum.log_end_offset - 2)
     disk.lose_power(random.Random(1))
     again = start(disk, NOW + 1000)

@@ -17,8 +17,18 @@ from typing import Any
 
 import pytest
 
+from linearizability.client.requests import new_topic
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget
+from linearizability.targets.wire import Wire
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.create_partitions import CreatePartitionsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.elect_leaders import ElectLeadersRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NodeId
+from reference.protocol.schema import Message
 from tests.tools.jvm import RELEASE, Tools
 
 pytestmark = [pytest.mark.java, pytest.mark.kafka]
@@ -291,3 +301,46 @@ def test_a_share_of_the_tools(nodes: list[Node]) -> None:
 @pytest.mark.slow
 def test_all_tools(nodes: list[Node]) -> None:
     compare(nodes, STEPS)
+
+
+def of_controller(timeout_ms: int) -> Iterator[Message]:
+    """What a client gives the controller so much time for: topics that are there and not, and nothing."""
+    names = ("timed", "nowhere")
+    reassigned = AlterPartitionReassignmentsRequest
+    moved = reassigned.ReassignablePartition(partition_index=0, replicas=[NodeId(1)])
+    yield CreateTopicsRequest(topics=[new_topic("timed"), new_topic("in/valid")], timeout_ms=timeout_ms)
+    for count in (2, 1):
+        grown = [
+            CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=count, assignments=None) for name in names
+        ]
+        yield CreatePartitionsRequest(topics=grown, timeout_ms=timeout_ms)
+    for partitions in ([ElectLeadersRequest.TopicPartitions(topic=name, partitions=[0]) for name in names], [], None):
+        if partitions is not None or timeout_ms <= 0:
+            yield ElectLeadersRequest(topic_partitions=partitions, timeout_ms=timeout_ms)
+    topics = [reassigned.ReassignableTopic(name=name, partitions=[moved]) for name in names]
+    yield reassigned(topics=topics, timeout_ms=timeout_ms)
+    yield reassigned(topics=[], timeout_ms=timeout_ms)
+    for name in names:  # Kafka shuffles the results of several
+        yield DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=timeout_ms)
+    for nothing in (CreateTopicsRequest, CreatePartitionsRequest, DeleteTopicsRequest):
+        yield nothing(topics=[], timeout_ms=timeout_ms)
+
+
+def controllers_answers(node: Node, timeout_ms: int) -> list[str]:
+    """Its answers, and whether the topic was there after its creation; ids are alike."""
+    answers: list[str] = []
+    with Wire.connect(node.member.node.host, node.member.node.port, timeout_s=30) as wire:
+        for request in of_controller(timeout_ms):
+            answer = wire.call(request)
+            if isinstance(answer, CreateTopicsResponse):
+                for topic in answer.topics:
+                    topic.configs = []
+            made = any(topic.name == "timed" for topic in wire.call(MetadataRequest(topics=None)).topics)
+            answers.append(re.sub(r"UUID\('[^0].*?'\)", "UUID", f"{answer}: {made}"))
+    return answers
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 30_000])
+def test_a_request_whose_time_is_over_at_once_does_nothing(nodes: list[Node], timeout_ms: int) -> None:
+    theirs, ours = (controllers_answers(node, timeout_ms) for node in nodes)
+    assert ours == theirs

@@ -292,6 +292,10 @@ class ZooKeeperController(ActiveController):
         self._writer.write([], [Create(path, b"") for path in paths if path not in self._writer.known], now)
         self._ordered.update(names)
 
+    def deadline_of(self, key: int, body: Message, now: TimestampMs) -> TimestampMs | None:
+        """None: with ZooKeeper Kafka begins whatever the timeout (AdminManager)."""
+        return None
+
     def decide(
         self,
         key: int,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from threading import Event
 
@@ -29,6 +29,14 @@ class CannotDo(Exception):
     """The client has no such ability, or lacks a library on this machine; the text says which."""
 
 
+class GaveUp(Exception):
+    """The client was refused some records for good: all others were acknowledged."""
+
+    def __init__(self, why: str, values: Iterable[str | None]) -> None:
+        super().__init__(why)
+        self.values = frozenset(values)
+
+
 class Stream(ABC):
     """A producer that stays while the broker is hurt."""
 
@@ -38,7 +46,7 @@ class Stream(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """Wait until all is acknowledged. Errors: whatever the client raises where something was not."""
+        """Wait until all is acknowledged. Errors: GaveUp, or whatever the client raises where something was not."""
 
 
 class PipeStream(Stream):

@@ -9,14 +9,12 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # pyright: ignore[reportAttributeAccessIssue]
 from kafka import codec as installed
+from kafka.errors import KafkaError, OutOfOrderSequenceNumberError
 
-from tests.clients.client import TIMEOUT_S, CannotDo, Message, Stream, StreamingClient
+from tests.clients.client import TIMEOUT_S, CannotDo, GaveUp, Message, Stream, StreamingClient
 
 
 class KafkaPython(StreamingClient):
-    requests_in_flight = 5
-    """Of a stream; the default of the client."""
-
     def produce(
         self,
         topic: str,
@@ -74,12 +72,7 @@ class KafkaPython(StreamingClient):
         return self._read_from(topic, count, found.offset, Event())
 
     def stream(self, topic: str) -> Stream:
-        producer = KafkaProducer(
-            bootstrap_servers=self.bootstrap,
-            enable_idempotence=True,
-            max_in_flight_requests_per_connection=self.requests_in_flight,
-        )
-        return KafkaPythonStream(topic, producer)
+        return KafkaPythonStream(topic, KafkaProducer(bootstrap_servers=self.bootstrap, enable_idempotence=True))
 
     def _read_from(self, topic: str, count: int, offset: int, began: Event) -> list[Message]:
         consumer = KafkaConsumer(bootstrap_servers=self.bootstrap)
@@ -96,7 +89,7 @@ class KafkaPythonStream(Stream):
     def __init__(self, topic: str, producer: KafkaProducer) -> None:
         self._topic = topic
         self._producer = producer
-        self._futures: list[Any] = []
+        self._sent: list[tuple[str | None, Any]] = []
 
     def send(self, value: str) -> None:
         self.produce(Message(value))
@@ -108,14 +101,20 @@ class KafkaPythonStream(Stream):
             key=None if message.key is None else message.key.encode(),
             headers=[(key, value.encode()) for key, value in message.headers],
         )
-        self._futures.append(future)
+        self._sent.append((message.value, future))
 
     def finish(self) -> None:
+        failed: dict[str | None, KafkaError] = {}
         try:
-            for future in self._futures:
-                future.get(timeout=TIMEOUT_S)
+            for value, future in self._sent:
+                try:
+                    future.get(timeout=TIMEOUT_S)
+                except OutOfOrderSequenceNumberError as error:
+                    failed[value] = error
         finally:
             self._producer.close()
+        if failed:
+            raise GaveUp(repr(next(iter(failed.values()))), failed)
 
 
 def _take(consumer: Any, count: int, began: Event) -> list[Message]:

@@ -1,6 +1,13 @@
 """Three nodes that are restarted, killed, frozen and cut off while every client's idempotent producer works on them.
 
 Nothing that was acknowledged is lost, nothing is there twice, and the order is that of the sends.
+
+kafka-python may give records up. A leader that is cut off, and deposed without its knowledge, names itself in its metadata and
+refuses a batch whose predecessors went to the new leader with OUT_OF_ORDER_SEQUENCE_NUMBER: so did Apache Kafka 4.3.1 and the
+reference, each time of two. Java's client and librdkafka do not go back to a leader of an older epoch; kafka-python 3.0.12 takes
+any metadata as they come, and fails the batch for good. It happened in 2 of about 18 runs on a busy machine, and to none of 30
+such producers on each of both in twelve runs (482,649 records). Its requests in flight do not matter: it sends one batch of a
+partition at a time.
 """
 
 from __future__ import annotations
@@ -18,6 +25,7 @@ from tests.clients.conftest import can_stream
 
 REPOSITORY = Path(__file__).parents[2]
 WITHIN_S = 600
+MAY_GIVE_UP = "kafka-python"
 
 
 @pytest.mark.java
@@ -36,4 +44,5 @@ def test_every_client_outlives_whatever_befalls_the_nodes(tmp_path: Path) -> Non
     assert set(reported) == set(can_stream())
     for name, became in reported.items():
         assert (became["lost"], became["doubled"], became["in order"]) == (0, 0, 1), f"{name}: {became}"
+        assert name == MAY_GIVE_UP or not became["given up"], f"{name}: {became}"
         assert became["sent"] > 100, name

@@ -156,6 +156,8 @@ def test_a_record_is_followed_from_its_send_to_its_loss(browser, tmp_path):
     places = [next(n for n, line in enumerate(way) if line.startswith(stage)) for stage in stages]
     assert places == sorted(places)
     assert way[-1] == "node 3  no longer has it"
+    accused = browser.evaluate("[...document.querySelectorAll('#state .bad')].map((row) => row.cells[0].textContent)")
+    assert accused == ["node 3"], "the violation names it"
     browser.evaluate("document.querySelector('#path li:last-child button').click()")
     assert "VIOLATION" in browser.evaluate("document.querySelector('[aria-current]').textContent")
     assert followed(browser, "orders0-0", 100_000) == []

@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,7 +79,7 @@ def run_page(run: Run) -> str:
         causes=causes,
         errors=errors,
         shown=_shown,
-        rows=_rows,
+        rows=partial(_rows, target=run.target.spec),
         exchanges=_embedded(exchanges),
         filters=filters.items(),
         legend=LEGEND.items(),
@@ -96,9 +98,10 @@ def _musts(tally: ProfileTally) -> list[tuple[str, int]]:
     return [("pass", tally.judged - failed), ("fail", failed), ("not judged", tally.musts - tally.judged)]
 
 
-def _rows(judgement: Judgement) -> list[tuple[str, str]]:
+def _rows(judgement: Judgement, target: str) -> list[tuple[str, str]]:
     """What is known of a requirement and of its verdict, with a label each; what is empty is left out."""
     record = judgement.requirement
+    is_wrong = judgement.verdict in (Verdict.FAIL, Verdict.TOLERATED, Verdict.ENGINE_ERROR)
     rows = {
         "why": judgement.reason + (" (an expected failure)" if judgement.expected else ""),
         "seen": "; ".join(judgement.seen),
@@ -112,6 +115,7 @@ def _rows(judgement: Judgement) -> list[tuple[str, str]]:
         "confirmed": f"Kafka {', '.join(record.confirmed)}" if record.confirmed else "not yet",
         "the draft": record.draft,
         "took": f"{judgement.seconds * 1000:.0f} ms" if judgement.seconds else "",
+        "once more": f"tidegauge run {record.id} --target {shlex.quote(target)}" if is_wrong else "",
     }
     return [(label, text) for label, text in rows.items() if text]
 

@@ -124,5 +124,10 @@ for (const details of document.querySelectorAll("details.ex")) {
   });
 }
 
+/* On paper nothing can be opened: failures are printed with what is known of them, and the legend. */
+addEventListener("beforeprint", () => {
+  for (const details of document.querySelectorAll("#causes > details, .legend:first-of-type")) details.open = true;
+});
+
 addEventListener("hashchange", readUrl);
 readUrl();

@@ -87,6 +87,17 @@ def test_a_link_to_a_requirement_opens_it_in_sight(browser, pages):
     assert opened and 0 <= top < 900
 
 
+def test_on_paper_failures_are_open_and_the_dark_is_left_out(browser, pages):
+    browser.open(f"file://{pages}/report.html", dark=True)
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    browser.evaluate("dispatchEvent(new Event('beforeprint'))")
+    opened = browser.evaluate("[...document.querySelectorAll('details.req[open]')].map((one) => one.id)")
+    ground = browser.evaluate("getComputedStyle(document.body).backgroundColor")
+    filters = browser.evaluate("getComputedStyle(document.querySelector('.filters')).display")
+    browser.call("Emulation.setEmulatedMedia", media="")
+    assert (opened, ground, filters) == (["PRD-05", "FRM-02"], "rgb(255, 255, 255)", "none")
+
+
 def test_an_exchange_is_unpacked_when_it_is_opened(browser, pages):
     browser.open(f"file://{pages}/report.html#FRM-02")
     browser.evaluate("document.querySelector('#FRM-02 details.ex').open = true")

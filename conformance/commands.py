@@ -186,7 +186,7 @@ def _carry_out(plan: Plan, with_demonstrations: bool, as_json: bool) -> Run:
     try:
         report.write(found, plan.folder)
     except OSError as error:  # a full disk: what was found is shown, and not stored
-        print(f"the report could not be written: {error}", file=sys.stderr)
+        print(f"the report could not be written: {error.strerror}", file=sys.stderr)
         found.folder = ""
     return found
 
@@ -202,7 +202,7 @@ def _summarize(found: Run, path: Path | None) -> None:
             with Path(job).open("a") as file:
                 file.write(summary(found))
     except OSError as error:
-        print(f"the summary could not be written: {error}", file=sys.stderr)
+        print(f"the summary could not be written: {error.strerror}", file=sys.stderr)
         found.folder = ""
 
 
@@ -378,11 +378,12 @@ def doctor(
     client_config: ClientConfig = None,
     as_json: Json = False,
 ) -> None:
-    """Say what this machine has, and what is missing for which target."""
+    """Say what this machine has, and what it can be used for."""
     from rich.text import Text
 
-    from conformance.doctor import examine
+    from conformance.doctor import USES, examine, uses
 
+    reported = {name for needed in USES.values() for name in needed}
     checks, profile = examine(target, opening_of(target, mapped, restart_command, client_config))
     for check in checks:
         if as_json:
@@ -390,8 +391,15 @@ def doctor(
         else:
             colour = {"ok": "green", "missing": "yellow", "broken": "bold red"}[check.state]
             console().print(Text.assemble((f"{check.state:<8}", colour), f"{check.name:<22}", (check.found, "dim")))
-            if check.advice:
+            if check.advice and check.name not in reported:
                 console().print(Text(f"        {check.advice}"))
+    if not as_json:
+        console().print("\nWhat this is enough for:")
+    for use in uses(checks) if not as_json else ():
+        state, colour = ("no", "yellow") if use.obstacles else ("yes", "green")
+        console().print(Text.assemble((f"{state:<8}", colour), use.name))
+        for obstacle in use.obstacles:
+            console().print(Text(f"        {obstacle}"), soft_wrap=True)
     for label, text in profile.lines() if profile and not as_json else ():
         console().print(Text.assemble((f"  {label:<24}", "dim"), text), soft_wrap=True)
     broken = [check.name for check in checks if check.state == "broken"]

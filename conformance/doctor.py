@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from conformance.contract_check import Check, check_contract
 from conformance.target_profile import TargetProfile
@@ -20,6 +20,29 @@ from linearizability.targets.java import JavaMissing, java, java_release
 
 PACKAGES = ("pydantic", "rich", "jinja2", "cramjam", "crc32c")
 OPTIONAL_PACKAGES = ("confluent-kafka", "pyarrow", "hypothesis", "pyspark")
+
+USES = {
+    "judge a broker: run --target addr:HOST:PORT": ("loopback", *PACKAGES),
+    "histories, hunts, simulations: history, hunt, fuzz": ("confluent-kafka", "pyarrow", "hypothesis"),
+    "hunts that cut links": ("network namespaces",),
+    "hunts in containers: hunt --backend docker": ("docker",),
+    "Apache Kafka as a target: kafka:VERSION": ("java",),
+    "the specification, and histories on Spark: spec, --engine spark": ("java", "pyspark"),
+}
+"""What one may want of this machine -> the checks that it needs."""
+
+
+class Use(NamedTuple):
+    """Something that one may want of this machine, and what must be done before."""
+
+    name: str
+    obstacles: list[str]
+
+
+def uses(checks: list[Check]) -> list[Use]:
+    """What this machine can be used for, by what was found."""
+    lacking = {check.name: check.advice or check.found for check in checks if check.state != "ok"}
+    return [Use(name, [lacking[each] for each in needed if each in lacking]) for name, needed in USES.items()]
 
 
 def examine(target: str = "", opening: Callable[..., Any] | None = None) -> tuple[list[Check], TargetProfile | None]:
@@ -101,7 +124,9 @@ def _docker() -> Check:
 
     reason = obstacle()
     if reason:
-        return Check(name="docker", state="missing", advice=f"Only `hunt --backend docker` needs it: {reason}.")
+        return Check(
+            name="docker", state="missing", advice=f"Only `hunt --backend docker` needs it: {reason.rstrip('.')}."
+        )
     return Check(name="docker", state="ok", found=shutil.which("docker") or "")
 
 

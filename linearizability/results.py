@@ -25,9 +25,18 @@ def new_run_folder(kind: str, label: str = "", root: Path | None = None) -> Path
     """Create and return an empty folder for one run, and point `latest` to it.
 
     `kind` is the command (`run`, `hunt`, `fuzz`, ...), `label` what it was about (a target, a seed); characters that
-    file systems dislike become dashes.
+    file systems dislike become dashes. Errors: OSError that says which folder cannot keep results.
     """
     home = RESULTS if root is None else root
+    try:
+        return _new_folder(home, kind, label)
+    except OSError as error:
+        reason = "a file" if isinstance(error, FileExistsError) else str(error.strerror)
+        reason = f"no results can be kept here: {reason}"
+        raise OSError(error.errno, reason, str(home)) from error
+
+
+def _new_folder(home: Path, kind: str, label: str) -> Path:
     home.mkdir(parents=True, exist_ok=True)
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     name = "-".join(part for part in (moment, _file_name(kind), _file_name(label)) if part)

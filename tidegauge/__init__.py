@@ -23,7 +23,7 @@ ENGINE_ERROR = 3
 COMMANDS: dict[str, tuple[str, str]] = {
     "format": ("reference.commands", "Prepare a data folder and give the cluster its id."),
     "serve": ("reference.commands", "Run one broker of the reference."),
-    "cluster": ("linearizability.commands", "Run a cluster of the reference, and Apache Kafka, on this machine."),
+    "cluster": ("linearizability.commands", "Run a cluster of the reference, alone or with Apache Kafka."),
     "run": ("conformance.commands", "Judge a broker by the requirements."),
     "list": ("conformance.commands", "List the requirements."),
     "explain": ("conformance.commands", "Show all that is known of one requirement."),
@@ -31,8 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("conformance.commands", "Set several stored runs side by side in one matrix."),
     "releases": ("conformance.commands", "Show or measure what the suite says of Apache Kafka's releases."),
     "strangers": ("conformance.commands", "Keep and show what the suite says of brokers that others wrote."),
-    "doctor": ("conformance.commands", "Say what this machine has, and what is missing."),
-    "adapter": ("conformance.commands", "Write and check an adapter, which lets the suite start your broker."),
+    "doctor": ("conformance.commands", "Say what this machine has, and what it can be used for."),
+    "adapter": ("conformance.commands", "Write and check an adapter to your own broker."),
     "targets": ("linearizability.commands", "List and add the releases of Apache Kafka that can be a target."),
     "fuzz": ("linearizability.commands", "Hurt simulated brokers, in virtual time."),
     "hunt": ("linearizability.commands", "Hurt a real broker and judge what its clients saw."),
@@ -43,13 +43,20 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "spec": ("spec.commands", "Model-check the TLA+ specification."),
 }
 """Command name -> (module that holds its Typer application `app`, one-line help)."""
+GROUPS = {
+    "Judge a broker": ("run", "report", "compare", "list", "explain", "doctor", "adapter", "targets"),
+    "Break a broker": ("hunt", "fuzz", "replay", "history"),
+    "Run brokers of the reference": ("cluster", "format", "serve"),
+    "Look further": ("spec", "findings", "releases", "strangers", "bench"),
+}
+"""How --help orders the commands: what most come for is first."""
 
 
 class LazyCommands(TyperGroup):
     """A click group that knows its commands by name and imports a package's commands when one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for names in GROUPS.values() for name in names]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -59,8 +66,10 @@ class LazyCommands(TyperGroup):
         return _with_progress(_with_lines(group.commands[cmd_name] if isinstance(group, TyperGroup) else group))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+        widest = max(map(len, COMMANDS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(widest), COMMANDS[name][1]) for name in names])
 
 
 def _with_lines(command: click.Command) -> click.Command:
@@ -132,7 +141,7 @@ def root(
     quiet: Quiet = False,
     verbose: Verbose = False,
 ) -> None:
-    """The replicated log of Apache Kafka: a reference broker, its specification, and the suite that judges any broker.
+    """Does a broker keep the promises of Apache Kafka's replicated log? The suite that judges any broker, and its reference.
 
     Exit codes: 0 pass or valid, 1 fail or invalid, 2 unknown, 3 engine or target error, 64 wrong usage, 130 interrupted.
     With NO_COLOR=1 nothing is coloured.
@@ -158,7 +167,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if error.filename is None and error.errno != errno.ENOSPC:
             traceback.print_exc()
         else:
-            print(f"Error: {error}", file=sys.stderr)
+            print(f"Error: {f'{error.filename}: ' if error.filename else ''}{error.strerror}", file=sys.stderr)
         code = ENGINE_ERROR
     except ModuleNotFoundError as error:
         from linearizability.extras import advice

@@ -17,6 +17,8 @@ from typer.testing import CliRunner, Result
 import conformance.requirement
 import linearizability.targets
 from conformance.commands import app
+from conformance.contract_check import Check
+from conformance.doctor import USES, examine, uses
 from conformance.results import Verdict
 from linearizability.results import new_run_folder
 from tests.conformance.parrot import Parrot, parrot, target_of
@@ -178,7 +180,7 @@ def test_a_summary_that_cannot_be_written_is_said_after_the_verdict(bird: Parrot
     wanted = str(tmp_path / "none" / "summary.md")
     done = command("run", "API-01", "--target", "addr:127.0.0.1:1", "--results", str(tmp_path), "--summary", wanted)
     assert done.exit_code == 3
-    assert "pass  " in done.stdout and "the summary could not be written: [Errno 2]" in done.stderr
+    assert "pass  " in done.stdout and "the summary could not be written: No such file" in done.stderr
 
 
 @pytest.mark.parametrize("where", ["a file", "nowhere"])
@@ -234,3 +236,12 @@ def test_doctor_names_what_is_there() -> None:
     lines = [json.loads(line) for line in result.stdout.splitlines()]
     assert {"python", "loopback", "java"} <= {line.get("name") for line in lines}
     assert lines[-1]["verdict"] == "pass"
+
+
+def test_doctor_says_what_the_machine_can_be_used_for() -> None:
+    found = [Check(name=name, state="ok") for needed in USES.values() for name in needed]
+    assert all(use.obstacles == [] for use in uses(found))
+    lacking = [Check(name="java", state="missing", advice="install Java")]
+    hindered = [use for use in uses([*(one for one in found if one.name != "java"), *lacking]) if use.obstacles]
+    assert [use.obstacles for use in hindered] == [["install Java"], ["install Java"]]
+    assert {check.name for check in examine()[0]} >= {name for needed in USES.values() for name in needed}

@@ -16,7 +16,7 @@ import pytest
 import typer
 from typer import _click as click
 
-from tidegauge import COMMANDS, app
+from tidegauge import COMMANDS, GROUPS, app
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCUMENTS = (
@@ -77,6 +77,11 @@ def test_every_help_ends_with_examples_that_parse(name: str) -> None:
     for example in found:
         parse(example)
     assert any(example.startswith(f"tidegauge {name}") for example in found)
+
+
+def test_the_overview_has_every_command_once() -> None:
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    assert [name for name in COMMANDS if f"\n  {name} " not in tidegauge("--help").stdout] == []
 
 
 def test_every_command_of_the_documents_parses() -> None:

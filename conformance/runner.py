@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version as installed_version
+from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -87,7 +89,7 @@ def run(chosen: Plan) -> Run:
         given_topics=chosen.topics,
     )
     broke = ""
-    with (chosen.folder / STREAM_NAME).open("w") as stream:
+    with (chosen.folder / STREAM_NAME).open("wb", buffering=0) as stream:
         add = _Collector(chosen, report, stream).add
         session = Session(host, chosen.entries, chosen.jobs, add, starts=chosen.starts)
         if chosen.listener:
@@ -110,13 +112,19 @@ def run(chosen: Plan) -> Run:
     return report
 
 
+LEAST_FREE_BYTES = 1 << 20
+"""With less than that a broker on the same disk cannot work."""
+
+
 @dataclass
 class _Collector:
     """Puts judgements into the report, the stream and the listener, and holds them against the expected failures."""
 
     chosen: Plan
     report: Run
-    stream: Any
+    stream: FileIO | None
+    """None after the disk was full: each line is whole."""
+    length: int = 0
 
     def __post_init__(self) -> None:
         self.expectations = {one.id: one for one in self.chosen.expected_failures}
@@ -136,13 +144,34 @@ class _Collector:
             self.report.unexpected_passes.append(id)
         if bug and explained:
             judgement.reason = f"Kafka's own bug {bug.reference}: {bug.what}; {judgement.reason}"
+        if failed and self._took_its_disk():
+            judgement.verdict = Verdict.ENGINE_ERROR
+            judgement.reason = f"the disk of {self.chosen.folder} is full, with the target's data; {judgement.reason}"
         self.report.judgements.append(judgement)
-        with suppress(OSError):  # a full disk ends no run; that the report cannot be written is said at its end
-            line = judgement.model_dump(mode="json", exclude={"exchanges", "requirement"}, exclude_defaults=True)
-            self.stream.write(json.dumps({"id": id} | line) + "\n")
-            self.stream.flush()
+        self._write(judgement)
         if self.chosen.listener:
             self.chosen.listener.judged(judgement)
+
+    def _took_its_disk(self) -> bool:
+        """Whether a target that was started here, with its data beside the results, may fail because no space is left."""
+        if self.chosen.spec.startswith("addr:"):
+            return False
+        return shutil.disk_usage(self.chosen.folder).free < LEAST_FREE_BYTES
+
+    def _write(self, judgement: Judgement) -> None:
+        """Add a line to the stream. A full disk ends no run: that the report cannot be written is said at its end."""
+        content = judgement.model_dump(mode="json", exclude={"exchanges", "requirement"}, exclude_defaults=True)
+        line = json.dumps({"id": judgement.requirement.id} | content).encode() + b"\n"
+        if self.stream is None:
+            return
+        try:
+            written = self.stream.write(line)
+            if written < len(line):
+                self.stream.truncate(self.length)
+                self.stream = None
+            self.length += written
+        except OSError:
+            self.stream = None
 
 
 @contextmanager

@@ -169,6 +169,9 @@ def fuzz(
         print(json.dumps(summary.to_json()))
     else:
         _print(summary)
+    if summary.not_kept:
+        print(f"{plan.folder} is not whole: {summary.not_kept}", file=sys.stderr)
+        return ENGINE_ERROR
     return EXIT_CODES[summary.verdict]
 
 
@@ -251,7 +254,8 @@ def _print(summary: Summary) -> None:
     for rule, count in said["permitted"].items():
         print(f"permitted: {rule} × {count}, {said['excused']['anomalies'].get(rule, 0)} of them by excuses")
     excused = said["excused"]
-    print(f"{excused['runs_with_an_excuse']} runs with an excuse; {excused['runs']} verdicts rest on one")
+    if excused["runs_with_an_excuse"]:
+        print(f"{excused['runs_with_an_excuse']} runs with an excuse; {excused['runs']} verdicts rest on one")
     for found in summary.found[:20]:
         print(f"violation at seed {found.seed}: {found.rule}: {found.text}")
         if found.folder:

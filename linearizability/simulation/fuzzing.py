@@ -38,7 +38,7 @@ Progress = Callable[[Summary], None]
 
 
 def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
-    """Run schedules by ascending seeds. Ctrl-C ends early and leaves a usable folder."""
+    """Run schedules by ascending seeds. Ctrl-C ends early and leaves a usable folder; a full disk loses no verdict."""
     began = time.monotonic()
     summary = Summary(plan)
     (plan.folder / "config.json").write_text(json.dumps(_configuration(plan), indent=1) + "\n")
@@ -63,8 +63,13 @@ def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
             _keep_small(plan, found, plan.folder / f"failure-{number}")
     except KeyboardInterrupt:
         summary.interrupted = True
-    (plan.folder / "summary.json").write_text(json.dumps(summary.to_json(), indent=1) + "\n")
-    (plan.folder / "pairs.json").write_text(json.dumps(dict(sorted(summary.pairs.items())), indent=1) + "\n")
+    except OSError as error:
+        summary.not_kept = str(error.strerror)
+    try:
+        (plan.folder / "summary.json").write_text(json.dumps(summary.to_json(), indent=1) + "\n")
+        (plan.folder / "pairs.json").write_text(json.dumps(dict(sorted(summary.pairs.items())), indent=1) + "\n")
+    except OSError as error:
+        summary.not_kept = str(error.strerror)
     return summary
 
 

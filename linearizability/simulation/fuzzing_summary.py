@@ -100,6 +100,8 @@ class Summary:
     seconds_to_first: float | None = None
     schedules_to_first: int | None = None
     interrupted: bool = False
+    not_kept: str = ""
+    """Why the folder is not whole, as on a full disk."""
 
     def add(self, run: Small) -> None:
         self.runs.append(run)
@@ -193,6 +195,7 @@ class Summary:
             },
             "coverage": {name: count for name, count in sorted(self.counts.items()) if not name.startswith(PAIR)},
             "interrupted": self.interrupted,
+            "not_kept": self.not_kept,
             "engine": self.plan.engine,
             "digest": hashlib.sha256("".join(run.digest for run in self.runs).encode()).hexdigest(),
             "folder": str(self.plan.folder),

@@ -19,7 +19,7 @@ from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
 from conformance.requirement import WITHOUT_ZOOKEEPER, Entry, Needs, Requirement, select
 from conformance.results import Judgement, Lack, Run, RunVerdict, TargetRecord, Verdict, root_causes
-from conformance.runner import Plan, run
+from conformance.runner import STREAM_NAME, Plan, run
 from conformance.subject import LEADER_AND_ISR, Subject
 from conformance.wire import Failed
 from reference.protocol.apis import APIS
@@ -395,3 +395,15 @@ def test_failures_are_reported_with_what_was_seen() -> None:
         from conformance.answers import only
 
         only([1, 2, 3], "topic")
+
+
+def test_failures_of_a_target_whose_data_fill_the_disk_are_none_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / STREAM_NAME).symlink_to("/dev/full")
+    with parrot({}) as wrong:
+        monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=0))
+        for spec, verdict in (("reference:1", Verdict.ENGINE_ERROR), (f"addr:{wrong.bootstrap}", Verdict.FAIL)):
+            (one,) = run(Plan(spec, select(["PRD-05"]), tmp_path, open_target=target_of(wrong.bootstrap))).judgements
+            assert one.verdict is verdict, one.reason
+            assert ("the disk of" in one.reason) == (verdict is Verdict.ENGINE_ERROR)

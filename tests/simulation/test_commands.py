@@ -119,3 +119,9 @@ def test_an_interrupt_in_one_process_keeps_what_is_finished(tmp_path: Path):
 
     summary = fuzzing.fuzz(Plan(tmp_path, schedules=20), progress)
     assert (len(summary.runs), summary.verdict) == (3, "unknown")
+
+
+def test_a_full_disk_loses_no_verdict(tmp_path: Path):
+    (tmp_path / "summary.json").symlink_to("/dev/full")
+    summary = fuzzing.fuzz(Plan(tmp_path, schedules=1))
+    assert (summary.verdict, summary.not_kept) == ("valid", "No space left on device")

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version as installed_version
 from io import FileIO
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +23,7 @@ from conformance.plan import Group
 from conformance.requirement import Entry
 from conformance.results import INTERRUPTED, Judgement, Run, TargetRecord, Verdict, printable
 from conformance.session import Interrupted, Session
+from linearizability.results import suite_version
 
 JOBS = 6
 """How many requirements are judged side by side: most of them wait, for a judge of time must."""
@@ -75,7 +75,7 @@ def run(chosen: Plan) -> Run:
     """
     started = time.monotonic()
     report = Run(
-        suite_version=installed_version("tidegauge"),
+        suite_version=suite_version(),
         target=TargetRecord(spec=chosen.spec),
         selection=chosen.selection,
         started_at=datetime.now(UTC).isoformat(timespec="seconds"),

@@ -9,14 +9,19 @@ replaced in one step, so a reader never finds it missing; where the file system 
 
 import os
 import re
+import shutil
+import subprocess
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
 RESULTS = Path("results")
 """The folder that holds all runs, relative to the working directory."""
 
+CHECKOUT = Path(__file__).resolve().parents[1]
+"""Where the packages are: a clone of the repository, or an environment's site-packages."""
 MAX_FOLDERS_A_SECOND = 1000
 """A bound on the search for a free name; reaching it means that something starts runs in a loop."""
 
@@ -45,9 +50,17 @@ def _new_folder(home: Path, kind: str, label: str) -> Path:
     return folder
 
 
+@cache
 def suite_version() -> str:
-    """The version of tidegauge, which each result names."""
-    return version("tidegauge")
+    """The version of tidegauge, which each result names: that of its tag; in a checkout of another commit, with that commit."""
+    released = version("tidegauge")
+    command = ["git", "-C", str(CHECKOUT), "describe", "--tags", "--always", "--abbrev=8", f"--match=v{released}"]
+    if not (CHECKOUT / ".git").exists() or not shutil.which("git"):
+        return released
+    said = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    if said in ("", f"v{released}"):
+        return released
+    return f"{released}+g{said.rpartition('-')[2].removeprefix('g')}"
 
 
 def latest_run_folder(root: Path | None = None) -> Path | None:

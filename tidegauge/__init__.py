@@ -124,9 +124,9 @@ app = typer.Typer(cls=LazyCommands, no_args_is_help=True, add_completion=True, r
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version  # takes as long as all of Typer
+        from linearizability.results import suite_version  # takes as long as all of Typer
 
-        print(f"tidegauge {version('tidegauge')}")
+        print(f"tidegauge {suite_version()}")
         raise typer.Exit
 
 

@@ -119,13 +119,16 @@ def tidegauge(*arguments: str, **environment: str) -> subprocess.CompletedProces
     [("bash", {"COMP_WORDS": "tidegauge re", "COMP_CWORD": "1"}), ("zsh", {"_TYPER_COMPLETE_ARGS": "tidegauge re"}),
      ("fish", {"_TYPER_COMPLETE_ARGS": "tidegauge re", "_TYPER_COMPLETE_FISH_ACTION": "get-args"})],
 )  # fmt: skip
-def test_shells_complete_commands(shell: str, words: dict[str, str]) -> None:
+def test_shells_complete_commands(shell: str, words: dict[str, str], tmp_path: Path) -> None:
     script = tidegauge("--show-completion", shell, _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1")
     assert "_TIDEGAUGE_COMPLETE" in script.stdout, script.stderr
     completed = tidegauge(_TIDEGAUGE_COMPLETE=f"complete_{shell}", **words)
     assert {name for name in COMMANDS if name.startswith("re")} <= set(re.findall(r"[a-z]+", completed.stdout)), (
         completed.stderr
     )
+    alone = {"HOME": str(tmp_path), "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    installed = tidegauge("--install-completion", shell, **alone)
+    assert installed.returncode == 0 and [*tmp_path.rglob("*tidegauge*")], installed.stdout + installed.stderr
 
 
 def test_no_color_means_no_colour() -> None:

@@ -1,10 +1,13 @@
 """What a repository's host and a citation read: they parse, and say the version that the package has."""
 
+import subprocess
 import tomllib
 from pathlib import Path
 
 import pytest
 import yaml
+
+from linearizability.results import suite_version
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FORMS = [
@@ -16,6 +19,18 @@ VERSION = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"][
 def test_the_citation_and_the_changes_have_the_package_s_version():
     assert str(yaml.safe_load((REPOSITORY / "CITATION.cff").read_text())["version"]) == VERSION
     assert f"\n## {VERSION}\n" in (REPOSITORY / "CHANGELOG.md").read_text()
+
+
+def git(*words: str) -> str:
+    return subprocess.run(["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+
+def test_a_tag_of_this_commit_is_its_version_and_results_of_another_name_the_commit():
+    tags = [tag for tag in git("tag", "--points-at", "HEAD").split() if tag.startswith("v")]
+    assert set(tags) <= {f"v{VERSION}"}
+    commit = git("rev-parse", "HEAD").strip()
+    named, plus, short = suite_version().partition("+g")
+    assert named == VERSION and (bool(plus) == (not tags)) and commit.startswith(short)
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)

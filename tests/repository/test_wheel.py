@@ -137,20 +137,20 @@ def test_the_action_judges_a_broker_and_its_report_is_the_next_baseline(job: Job
     assert job.step("Judge", **given | {"arguments": "NO-SUCH"}).returncode == 64
 
 
-@pytest.mark.parametrize("free_kb", [0, 8, 200])
+@pytest.mark.parametrize("free_kb", [0, 100])
 def test_on_a_full_disk_the_verdict_is_shown(job: Job, broker: Target, free_kb: int) -> None:
-    """A disk of its own, full when the run begins, while it judges, or when it writes its report."""
+    """A disk of its own, full when the run begins, or when it writes its report."""
     command = str(job.home / "tidegauge" / "bin" / "tidegauge")
     script = (
         f"mkdir -p disk && mount -t tmpfs -o size=400k none disk && cd disk && head -c {400 - free_kb}k /dev/zero > fill;"
-        f" {command} run PRD API FRM --target addr:{broker.bootstrap}"
+        f" {command} run BAS PRD --target addr:{broker.bootstrap}"
     )
     done = job.run("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script)
     if "Operation not permitted" in done.stderr:
         pytest.skip("no user namespaces here")
     assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stdout + done.stderr
     assert "No space left on device" in done.stderr
-    assert ("pass  addr:" in done.stdout) == (free_kb > 0), done.stdout + done.stderr
+    assert "pass  addr:" in done.stdout, done.stdout + done.stderr
 
 
 def test_the_documented_shell_commands_run(job: Job, broker: Target) -> None:

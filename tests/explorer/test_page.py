@@ -227,6 +227,7 @@ def test_a_counterexample_is_shown_step_by_step(browser, tmp_path):
 def test_nodes_of_a_hunt_have_rows_where_they_lead_or_are_down():
     judgement = next(iter(check([HISTORY], engine="local")))
     history = judgement.history
+    assert history is not None
     begin = history.marks[-1]["time"] + 1
     for number, kind in enumerate(("fault", "heal")):
         history.marks.append({"type": "mark", "f": kind, "name": "kill", "node": 2, "time": begin + number * 1_000_000})

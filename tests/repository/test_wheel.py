@@ -107,7 +107,7 @@ def test_its_metadata_is_whole(job: Job) -> None:
     assert (said["License-Expression"], said.get_all("License-File")) == ("Apache-2.0", ["LICENSE"])
     assert (folder / "licenses" / "LICENSE").read_text() == (REPOSITORY / "LICENSE").read_text()
     assert said["Requires-Python"] == ">=3.11" and said["Summary"] and said["Author"] and said["Keywords"]
-    assert said["Description-Content-Type"] == "text/markdown" and said.get_payload().startswith("# tidegauge")
+    assert said["Description-Content-Type"] == "text/markdown" and str(said.get_payload()).startswith("# tidegauge")
     assert "Typing :: Typed" in said.get_all("Classifier", [])
     assert [name for name in PACKAGES if not (job.packages / name / "py.typed").is_file()] == []
 

@@ -3,7 +3,7 @@
 RESULTS are result folders of `tidegauge run --security PROTOCOL`; of several of one target and protocol a later one goes before an
 earlier one, but what it did not judge. Of a run that was killed give TARGET,PROTOCOL,FILE with its verdicts.jsonl. What is stored
 of other targets stays. `secured.json` has, for each target and protocol, how many requirements got each verdict,
-and which got another one than over plaintext.
+and which got another one than over plaintext (of Kafka: in the matrix of releases, where no run over plaintext is given).
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from conformance.releases import Matrix
+
+UNJUDGED = ("not judged", "untestable")
 STORE = Path(__file__).parents[1] / "conformance" / "secured.json"
 
 
@@ -30,21 +33,31 @@ def verdicts(given: str) -> tuple[str, str, dict[str, str]]:
 
 
 def table(given: list[str]) -> dict[str, dict[str, Any]]:
-    """Errors: KeyError where a target has no run over plaintext."""
+    """Errors: KeyError where a target other than Kafka has no run over plaintext."""
     found: dict[str, dict[str, dict[str, str]]] = {}
     for each in given:
         spec, protocol, got = verdicts(each)
         known = found.setdefault(spec, {}).setdefault(protocol, {})
         known |= {id: verdict for id, verdict in got.items() if id not in known or verdict != "not judged"}
     return {
-        spec: {protocol: row(got, runs["PLAINTEXT"]) for protocol, got in sorted(runs.items())}
+        spec: {protocol: row(got, runs.get("PLAINTEXT") or released(spec)) for protocol, got in sorted(runs.items())}
         for spec, runs in sorted(found.items())
     }
 
 
+def released(spec: str) -> dict[str, str]:
+    """What the matrix of releases has of a Kafka, measured over plaintext."""
+    _, version = spec.split(":")[:2]
+    return {id: cell.verdict for (release, id), cell in Matrix.read().cells.items() if release == version}
+
+
 def row(got: dict[str, str], plain: dict[str, str]) -> dict[str, Any]:
-    """`differs` has the verdict over plaintext, and this run's."""
-    differs = {id: [plain.get(id, "-"), verdict] for id, verdict in sorted(got.items()) if plain.get(id) != verdict}
+    """`differs` has the verdict over plaintext, and this run's, of what was judged in both."""
+    differs = {
+        id: [plain[id], verdict]
+        for id, verdict in sorted(got.items())
+        if id in plain and plain[id] != verdict and not {plain[id], verdict} & {*UNJUDGED}
+    }
     return {"verdicts": dict(sorted(Counter(got.values()).items())), "differs": differs}
 
 

@@ -88,7 +88,7 @@ def test_a_corrupted_trace_is_rejected_at_the_event() -> None:
 
 
 @pytest.mark.java
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=4)
 @pytest.mark.parametrize(
     ("mutant", "seeds", "action"),
     [("kip-966", range(1, 3), "RegisterBroker"), ("replay-skipped", range(2), "BecomeFollower")],

@@ -36,7 +36,7 @@ def test_every_switch_of_replication_has_a_mutant() -> None:
     assert {*MUTANT_OF.values()} <= {*MUTANTS}
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("switch", MUTANT_OF)
 def test_a_counterexample_holds_with_the_reference_and_fails_with_the_mutant(switch: str) -> None:
     plan = driven(counterexample(switch))
@@ -72,14 +72,14 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {mutant}" for switch, mutant in leaving.items()}
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=4)
 @pytest.mark.parametrize("model", ["MCFailover", "MCRecovery", "MCReassignment", "MCReconfiguration"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
     """The script ends where a cluster must act differently (it may not wait, or forget)."""
     assert share_taken(model, 4, 60) > 1 / 4
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=6)
 def test_the_command_writes_schedules_that_can_be_replayed(tmp_path: Path) -> None:
     """Paths that take every edge of the smallest model: what is covered, what a cluster walks of it, and their traces."""
     folder, out = tmp_path / "schedules", tmp_path / "steps.jsonl"

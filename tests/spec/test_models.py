@@ -37,7 +37,7 @@ SAMPLE = (
 )
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_a_model_comes_out_as_expected(name: str) -> None:
     case = all_cases()[name]
@@ -62,7 +62,7 @@ def test_the_models_with_fairness_are_those() -> None:
     assert sorted(fair) == sorted(LIVENESS)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(("name", "promise"), live_properties())
 def test_without_fairness_nothing_has_to_happen(name: str, promise: str) -> None:
     """Were a property to hold here too, it would hold for no reason."""

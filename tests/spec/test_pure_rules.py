@@ -70,14 +70,14 @@ GENERAL = [rule for rule in RULES if rule.post and not rule.is_scalar]
 @pytest.mark.skipif(
     importlib.util.find_spec("hypothesis_crosshair_provider") is None, reason="hypothesis-crosshair is not installed"
 )
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=7)
 @pytest.mark.parametrize("rule", GENERAL, ids=lambda rule: rule.title)
 def test_the_other_backend_finds_none_either(rule: PureRule) -> None:
     """General forms have too many paths to confirm; the symbolic backend looks where chance does not."""
     assert search(rule, "crosshair", 25) > 0
 
 
-PARTS = 4
+PARTS = 7
 SCALAR = {rule.title for rule in RULES if rule.is_scalar and rule.post}
 
 

@@ -39,7 +39,7 @@ FORBIDDEN = {
 """Switch -> the step that it allows, at which a sound quorum leaves its counterexample; the promise that its mutant breaks."""
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("switch", FORBIDDEN)
 def test_a_counterexample_is_left_by_the_reference_and_fails_with_the_mutant(switch: str) -> None:
     plan = driven(counterexample(switch))

@@ -147,7 +147,7 @@ def given_to_two() -> AbstractContextManager[object]:
 
 
 @pytest.mark.java
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(
     ("bug", "workload", "action"),
     [

@@ -123,7 +123,7 @@ def of_another_incarnation(row: dict) -> None:
     row["args"]["brokerEpoch"] += 1
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=6)
 def test_a_fetch_of_a_former_incarnation_is_rejected() -> None:
     """It names an earlier broker epoch than the leader knows of; a committed record is lost if it counts."""
     outcome = check(replace(all_cases()["FetchOfFormerIncarnation"].job(), jvm=SHORT_RUN))
@@ -164,7 +164,7 @@ def test_a_folder_without_traces_is_not_accepted(tmp_path: Path) -> None:
     assert read_traces([tmp_path]) == []
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=6)
 def test_many_events_are_several_runs_with_the_same_verdicts(
     behaviours: list[list[dict]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

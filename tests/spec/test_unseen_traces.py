@@ -67,7 +67,7 @@ def _changed(trace: Trace, place: int, change: Callable[[Row], Row]) -> Trace:
     return replace(trace, name="spoiled", events=tuple(events[: place + 1]))
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(
     ("action", "change"),
     [

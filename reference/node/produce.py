@@ -20,7 +20,7 @@ from reference.protocol.primitives import NO_UUID, Buffer, LeaderEpoch, Offset, 
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
-from reference.storage.errors import LogError
+from reference.storage.errors import LogError, RefusedByProducerState
 from reference.storage.log_directory import Logger
 from reference.storage.verification import NOT_REQUIRED
 
@@ -156,6 +156,7 @@ def _append(
 ) -> tuple[Partition, Offset] | None:
     """Append one partition's batch and fill its result; gives the offset up to which it must be committed."""
     records = cast("Buffer | None", data.records)  # decoded from a frame: never a slice of a file
+    partition: Partition | None = None
     try:
         if isinstance(verdict, Exception):
             raise verdict
@@ -172,12 +173,19 @@ def _append(
             refuse_zstd(records)
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
+        if partition is not None and _is_of_producer_or_records(error):
+            result.log_start_offset = partition.log.log_start_offset
         return _refuse(context.log, partition_name=f"{topic}-{data.index}", error=error, result=result)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
     context.purgatories.wake(partition, now)
     return partition, info.last_offset + 1
+
+
+def _is_of_producer_or_records(error: KafkaError | RecordsError | LogError) -> bool:
+    """Whether the refusal names the log's start: by it a producer knows what retention forgot from what was lost (KAFKA-5793)."""
+    return isinstance(error, RefusedByProducerState) or (isinstance(error, RecordsError) and bool(error.record_errors))
 
 
 def _refuse(

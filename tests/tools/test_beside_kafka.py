@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +18,20 @@ from typing import Any
 
 import pytest
 
-from linearizability.client.requests import new_topic
+from linearizability.client.producer_session import ProducerSession
+from linearizability.client.requests import delete_records_request, new_topic, produced
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.metadata import MetadataRequest
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import NodeId, Offset, TimestampMs
+from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 from tests.tools.jvm import RELEASE, Tools
 
@@ -51,6 +55,7 @@ class Step:
     needs: str = "--bootstrap-server {boot}"
 
 
+NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 MOVE = {"version": 1, "partitions": [{"topic": "one", "partition": 0, "replicas": [1]}]}
 DELETE = {"version": 1, "partitions": [{"topic": "one", "partition": 0, "offset": 1}]}
 ELECT = {"partitions": [{"topic": "one", "partition": 0}]}
@@ -344,3 +349,36 @@ def controllers_answers(node: Node, timeout_ms: int) -> list[str]:
 def test_a_request_whose_time_is_over_at_once_does_nothing(nodes: list[Node], timeout_ms: int) -> None:
     theirs, ours = (controllers_answers(node, timeout_ms) for node in nodes)
     assert ours == theirs
+
+
+def refused_batches(node: Node) -> list[tuple[int, int, int, int]]:
+    """Batches of a log that begins at 2, refused one after the other: error, offset, log start, records named."""
+    found: list[tuple[int, int, int, int]] = []
+    session = ProducerSession()
+    partition = ("refusing", 0)
+    with Wire.connect(node.member.node.host, node.member.node.port, timeout_s=30) as wire:
+        configs = {"cleanup.policy": "compact,delete"}
+        assert not wire.call(CreateTopicsRequest(topics=[new_topic("refusing", configs=configs)])).topics[0].error_code
+        while (begun := wire.call(session.begin())).error_code:
+            time.sleep(0.1)
+        session.become(begun.producer_id, 1)
+        for epoch, sequence, key in ((1, 0, b"k"), (1, 9, b"k"), (0, 3, b"k"), (1, 3, None)):
+            records = [
+                Record(Offset(offset), TimestampMs(time.time_ns() // 1_000_000), key, b"v") for offset in range(3)
+            ]
+            session.identity, session.sequences = (begun.producer_id, epoch), {partition: sequence}
+            batch = session.batch(partition, records)
+            while (answer := produced(wire.call(session.produce({partition: batch}, 5000), 9))).error_code in NOT_YET:
+                time.sleep(0.1)
+            found.append((answer.error_code, answer.base_offset, answer.log_start_offset, len(answer.record_errors)))
+            wire.call(delete_records_request({partition: 2}))
+        wire.call(
+            DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="refusing")], timeout_ms=10_000)
+        )
+    return found
+
+
+def test_refused_batches_name_the_start_of_the_log(nodes: list[Node]) -> None:
+    theirs, ours = (refused_batches(node) for node in nodes)
+    assert ours == theirs
+    assert [start for _, _, start, _ in ours] == [0, 2, 2, 2]

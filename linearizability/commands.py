@@ -29,7 +29,7 @@ REDUCE_MINUTES = 10.0
 
 FAULT_NAMES = (
     "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, "
-    "clients, flaky, slow, lossy, power-loss, "
+    "clients, flaky, slow, lossy, power-loss, power-loss-journal, "
     "blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion, "
     "zookeeper-kill, zookeeper-pause, zookeeper-cut, zookeeper-isolate, zookeeper-slow"
 )
@@ -125,7 +125,9 @@ Minutes = Annotated[
 Seed = Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new one unless given.")]
 Faults = Annotated[
     str,
-    typer.Option(help=f"Names by comma, of {FAULT_NAMES}; default: all that can be had, but for blackout. none: none."),
+    typer.Option(
+        help=f"Names by comma, of {FAULT_NAMES}; default: all there are but blackout and power-loss-journal. none: none."
+    ),
 ]
 UntilFound = Annotated[bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")]
 ReduceMinutes = Annotated[

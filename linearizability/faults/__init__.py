@@ -4,7 +4,7 @@
 - `schedule`  a list of them, drawn by a seed
 - `fault`     the contract of a fault, and the world that it acts on
 - `process`   kill, stop, pause, storm, kill-all
-- `machine`   power-loss, blackout, disk-full, disk-broken, clock-skew
+- `machine`   power-loss, power-loss-journal, blackout, disk-full, disk-broken, clock-skew
 - `cuts`      isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, clients, flaky
 - `lines`     slow, lossy: a node's packets come late or not at all; `relay` is what stands in the middle
 - `zookeeper` zookeeper-kill, -pause, -cut, -isolate, -slow: of the ZooKeeper that coordinates the nodes

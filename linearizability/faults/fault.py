@@ -11,6 +11,7 @@ from linearizability.faults.injection import Injection, Who
 from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.history.excuses import EXCUSE, OVER
 from linearizability.history.facts import join_key
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.targets.zookeeper import ByZooKeeper
@@ -218,9 +219,9 @@ class World:
         self.target.kill(node)
         self._is_down(node)
 
-    def lose_power(self, nodes: Sequence[int], kept: float) -> None:
+    def lose_power(self, nodes: Sequence[int], kept: float, *, journaled: bool = False) -> None:
         self._fall(nodes, robbed=True)
-        self.target.power_loss(nodes, kept)
+        self.target.power_loss(nodes, kept, journaled=journaled)
         for node in nodes:
             self._is_down(node)
 
@@ -296,6 +297,10 @@ class Fault(ABC):
     lines can be made slow and lossy."""
     of_zookeeper: ClassVar[bool] = False
     """Whether it needs a ZooKeeper beside the nodes."""
+    of_interposer: ClassVar[bool] = False
+    """Whether it needs nodes whose disks are ours."""
+    only_by_name: ClassVar[bool] = False
+    """Whether it is left out of the faults that are in rotation by default."""
     nodes: ClassVar[int] = 1
     """How many nodes it needs."""
     aims: ClassVar[Sequence[Who]] = ("any",)
@@ -336,7 +341,8 @@ def select(names: Sequence[str], target: Target, network: Links | None) -> list[
     served = _served(target)
     if not names:
         count = len(target.nodes)
-        harmless = [name for name, fault in FAULTS.items() if fault.robs(count) < promised_copies(count)]
+        drawn = {name: fault for name, fault in FAULTS.items() if not fault.only_by_name}
+        harmless = [name for name, fault in drawn.items() if fault.robs(count) < promised_copies(count)]
         return [name for name in harmless if not _obstacle(FAULTS[name], target, network, served)]
     for name in names:
         if name not in FAULTS:
@@ -367,6 +373,8 @@ def _obstacle(fault: Fault, target: Target, network: Links | None, served: Colle
         return f"needs {unserved[0].__name__.removesuffix('Request')}, which {target.spec} does not serve"
     if fault.of_zookeeper and not isinstance(target, ByZooKeeper):
         return "needs a ZooKeeper beside the nodes: reference-zk:3, kafka-zk:3.9.2:3"
+    if fault.of_interposer and not isinstance(target, ClusterTarget):
+        return "needs a cluster that is started here: reference:3, kafka:4.3.1:3, mixed:KIND,KIND,..."
     by_hook = fault.network == "groups" and {"partition", "heal"} <= set(target.hooks)
     if fault.network and network is None and not by_hook:
         return "needs a network between the nodes: another --backend, or a target with the hooks partition and heal"

@@ -32,6 +32,8 @@ class PowerLoss(Fault):
     name = "power-loss"
     hooks = ("power-loss", "restart")
     aims = ("leader", "follower", "any", "controller")
+    journaled: ClassVar[bool] = False
+    """Whether the file system writes a truncation before all later flushes; otherwise it may come undone."""
 
     def robs(self, nodes: int) -> int:
         return 1
@@ -42,11 +44,21 @@ class PowerLoss(Fault):
             return None
         kept = second_pick(injection)
         kept = 0.0 if kept < NOTHING_KEPT_BELOW else kept
-        world.lose_power([node], kept)
+        world.lose_power([node], kept, journaled=self.journaled)
         return {"node": node, "kept": round(kept, 3)}
 
     def end(self, world: World, done: dict[str, Any]) -> None:
         world.start(done["node"])
+
+
+@register
+class PowerLossWithJournal(PowerLoss):
+    """The same, on a file system with a journal: what was truncated stays away (findings/unflushed_truncation)."""
+
+    name = "power-loss-journal"
+    of_interposer = True
+    only_by_name = True
+    journaled = True
 
 
 @register

@@ -169,7 +169,7 @@ class Adapter(Target):
     def heal(self) -> None:
         self._hook("heal", contract.Heal(id=0))
 
-    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0, *, journaled: bool = False) -> None:
         self._hook("power-loss", contract.PowerLoss(id=0, nodes=list(nodes)))
 
     def disk(self, node: int, error: DiskError | None, bytes_left: int = 0) -> None:

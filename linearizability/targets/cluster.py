@@ -240,11 +240,11 @@ class ClusterTarget(Target):
             raise HookMissing(self.spec, "heal")
         self.links.heal()
 
-    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0, *, journaled: bool = False) -> None:
         for node in nodes:
             self.kill(node)
         for node in nodes:
-            self._interposer(node, "power-loss").lose_power(kept)
+            self._interposer(node, "power-loss").lose_power(kept, journaled=journaled)
 
     def disk(self, node: int, error: DiskError | None, bytes_left: int = 0) -> None:
         if error is None:

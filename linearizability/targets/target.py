@@ -169,10 +169,11 @@ class Target(ABC):
         """Join the network again."""
         raise HookMissing(self.spec, "heal")
 
-    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0, *, journaled: bool = False) -> None:
         """End these nodes in one moment, and take the bytes that they have not yet fsynced.
 
-        A target that can do so leaves a share of what was appended, as a disk that was in the midst of it.
+        A target that can do so leaves a share of what was appended, as a disk that was in the midst of it; and with
+        `journaled` no truncation comes undone, as on a file system with a journal.
         """
         raise HookMissing(self.spec, "power-loss")
 

@@ -62,7 +62,7 @@ class Pretended(Target):
         self.log.append(f"resume {node}")
         self.frozen.discard(node)
 
-    def power_loss(self, nodes: Collection[int], kept: float = 0.0) -> None:
+    def power_loss(self, nodes: Collection[int], kept: float = 0.0, *, journaled: bool = False) -> None:
         for node in nodes:
             self.kill(node)
             self.log.append(f"rob {node}")
@@ -210,7 +210,9 @@ def test_when_no_node_answers_the_cluster_is_not_whole(target, monkeypatch):
 
 def test_what_takes_more_than_the_promise_allows_is_only_done_when_it_is_asked_for(target, monkeypatch):
     offered = select([], target, None)
-    assert "power-loss" in offered and "blackout" not in offered
+    assert "power-loss" in offered and "blackout" not in offered and "power-loss-journal" not in offered
+    with pytest.raises(TargetError, match="the fault power-loss-journal needs a cluster that is started here"):
+        select(["power-loss-journal"], target, None)
     assert select(["blackout"], target, None) == ["blackout"]
     monkeypatch.setattr(Pretended, "nodes", [Node(1, "127.0.0.1", 9001)])
     assert "power-loss" not in select([], target, None)

@@ -122,6 +122,20 @@ def test_durable_bytes_that_were_changed_come_back(node):
     assert [content(node, name) for name in "abc"] == ["durable"] * 3
 
 
+@pytest.mark.parametrize("kept", [0.0, 1.0])
+def test_with_a_journal_a_truncation_stays_and_what_was_written_after_it_is_lost(node, kept):
+    """With the place of a truncation the old bytes come back, unless the file was flushed since."""
+    made = [("open", name, []) for name in "abcd"]
+    made += [step for name in "abcd" for step in (("write", name, "durable"), ("fsync", name))]
+    cut = [("truncate", name, length) for name, length in zip("abc", (3, 5, 4), strict=True)]
+    run(node, *made, *cut, ("append", "a", ["new"]), ("truncate", "b", 2), ("truncate", "b", 9), ("fsync", "c"))
+    run(node, ("open", "d", []), ("pwrite", "d", "xx", 2))
+    node.lose_power(kept, journaled=True)
+    left = "dur" if not kept else "durnew"
+    assert [content(node, name) for name in "acd"] == [left, "dura", "durable"]
+    assert content(node, "b").rstrip("\0") == "du"
+
+
 def test_a_name_is_durable_at_once_and_what_it_names_is_not(node):
     run(
         node,

@@ -13,8 +13,9 @@ from linearizability.targets.target import DiskError
 
 HEADER = struct.Struct("=qqqq32x")
 """Clock offset (ns), what writes end with, bytes that may still be written, loads. `struct state` in interposer.c."""
-FILE = struct.Struct("=Qqq")
-"""Inode, durable length, whether the durable bytes lie in a copy. `struct file` in interposer.c."""
+FILE = struct.Struct("=Qqqq")
+"""Inode, durable length, whether the durable bytes lie in a copy, what it was cut to. `struct file` in interposer.c."""
+UNCUT = -1
 WORD = struct.Struct("=q")
 FILES = 65536
 NANOSECONDS = 1_000_000_000
@@ -67,27 +68,33 @@ class Interposer:
         """Let the disk work again."""
         WORD.pack_into(self._state, WORD.size, 0)
 
-    def lose_power(self, kept: float = 0.0) -> int:
+    def lose_power(self, kept: float = 0.0, *, journaled: bool = False) -> int:
         """Take what the ended process had not made durable, but for a share of what was appended; gives the bytes taken.
 
-        Only while the process is down. A torn write is what a share in the midst of a record batch leaves.
+        Only while the process is down. A torn write is what a share in the midst of a record batch leaves. Truncations come
+        undone, as POSIX allows; not with `journaled`, as on a file system that writes them before all later flushes.
         """
         files = dict(self._files())
         taken = 0
         for path in sorted(path for path in self.data.rglob("*") if path.is_file() and not path.is_symlink()):
             inode = path.stat().st_ino
             if inode in files:
-                durable, is_copied = files[inode]
-                taken += self._roll_back(path, durable, self.copies / str(inode) if is_copied else None, kept)
+                durable, is_copied, cut = files[inode]
+                copy = self.copies / str(inode) if is_copied else None
+                if journaled and UNCUT < cut < durable:
+                    durable = cut
+                    if copy is not None:
+                        os.truncate(copy, cut)
+                taken += self._roll_back(path, durable, copy, kept)
         self._state[HEADER.size :] = bytes(len(self._state) - HEADER.size)
         for copy in self.copies.iterdir():
             copy.unlink()
         return taken
 
-    def _files(self) -> Iterator[tuple[int, tuple[int, bool]]]:
-        for inode, durable, is_copied in FILE.iter_unpack(self._state[HEADER.size :]):
+    def _files(self) -> Iterator[tuple[int, tuple[int, bool, int]]]:
+        for inode, durable, is_copied, cut in FILE.iter_unpack(self._state[HEADER.size :]):
             if inode > 1:
-                yield inode, (durable, bool(is_copied))
+                yield inode, (durable, bool(is_copied), cut)
 
     @staticmethod
     def _roll_back(path: Path, durable: int, copy: Path | None, kept: float) -> int:

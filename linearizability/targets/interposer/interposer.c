@@ -9,7 +9,8 @@
  *
  *   - a file's bytes are durable from the end of an fsync, fdatasync or msync on, in so far as they were there when it
  *     began. What was written behind the durable length is lost; durable bytes that were overwritten, cut off, or mapped for
- *     writing have been copied before, and come back;
+ *     writing have been copied before, and come back. Of bytes that were cut off by ftruncate a journal may know better: the
+ *     shortest length since the last flush is written down, and a loss of power on such a file system leaves no more;
  *   - a folder's entries (files made, renamed, removed) are durable at once, as on a file system whose journal is
  *     written after every step. So a file that was renamed into place before its bytes were fsynced comes back empty.
  *
@@ -41,11 +42,13 @@
 #define NO_FILE 0
 #define REMOVED 1 /* the kernel gives no file the inode 1 */
 #define NANOS 1000000000LL
+#define UNCUT -1
 
 struct file {
     uint64_t inode;
     int64_t durable; /* so many bytes from the start outlive a loss of power */
     int64_t copied;  /* whether they lie in a copy, because the file has other ones by now */
+    int64_t cut;     /* to so many bytes it was truncated since it was durable; UNCUT: not at all */
 };
 
 struct state {
@@ -111,6 +114,7 @@ static struct file *known(uint64_t inode, int make)
     if (!make || !gap)
         return 0;
     gap->durable = gap->copied = 0;
+    gap->cut = UNCUT;
     gap->inode = inode;
     return gap;
 }
@@ -147,6 +151,7 @@ static void copy(int reader, struct file *file, int64_t length)
     syscall(SYS_renameat2, AT_FDCWD, unfinished, AT_FDCWD, finished, 0);
     file->durable = length;
     file->copied = 1;
+    file->cut = UNCUT;
 }
 
 static void drop_copy(struct file *file)
@@ -229,6 +234,7 @@ static void opened(int descriptor, int is_new)
             return;
         drop_copy(file);
         file->durable = is_new ? 0 : found.st_size;
+        file->cut = UNCUT;
     }
     inode_of[descriptor] = found.st_ino;
 }
@@ -396,6 +402,8 @@ int ftruncate64(int descriptor, off64_t length)
     int refused = file && state->error && (state->error != ENOSPC || (length > found.st_size && state->budget <= 0));
     if (file && !refused && length < file->durable)
         protect(descriptor, file);
+    if (file && !refused && (file->cut == UNCUT || length < file->cut))
+        file->cut = length;
     pthread_mutex_unlock(&lock);
     if (refused) {
         errno = (int)state->error;
@@ -446,6 +454,7 @@ static int flush(int descriptor, long call)
         } else {
             drop_copy(file);
             file->durable = found.st_size;
+            file->cut = UNCUT;
         }
         pthread_mutex_unlock(&lock);
     }

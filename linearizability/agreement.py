@@ -223,7 +223,7 @@ def _within(runs: Runs, start: int, end: int) -> Runs:
 
 
 def _is_reference(target: ClusterTarget, node: int) -> bool:
-    kind = target.kinds[[each.id for each in target.nodes].index(node)] if isinstance(target, MixedCluster) else target
+    kind = target.kinds[node - 1] if isinstance(target, MixedCluster) else target
     return isinstance(kind, ReferenceCluster)
 
 

@@ -22,7 +22,7 @@ NANOSECONDS_A_US = 1000
 MOST_OPERATIONS = 20_000
 """Of a longer history those are shown that are nearest to the first witness, and all witnesses."""
 
-ENDS_A_NODE = ("kill", "stop", "power-loss")
+ENDS_A_NODE = ("kill", "stop", "power-loss", "power-loss-journal")
 """Faults after which the node does not run until they are healed."""
 NOTES = "notes"
 """The row of what a hunt noted."""

@@ -93,4 +93,4 @@ def interpose(target: Target, plan: Plan, schedules: Sequence[Schedule], say: Li
         say(f"without {', '.join(wanted)}: {reason}")
         return
     target.interpose()
-    target.given.setdefault("min.insync.replicas", str(promised_copies(target.size)))
+    target.given.setdefault("min.insync.replicas", str(promised_copies(target.brokers)))

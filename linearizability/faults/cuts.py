@@ -76,7 +76,7 @@ class Halves(Fault):
     nodes = 3
 
     def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
-        nodes = [node.id for node in world.nodes]
+        nodes = world.ids
         first = int(injection.pick * len(nodes))
         turned = nodes[first:] + nodes[:first]
         minority = turned[: len(nodes) // 2]
@@ -96,7 +96,7 @@ class Pair(Cut):
 
     def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
         node = world.choose(injection.who, injection.pick)
-        others = [other.id for other in world.nodes if other.id != node]
+        others = [other for other in world.ids if other != node]
         if node is None:
             return None
         other = others[int(injection.pick * 7919) % len(others)]
@@ -175,7 +175,7 @@ class Ring(Cut):
     aims = ("any",)
 
     def links(self, world: World, injection: Injection) -> tuple[list[Link], dict[str, Any]] | None:
-        nodes = [node.id for node in world.nodes]
+        nodes = world.ids
         ring = random.Random(injection.pick).sample(nodes, len(nodes))
         neighbours = {frozenset(pair) for pair in pairwise([*ring, ring[0]])}
         apart = [pair for pair in combinations(ring, 2) if frozenset(pair) not in neighbours]

@@ -71,12 +71,18 @@ class World:
 
     @property
     def nodes(self) -> Sequence[Node]:
+        """The brokers."""
         return self.target.nodes
+
+    @property
+    def ids(self) -> list[int]:
+        """All nodes: brokers, and controllers that are none."""
+        return sorted(node.id for node in (*self.nodes, *self.target.controllers_alone))
 
     @property
     def up(self) -> list[int]:
         """Nodes that run and are not frozen."""
-        return [node.id for node in self.nodes if node.id not in self.down | self.frozen]
+        return [node for node in self.ids if node not in self.down | self.frozen]
 
     def look(self) -> ClusterView:
         """Ask the nodes that are up. When none answers, the last known leaders stay in the view, and `answered` is empty."""
@@ -166,12 +172,12 @@ class World:
     @property
     def places(self) -> list[int]:
         """Where nodes and their services live, by number; not the clients."""
-        return [node.id for node in self.nodes] + self.services
+        return self.ids + self.services
 
     @property
     def services(self) -> list[int]:
         """Places of what the nodes need beside each other (ZooKeeper)."""
-        return [] if self.network is None else self.network.places[len(self.nodes) + 1 :]
+        return [] if self.network is None else self.network.places[len(self.ids) + 1 :]
 
     def cut(self, links: Sequence[tuple[int, int]]) -> None:
         assert self.network is not None
@@ -271,7 +277,7 @@ class World:
 
     def notice_deaths(self) -> list[int]:
         """Nodes that ended by themselves."""
-        dead = [node.id for node in self.nodes if node.id not in self.down and not self.target.running(node.id)]
+        dead = [node for node in self.ids if node not in self.down and not self.target.running(node)]
         for node in dead:
             self._fall([node])
             self._is_down(node)

@@ -197,7 +197,7 @@ class Nemesis:
 
     def _help_silent(self) -> None:
         """A node that runs and says nothing, long after the last injection, is killed and started, as by an operator."""
-        for node in self.world.up:
+        for node in {node.id for node in self.world.nodes} & {*self.world.up}:
             if node not in self.world.view.answered and {"kill", "restart"} <= set(self.world.target.hooks):
                 sentence = (
                     f"node {node} ran and did not answer for {SILENT_FOR_S:.0f} s after the last fault; it was killed"

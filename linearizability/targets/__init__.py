@@ -10,7 +10,7 @@
 | `reference[:NODES]` | this project's broker |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
-| `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference,broker=kafka:4.4.0`, `mixed:kafka-zk:3.9.2,reference-zk` |
+| `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference`; `controller=KIND` and `broker=KIND` have one role alone |
 | `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
@@ -130,7 +130,7 @@ def _kafka(spec: str, rest: str, *, nodes: int | None, **more: Any) -> Target:
 
 def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
     from linearizability.targets.cluster import ClusterTarget
-    from linearizability.targets.mixed import BROKER_ONLY, MixedCluster
+    from linearizability.targets.mixed import MixedCluster, Role, role_and_kind
     from linearizability.targets.mixed_zookeeper import MixedZooKeeperCluster
     from linearizability.targets.zookeeper import ByZooKeeper
 
@@ -138,10 +138,9 @@ def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
     texts = rest.split(",")
     if not 1 < len(texts) <= MAX_NODES:
         raise WrongTarget(f"{spec!r}: 2 to {MAX_NODES} kinds are needed, as mixed:kafka:4.3.1,reference")
-    for text in texts:
-        kind = _named(
-            text.removeprefix(BROKER_ONLY), folder, config=None, hosts=more["hosts"], nodes=None, restart_command=""
-        )
+    roles, names = zip(*map(role_and_kind, texts), strict=True)
+    for text, name in zip(texts, names, strict=True):
+        kind = _named(name, folder, config=None, hosts=more["hosts"], nodes=None, restart_command="")
         if not isinstance(kind, ClusterTarget) or kind.size != 1:
             raise WrongTarget(
                 f"{spec!r}: {text!r} is no node of such a cluster: reference, kafka:VERSION, reference-zk or kafka-zk:VERSION"
@@ -149,12 +148,12 @@ def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
         kinds.append(kind)
     by_zookeeper = [kind for kind in kinds if isinstance(kind, ByZooKeeper)]
     if by_zookeeper:
-        if len(by_zookeeper) < len(kinds) or any(text.startswith(BROKER_ONLY) for text in texts):
+        if len(by_zookeeper) < len(kinds) or {*roles} != {Role.BOTH}:
             raise WrongTarget(
                 f"{spec!r}: ZooKeeper coordinates all nodes of a cluster or none: reference-zk, kafka-zk:VERSION"
             )
         return MixedZooKeeperCluster(spec, by_zookeeper, folder=folder, **more)
-    return MixedCluster(spec, kinds, [not text.startswith(BROKER_ONLY) for text in texts], folder=folder, **more)
+    return MixedCluster(spec, kinds, roles, folder=folder, **more)
 
 
 def _stranger(kind: str) -> type[Server]:

@@ -54,11 +54,17 @@ class Member:
     interposer: Interposer | None = None
     entrance: Node | None = None
     """The tunnel to its listener, where that is secured."""
+    is_broker: bool = True
+    """Otherwise it is a controller only."""
 
     @property
     def reached(self) -> Node:
-        """Where clients of the plain protocol reach it."""
-        return self.entrance or self.node
+        """Where clients of the plain protocol reach it; a controller only at its controllers' listener."""
+        return self.entrance or (self.node if self.is_broker else self.controller)
+
+    @property
+    def controller(self) -> Node:
+        return Node(self.node.id, self.host.address, self.controller_port)
 
     @property
     def data(self) -> Path:
@@ -129,11 +135,15 @@ class ClusterTarget(Target):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        return [member.reached for member in self.members]
+        return [member.reached for member in self.members if member.is_broker]
 
     @property
     def controllers(self) -> Sequence[Node]:
-        return [Node(each.node.id, each.host.address, each.controller_port) for each in self.members]
+        return [member.controller for member in self.members]
+
+    @property
+    def controllers_alone(self) -> Sequence[Node]:
+        return [member.controller for member in self.members if not member.is_broker]
 
     # ---- what a subclass says
 
@@ -155,6 +165,15 @@ class ClusterTarget(Target):
     def environment(self, member: Member) -> dict[str, str]:
         """The process's own environment variables."""
         return {}
+
+    def is_broker(self, node: int) -> bool:
+        """Whether a node is a broker; otherwise it is a controller only."""
+        return True
+
+    @property
+    def brokers(self) -> int:
+        """How many of its nodes are brokers; known before it is laid out, too."""
+        return sum(self.is_broker(node) for node in range(1, self.size + 1))
 
     # ---- opening and closing
 
@@ -295,8 +314,9 @@ class ClusterTarget(Target):
 
     def _await_acquaintance(self) -> None:
         until = time.monotonic() + START_WITHIN_S
-        wanted = {member.node.id for member in self.members}
-        for member in self.members:
+        brokers = [member for member in self.members if member.is_broker]
+        wanted = {member.node.id for member in brokers}
+        for member in brokers:
             while not wanted <= (known := known_brokers(member.reached.host, member.reached.port)):
                 if time.monotonic() > until or not member.process.running:
                     raise TargetError(
@@ -321,7 +341,8 @@ class ClusterTarget(Target):
             folder.mkdir()
             process = host.process(f"node {number} of {self.spec}", folder / "node.log", folder)
             node = Node(number, host.address, port)
-            self.members.append(Member(node, controller_port, host, folder, process, {}))
+            is_broker = self.is_broker(number)
+            self.members.append(Member(node, controller_port, host, folder, process, {}, is_broker=is_broker))
         if self.listener:
             self._enter_by_tunnels(self.listener, home)
         for member in self.members:
@@ -344,7 +365,7 @@ class ClusterTarget(Target):
         listener.issue(home, {member.host.address for member in self.members})
         self.security = listener.client_security
         self.tunnels = Tunnels(self.security)
-        for member in self.members:
+        for member in (each for each in self.members if each.is_broker):
             host, port = self.tunnels.to(member.node.host, member.node.port)
             member.entrance = Node(member.node.id, host, port)
             self.addresses |= AddressMap({member.node.address: member.entrance.address})
@@ -381,7 +402,7 @@ class ClusterTarget(Target):
             "advertised.listeners": f"PLAINTEXT://{host}:{node.port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(member.data),
-            **small_internal_topics(self.size),
+            **small_internal_topics(sum(each.is_broker for each in self.members)),
         }
 
 

@@ -2,6 +2,7 @@
 
     mixed:kafka:4.3.1,reference,kafka:4.4.0        three nodes, each broker and controller
     mixed:kafka:4.3.1,broker=reference             the second is a broker only
+    mixed:controller=reference,kafka:4.3.1         the first is a controller only
 
 Each node is laid out, formatted and served as its kind is; the metadata version is that of the oldest release, of which the
 reference is one (4.3.1). Beside the reference releases begin with 3.9: it asks its peers in the versions of its own release,
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,37 +21,48 @@ from linearizability.targets.cluster import ClusterTarget, Member, write_propert
 from linearizability.targets.hosts import Host
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.reference import ReferenceCluster
-from linearizability.targets.target import WrongTarget
+from linearizability.targets.target import Node, WrongTarget
 
-BROKER_ONLY = "broker="
 FIRST_BESIDE_THE_REFERENCE = [3, 9]
 FIRST_LIKE_THE_REFERENCE = [4, 3]
 RELEASE_OF_THE_REFERENCE = "4.3.1"
 
 
+class Role(Enum):
+    """What a node is, and what its process.roles say."""
+
+    BOTH = "broker,controller"
+    BROKER = "broker"
+    CONTROLLER = "controller"
+
+
+def role_and_kind(text: str) -> tuple[Role, str]:
+    """`broker=KIND` and `controller=KIND` are nodes of that role alone."""
+    role, equals, kind = text.partition("=")
+    return (Role(role), kind) if equals and role in ("broker", "controller") else (Role.BOTH, text)
+
+
 class MixedCluster(ClusterTarget):
-    """`mixed:KIND,KIND,...`; a kind is `reference` or `kafka:VERSION`, after `broker=` where it is no controller."""
+    """`mixed:KIND,KIND,...`; a kind is `reference` or `kafka:VERSION`, after `broker=` or `controller=` where it is one only."""
 
     def __init__(
         self,
         spec: str,
         kinds: Sequence[ClusterTarget],
-        controllers: Sequence[bool],
+        roles: Sequence[Role],
         *,
         folder: Path,
         config: Mapping[str, str] | None = None,
         hosts: Sequence[Host] | None = None,
     ) -> None:
-        """`kinds` are clusters that are never opened, one a node; `controllers` says which nodes are controllers, too.
-
-        Errors: WrongTarget where none is a controller.
-        """
+        """`kinds` are clusters that are never opened, one a node. Errors: WrongTarget where no node has one of the roles."""
         super().__init__(spec, nodes=len(kinds), folder=folder, config=config, hosts=hosts)
-        if not any(controllers):
-            raise WrongTarget(f"{spec!r}: at least one node must be a controller")
+        for one, other in ((Role.BROKER, Role.CONTROLLER), (Role.CONTROLLER, Role.BROKER)):
+            if all(role is one for role in roles):
+                raise WrongTarget(f"{spec!r}: at least one node must be a {other.value}")
         self.kinds = [*kinds]
         self._refuse_older()
-        self._controllers = controllers
+        self._roles = roles
 
     def prepare(self) -> None:
         for kind in self.kinds:
@@ -109,14 +122,24 @@ class MixedCluster(ClusterTarget):
         given["controller.quorum.voters"] = ",".join(
             f"{each.node.id}@{each.node.host}:{each.controller_port}" for each in self.members if self._controls(each)
         )
-        if not self._controls(member):
-            given["process.roles"] = "broker"
+        role = self._roles[member.node.id - 1]
+        given["process.roles"] = role.value
+        if role is Role.BROKER:
             given["listeners"] = given["advertised.listeners"]
+        if role is Role.CONTROLLER:
+            given["listeners"] = given["listeners"].replace(given.pop("advertised.listeners"), "").strip(",")
         return given
 
     def _has_older_peers(self) -> bool:
         """Whether a release does not serve all that the reference asks its peers by default."""
         return any(isinstance(each, KafkaCluster) and _version(each) < FIRST_LIKE_THE_REFERENCE for each in self.kinds)
+
+    def is_broker(self, node: int) -> bool:
+        return self._roles[node - 1] is not Role.CONTROLLER
+
+    @property
+    def controllers(self) -> Sequence[Node]:
+        return [member.controller for member in self.members if self._controls(member)]
 
     def format(self, member: Member) -> None:
         self._kind(member).format(member)
@@ -128,7 +151,10 @@ class MixedCluster(ClusterTarget):
         return self._kind(member).environment(member)
 
     def describe(self) -> dict[str, Any]:
-        return super().describe() | {"kinds": [kind.spec for kind in self.kinds], "controllers": [*self._controllers]}
+        return super().describe() | {
+            "kinds": [kind.spec for kind in self.kinds],
+            "roles": [role.value for role in self._roles],
+        }
 
     def _kind(self, member: Member) -> ClusterTarget:
         kind = self.kinds[member.node.id - 1]
@@ -136,7 +162,7 @@ class MixedCluster(ClusterTarget):
         return kind
 
     def _controls(self, member: Member) -> bool:
-        return self._controllers[member.node.id - 1]
+        return self._roles[member.node.id - 1] is not Role.BROKER
 
 
 def _version(kind: KafkaCluster) -> list[int]:

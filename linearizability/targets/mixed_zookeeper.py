@@ -13,7 +13,7 @@ from pathlib import Path
 
 from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.hosts import Host
-from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.mixed import MixedCluster, Role
 from linearizability.targets.reference import ZooKeeperReferenceCluster
 from linearizability.targets.target import WrongTarget
 from linearizability.targets.zookeeper import ByZooKeeper
@@ -36,7 +36,7 @@ class MixedZooKeeperCluster(ByZooKeeper, MixedCluster):
         hosts: Sequence[Host] | None = None,
     ) -> None:
         """`kinds` are clusters that are never opened, one a node. Errors: WrongTarget."""
-        super().__init__(spec, kinds=kinds, controllers=[True] * len(kinds), folder=folder, config=config, hosts=hosts)
+        super().__init__(spec, kinds=kinds, roles=[Role.BOTH] * len(kinds), folder=folder, config=config, hosts=hosts)
         for kind in kinds:
             kind.zookeeper = self.zookeeper
 

@@ -108,6 +108,11 @@ class Target(ABC):
         return ()
 
     @property
+    def controllers_alone(self) -> Sequence[Node]:
+        """Nodes that are controllers and no brokers, by the listeners of their controllers; `nodes` are the others."""
+        return ()
+
+    @property
     def bootstrap(self) -> str:
         """The addresses for a client: `host:port,host:port`."""
         return ",".join(node.address for node in self.nodes)

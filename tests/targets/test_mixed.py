@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from typer.testing import CliRunner
 from conformance.host import Host
 from conformance.results import TargetRecord
 from linearizability.commands import app
+from linearizability.faults.fault import World
 from linearizability.targets import Node, WrongTarget, open_target
 from linearizability.targets.cluster import write_properties
 from linearizability.targets.kafka import KafkaCluster
@@ -21,6 +23,7 @@ from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.ports import free_ports
 from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
+from linearizability.workload.cluster import create_topic, find_controller
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Alter
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest as Describe
@@ -28,11 +31,11 @@ from reference.protocol.messages.metadata import MetadataRequest
 
 
 def test_each_place_has_its_kind_and_role(tmp_path: Path) -> None:
-    target = open_target("mixed:kafka:4.3.1,reference,broker=kafka:4.4.0", folder=tmp_path)
-    assert isinstance(target, MixedCluster) and target.size == 3
+    target = open_target("mixed:kafka:4.3.1,controller=reference,broker=kafka:4.4.0", folder=tmp_path)
+    assert isinstance(target, MixedCluster) and (target.size, target.brokers) == (3, 2)
     described = target.describe()
     assert described["kinds"] == ["kafka:4.3.1", "reference", "kafka:4.4.0"]
-    assert described["controllers"] == [True, True, False]
+    assert described["roles"] == ["broker,controller", "controller", "broker"]
 
 
 @pytest.mark.parametrize(
@@ -40,6 +43,8 @@ def test_each_place_has_its_kind_and_role(tmp_path: Path) -> None:
     [
         ("mixed:reference", "2 to 9 kinds"),
         ("mixed:broker=reference,broker=reference", "at least one node must be a controller"),
+        ("mixed:controller=reference,controller=kafka:4.3.1", "at least one node must be a broker"),
+        ("mixed:controller=reference-zk,reference-zk", "ZooKeeper coordinates all nodes of a cluster or none"),
         ("mixed:reference,kafka:2.8.2", "ZooKeeper coordinates all nodes of a cluster or none"),
         ("mixed:reference,kafka:3.8.1", "the versions of 3.9 or of 4.3, which kafka:3.8.1 does not serve"),
         ("mixed:reference,addr:127.0.0.1:9092", "is no node"),
@@ -78,6 +83,35 @@ def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: 
             found = wire.call(asked, 9)
         assert {each.node_id for each in found.brokers} == {1, 2}
         assert {tuple(sorted(each.replica_nodes)) for each in found.topics[0].partitions} == {(1, 2)}
+
+
+@pytest.mark.parametrize("spec", ["mixed:controller=kafka:4.3.1,controller=reference,kafka:4.3.1,broker=reference"])
+def test_controllers_that_are_no_brokers(spec: str, tmp_path: Path) -> None:
+    """Clients do not see them; one is killed, comes again, and the other leads meanwhile."""
+    with open_target(spec, folder=tmp_path) as target:
+        assert [node.id for node in target.nodes] == [3, 4]
+        assert [node.id for node in target.controllers] == [1, 2, 3]
+        create_topic(target.nodes, "t", partitions=2, replication_factor=2, configs={})
+        for node in (1, 2):
+            target.kill(node)
+            while find_controller(target.nodes, -1) not in {1, 2, 3} - {node}:
+                time.sleep(0.1)
+            create_topic(target.nodes, f"without-{node}", partitions=2, replication_factor=2, configs={})
+            target.restart(node)
+
+
+def test_a_hunt_hurts_controllers_that_are_no_brokers(tmp_path: Path) -> None:
+    """Who is looked at are the brokers; who is cut off and killed are all."""
+    spec = "mixed:controller=reference,reference,broker=reference"
+    target = open_target(spec, folder=tmp_path)
+    assert isinstance(target, MixedCluster)
+    target.lay_out(tmp_path)
+    world = World(target, "t")
+    assert [node.id for node in world.nodes] == [2, 3] and world.up == world.ids == world.places == [1, 2, 3]
+    found = [target.member(node).properties for node in (1, 2, 3)]
+    assert [each["process.roles"] for each in found] == ["controller", "broker,controller", "broker"]
+    assert "advertised.listeners" not in found[0] and found[0]["listeners"].startswith("CONTROLLER://")
+    assert {each["offsets.topic.replication.factor"] for each in found} == {"2"}
 
 
 def test_kafka_is_shown_beside_the_reference(tmp_path: Path) -> None:

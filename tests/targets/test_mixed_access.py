@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget, Member
-from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.mixed import MixedCluster, Role
 from linearizability.targets.ports import free_ports
 from linearizability.targets.wire import Wire
 from reference.protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest
@@ -37,7 +37,7 @@ class SharingCluster(MixedCluster):
     def __init__(self, folder: Path) -> None:
         kinds = [open_target(kind, folder=folder / "unused") for kind in ("kafka:4.3.1", "reference")]
         clusters = [each for each in kinds if isinstance(each, ClusterTarget)]
-        super().__init__("mixed:kafka:4.3.1,reference", clusters, [True, True], folder=folder)
+        super().__init__("mixed:kafka:4.3.1,reference", clusters, [Role.BOTH] * 2, folder=folder)
         self.doors = free_ports(2, "127.0.0.1")
 
     def properties(self, member: Member) -> dict[str, str]:

@@ -7,11 +7,12 @@ Clients have stopped, so nodes that work come to agree within seconds; they are 
 | logs | all segments, of internal topics and `__cluster_metadata` too | log ends, or the bytes of a batch that both should hold |
 | leader epochs | `leader-epoch-checkpoint` | it says other epochs than the same replica's batches (reference: flushed ones) |
 | metadata image | each node's newest snapshot, and its log from there on | records of the images at one common offset |
+| metadata snapshots | each node's newest one, by Kafka's metadata shell | the shell finds something else in a log up to there |
 | metadata served | Metadata, from every node | topics, leaders, epochs, replicas, in-sync replicas |
 
 A node writes its snapshots from the image in its memory. So what it dropped from that, or made of it, is seen here, if it has
-written one: where nodes were to write some (`SNAPSHOT_OFTEN`), a node that has none leaves the image not judged. Kafka's
-snapshots are read by the reference's reader.
+written one: where nodes were to write some (`SNAPSHOT_OFTEN`), a node that has none leaves the image not judged. Images are
+read by the reference's reader, and the snapshots of all nodes once more by Kafka's own (`metadata_shell.py`).
 It reads folders by the reference's code, so it is no part of `faults`, which know a broker by its wire protocol only.
 Replicas that are not in sync after that time are a reason for `unknown`: no time is promised in which they come back.
 """
@@ -26,6 +27,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from linearizability.metadata_shell import snapshot_differences
+from linearizability.targets.artifacts import ArtifactError
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.reference import ReferenceCluster
@@ -73,6 +76,8 @@ class Agreement(BaseModel):
     image_records: int = 0
     snapshots: dict[int, int] = {}
     """Node -> where the snapshot ends from which its image was read."""
+    read_by_kafka: dict[int, int] = {}
+    """Node -> where the snapshot ends that Kafka's metadata shell has read."""
 
 
 class Unsettled(Exception):
@@ -107,9 +112,22 @@ def compare_nodes(target: ClusterTarget, within_s: float = AGREE_WITHIN_S) -> Ag
             except (Unsettled, WireError, OSError, ValueError) as error:
                 found.reasons.append(f"{compare.__name__.removeprefix('_').replace('_', ' ')}: {error}")
         if not (found.differences or found.reasons) or time.monotonic() > until:
+            if has_quorum and isinstance(target, MixedCluster):
+                _read_by_kafka(target, found)
             del found.differences[MOST_DIFFERENCES:], found.reasons[MOST_DIFFERENCES:]
             return found
         time.sleep(ASK_AGAIN_S)
+
+
+def _read_by_kafka(target: ClusterTarget, found: Agreement) -> None:
+    """Snapshots do not change any more, and their logs up to there neither: once is enough."""
+    homes = {member.node.id: member.data / METADATA_LOG for member in target.members}
+    try:
+        for node, end, unlike in snapshot_differences(homes):
+            found.read_by_kafka[node] = end
+            found.differences += [f"Kafka's shell: snapshot of node {node} at {end}: {each}" for each in unlike]
+    except (ArtifactError, OSError, ValueError) as error:
+        found.reasons.append(f"read by Kafka's shell: {error}")
 
 
 # ---- what nodes serve

@@ -244,9 +244,13 @@ def lose_directories(
 
 
 def cordon_directories(image: MetadataImage, broker: NodeId, cordoned: list[DirectoryId] | None) -> list[Message]:
-    """Directories of a broker that take no new replicas; None where it does not say (KIP-1066)."""
+    """Directories of a broker that take no new replicas; None where it does not say (KIP-1066).
+
+    That there are none is written down once, too, as by Apache Kafka 4.3.1.
+    """
     found = image.brokers[broker]
-    if cordoned is None or {*cordoned} == {*found.cordoned_directories}:
+    known = found.cordoned_directories
+    if cordoned is None or (known is not None and {*cordoned} == {*known}):
         return []
     change = _change_of(found)
     change.cordoned_log_dirs = cordoned

@@ -156,8 +156,8 @@ class BrokerImage:
     """Offset of the newest registration record: a broker that amends its registration keeps its epoch."""
     directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
     """Its directories that work."""
-    cordoned_directories: list[DirectoryId] = field(default_factory=list[DirectoryId])
-    """Its directories that take no new replicas (KIP-1066)."""
+    cordoned_directories: list[DirectoryId] | None = None
+    """Its directories that take no new replicas (KIP-1066); None where it has never said."""
 
     @property
     def is_active(self) -> bool:
@@ -319,7 +319,7 @@ def _register_broker(image: MetadataImage, record: RegisterBrokerRecord) -> None
         in_controlled_shutdown=record.in_controlled_shutdown,
         registration=record,
         directories=record.log_dirs,
-        cordoned_directories=record.cordoned_log_dirs or [],
+        cordoned_directories=record.cordoned_log_dirs,
     )
 
 

@@ -50,7 +50,7 @@ def _broker(broker: BrokerImage) -> RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=broker.directories,
-        cordoned_log_dirs=broker.cordoned_directories or None,
+        cordoned_log_dirs=broker.cordoned_directories,
     )
 
 

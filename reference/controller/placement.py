@@ -53,7 +53,7 @@ def usable_brokers(image: MetadataImage) -> list[BrokerImage]:
         broker
         for _, broker in sorted(image.brokers.items())
         if not broker.in_controlled_shutdown
-        and (not broker.directories or {*broker.directories} - {*broker.cordoned_directories})
+        and (not broker.directories or {*broker.directories} - {*(broker.cordoned_directories or ())})
     ]
 
 

@@ -170,7 +170,9 @@ class Incarnation:
     def lose_directory(self) -> None:
         broker = self.any_broker()
         name = self.chance.choice(["offline_log_dirs", "cordoned_log_dirs"])
-        self.heartbeat(broker, **{name: [directory_of(broker + 50 * self.chance.randint(0, 1))]})
+        named = [directory_of(broker + 50 * self.chance.randint(0, 1))]
+        says_none = name == "cordoned_log_dirs" and self.chance.random() < 0.4
+        self.heartbeat(broker, **{name: [] if says_none else named})
 
     def fall_silent(self) -> None:
         """One broker at a time, so that the order in which they are fenced is the same."""

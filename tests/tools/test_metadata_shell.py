@@ -3,49 +3,23 @@
 from __future__ import annotations
 
 import base64
-import subprocess
+import shutil
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
-from linearizability.targets.artifacts import SHELL, artifact_jars, kafka_jars
-from linearizability.targets.java import java
+from linearizability.metadata_shell import ATTEMPTS, shell, snapshot_differences
 from tests.tools.test_metadata_files import folder
 
 __all__ = ["folder"]
 
 pytestmark = pytest.mark.java
 
-ATTEMPTS = 4
-TIMEOUT_S = 60
-
 
 def as_kafka_writes(id: UUID) -> str:
     """An id in the letters of Kafka's tools."""
     return base64.urlsafe_b64encode(id.bytes).decode().rstrip("=")
-
-
-def shell(file: Path, *command: str) -> str:
-    """Return what the shell prints for one command on one file; it locks the folder that it reads.
-
-    The text is empty when the shell did not end in time. That was seen once in many runs: the shell of 4.3.1 had read
-    both control records of the snapshot and then waited for more than 120 s; the cause in the shell is not known.
-    """
-    jars = [*artifact_jars(SHELL), *kafka_jars("4.3.1")]
-    options = ["-XX:TieredStopAtLevel=1", "-cp", ":".join(map(str, jars))]
-    try:
-        done = subprocess.run(
-            [str(java()), *options, "org.apache.kafka.shell.MetadataShell", "--snapshot", str(file), *command],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return ""
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
 
 
 def shows(file: Path, *command: str, expected: list[str]) -> None:
@@ -75,3 +49,19 @@ def test_it_reads_a_partition_in_a_snapshot(folder: Path) -> None:
     snapshot = max(folder.glob("*.checkpoint"))
     directories = f"directories=[{as_kafka_writes(UUID(int=5))}]"
     shows(snapshot, "cat", "/image/topics/byName/orders/0", expected=["leader=1,", "isr=[1]", directories])
+
+
+def test_a_snapshot_is_what_the_log_says_up_to_there(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that lacks a configuration of the log is named with it."""
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    older, newest = sorted(copied.glob("*.checkpoint"))
+    assert [*snapshot_differences({1: copied})] == [(1, 6, [])]
+    monkeypatch.setattr("linearizability.metadata_shell.ATTEMPTS", 1)
+    newest.unlink()
+    older.rename(newest)
+    ((node, end, differences),) = snapshot_differences({1: copied})
+    assert (node, end) == (1, 6)
+    assert "only the log has configs:/TOPIC:orders:/retention.ms:/5" in differences
+    assert all("only the log has configs:/TOPIC:orders:" in each for each in differences)

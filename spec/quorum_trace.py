@@ -65,8 +65,8 @@ class QuorumTrace:
 def quorum_traces(rows: Sequence[Row]) -> dict[str, list[Event]]:
     """The trace of the quorum among the rows of a cluster.
 
-    There is none where a voter had an epoch before its first traced step, nor where the voters are in the log (KIP-853): nodes
-    name none then.
+    There is none where a voter had an epoch before its first traced step, nor where the voters are in the log (KIP-853): that is
+    a trace of another form (`changing_voters_trace.py`).
     """
     own = [row for row in rows if row.get("partition") == METADATA]
     voters = next((row["voters"] for row in own if begins_incarnation(row) and "voters" in row), ())
@@ -101,7 +101,8 @@ def _voter(number: int) -> str:
     return f'"n{number}"'
 
 
-def _event(event: Event) -> str:
+def event_of(event: Event) -> str:
+    """One event, as the module reads it."""
     action = event["action"]
     fields = {"action": f'"{action}"', "node": _voter(event["node"])}
     fields |= {name: str(event[name]) if name == "end" else _voter(event[name]) for name in ARGUMENTS[action]}
@@ -126,7 +127,7 @@ RATIONS = ("Records = 0", "Epochs = 0", "Crashes = 0", "RecordSteps = FALSE", "B
 
 def modules(traces: Sequence[QuorumTrace], deadlock: bool) -> tuple[str, str]:
     """The module TraceData, and the configuration that goes with it."""
-    texts = [events_of(_event(event) for event in trace.events) for trace in traces]
+    texts = [events_of(event_of(event) for event in trace.events) for trace in traces]
     voters = "{" + ", ".join(_voter(voter) for voter in traces[0].voters) + "}"
     constants = [f"Voters = {voters}", "None = None", *RATIONS]
     constants += [f"{name} <- {other}" for name, other in INSTEAD.items()]

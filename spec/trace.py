@@ -18,7 +18,7 @@ incarnation says in Begin what there was: `"logs": {"1": [[epoch, end offset], â
 one, and each partition's record says `"replicas"`, `"adding"` and `"removing"`; otherwise all brokers are replicas.
 
 Traces of consumer groups, of transactional ids, of the metadata quorum and of partitions that ZooKeeper coordinates have forms
-of their own: `group_trace.py`, `transaction_trace.py`, `quorum_trace.py`, `zookeeper_trace.py`.
+of their own: `group_trace.py`, `transaction_trace.py`, `quorum_trace.py`, `changing_voters_trace.py`, `zookeeper_trace.py`.
 
 What nodes write by themselves (`tidegauge.trace.file`, or a simulated world) is one file a node or one for all of them, with
 the rows of all partitions: the files of one folder, or of its folders `node-â€¦`, are one cluster's. They are put in one order
@@ -36,7 +36,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from spec import group_trace, quorum_trace, replication_trace, transaction_trace, zookeeper_trace
+from spec import changing_voters_trace, group_trace, quorum_trace, replication_trace, transaction_trace, zookeeper_trace
+from spec.changing_voters_trace import ChangingVotersTrace, changing_voters_traces
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.cluster_trace import begins_incarnation, partition_traces
 from spec.killed_steps import with_killed_steps
@@ -48,7 +49,7 @@ from spec.shard_trace import group_traces, transaction_traces
 from spec.trace_form import Event, ShardTrace, TraceError
 from spec.zookeeper_trace import ZooKeeperTrace, is_of_zookeeper, zookeeper_traces
 
-AnyTrace = Trace | ShardTrace | QuorumTrace | ZooKeeperTrace
+AnyTrace = Trace | ShardTrace | QuorumTrace | ChangingVotersTrace | ZooKeeperTrace
 
 State = dict[str, Any]
 """The variables of the specification, of the book that a trace is checked against, in TLC's order."""
@@ -59,6 +60,7 @@ BOOKS = {
     "groups": group_trace,
     "transactions": transaction_trace,
     "historical": zookeeper_trace,
+    "changing voters": changing_voters_trace,
 }
 """By folder of the specification: how its traces are read, and made a module."""
 
@@ -66,6 +68,7 @@ BEGINS = {
     "group": group_trace,
     "transactionalId": transaction_trace,
     "voters": quorum_trace,
+    "firstVoters": changing_voters_trace,
     "zookeeper": zookeeper_trace,
 }
 """By what their first line names: the other traces are partitions'."""
@@ -152,7 +155,7 @@ def _in_one_order(nodes: Sequence[list[Event]]) -> list[Event]:
 
 def cluster_traces(rows: Sequence[Event]) -> dict[str, list[Event]]:
     """The traces of all partitions, groups and transactional ids of a cluster, and of its quorum."""
-    others = group_traces(rows) | transaction_traces(rows) | quorum_traces(rows)
+    others = group_traces(rows) | transaction_traces(rows) | quorum_traces(rows) | changing_voters_traces(rows)
     return partition_traces(rows) | zookeeper_traces(rows) | others
 
 
@@ -253,7 +256,7 @@ def _job(traces: Sequence[AnyTrace], deadlock: bool, budget_s: float, memory_mb:
     book: Any = BOOKS[traces[0].book]
     data, configuration = book.modules(traces, deadlock)
     return Job(
-        folder=SPEC / traces[0].book,
+        folder=SPEC / getattr(book, "FOLDER", traces[0].book),
         module=book.MODULE,
         configuration=configuration,
         budget_s=budget_s,

@@ -52,10 +52,10 @@ def events_of(events: Iterable[str]) -> str:
     return "<<\n  " + ",\n  ".join(events) + ">>"
 
 
-def configuration(about: str, constants: Iterable[str], deadlock: bool) -> str:
+def configuration(about: str, constants: Iterable[str], deadlock: bool, specification: str = "TraceSpec") -> str:
     """A Trace… module's configuration. With `deadlock` the first event that cannot be is a deadlock, to be looked at; without
     it a trace that is accepted says so."""
-    lines = [f"\\* {about}", "SPECIFICATION TraceSpec", "CONSTANTS", *(f"  {each}" for each in constants)]
+    lines = [f"\\* {about}", f"SPECIFICATION {specification}", "CONSTANTS", *(f"  {each}" for each in constants)]
     lines += [f"  Guarded = {'FALSE' if deadlock else 'TRUE'}", f"CHECK_DEADLOCK {'TRUE' if deadlock else 'FALSE'}"]
     return "\n".join([*lines, f"INVARIANTS {'KeepsPromises' if deadlock else 'Accepted'}"]) + "\n"
 

@@ -88,7 +88,7 @@ class SimulatedCluster:
         self.operator: ClusterOperator | None = None
 
     def _new_zookeeper(self) -> SimulatedZooKeeper | None:
-        if self.schedule.coordination == "kraft" or self.checker is None:
+        if self.schedule.coordination != "zookeeper" or self.checker is None:
             return None
         timeout_ms = int(properties_of(self.schedule, self.schedule.node_ids[0])["zookeeper.session.timeout.ms"])
         zookeeper = SimulatedZooKeeper(self.world, self.network, timeout_ms)

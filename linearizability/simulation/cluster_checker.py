@@ -112,7 +112,7 @@ class ClusterChecker:
                 self._require_deletable(number, row["args"]["deleted"])
         if action in VOTES:
             self._note_vote(number, row["epoch"], row.get("to", number))
-        if action in DECISIONS and self._schedule.coordination == "kraft":
+        if action in DECISIONS and self._schedule.coordination != "zookeeper":
             require_decided(action, row)
         if action not in WITNESSED or row["partition"].startswith(METADATA_TOPIC):
             return
@@ -279,7 +279,7 @@ class ClusterChecker:
             min_isr = self._min_isrs.get(name, self._default_min_isr)
             kind = CompactedOracle if name in self._compacted else PartitionOracle
             oracle = kind(f"{name}-{index}", min_isr, self._schedule.elects_uncleanly)
-            oracle.has_elr = self._schedule.coordination == "kraft"
+            oracle.has_elr = self._schedule.coordination != "zookeeper"
             oracle.on_excuse = self._note_excuse
             self._oracles[topic_id, index] = oracle
             self._newest[name, index] = oracle

@@ -30,6 +30,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=N
 class CoordinationKind(StrEnum):
     KRAFT = "kraft"
     ZOOKEEPER = "zookeeper"
+    CHANGING_VOTERS = "changing-voters"
 
 
 class Engine(StrEnum):
@@ -56,7 +57,8 @@ Mutant = Annotated[str, typer.Option(help="Plant this bug in the nodes (see line
 Coordination = Annotated[
     CoordinationKind | None,
     typer.Option(
-        help="What coordinates the nodes: their metadata quorum, or a simulated ZooKeeper. By default what the mutant needs."
+        help="What coordinates the nodes: their metadata quorum, one whose voters change (KIP-853), or a simulated ZooKeeper. "
+        "By default what the mutant needs."
     ),
 ]
 UntilFound = Annotated[bool, typer.Option("--until-found", help="Stop at the first violation.")]
@@ -138,8 +140,8 @@ def fuzz(
         schedules = DEFAULT_SCHEDULES
     nodes = nodes or (MUTANTS[mutant].nodes if mutant else 1)
     kind = coordination.value if coordination is not None else MUTANTS[mutant].coordination if mutant else "kraft"
-    if kind == "zookeeper" and nodes == 1:
-        raise typer.BadParameter("ZooKeeper coordinates several nodes: --nodes 3", param_hint="--coordination")
+    if kind != "kraft" and nodes == 1:
+        raise typer.BadParameter(f"{kind} coordinates several nodes: --nodes 3", param_hint="--coordination")
     kept_in = store or STORE
     seed = next_seed(kind, nodes, workload, read_runs(kept_in)) if record else seed or 0
     plan = Plan(

@@ -76,11 +76,15 @@ def properties_of(schedule: Schedule, number: int) -> dict[str, str]:
             "listeners": f"{PLAINTEXT}://{host_of(number)}:{PORTS[PLAINTEXT]}",
         }
     elif schedule.nodes > 1:
-        voting = schedule.voters or schedule.node_ids
-        voters = [f"{each}@{host_of(each)}:{PORTS[CONTROLLER]}" for each in voting]
+        changing = schedule.coordination == "changing-voters"
+        voting = schedule.node_ids if changing else schedule.voters or schedule.node_ids
+        at = {each: f"{host_of(each)}:{PORTS[CONTROLLER]}" for each in voting}
+        named = {"controller.quorum.voters": ",".join(f"{each}@{address}" for each, address in at.items())}
         listeners = PORTS if number in voting else {PLAINTEXT: PORTS[PLAINTEXT]}
-        own |= CLUSTER_PROPERTIES | {
-            "controller.quorum.voters": ",".join(voters),
+        own |= CLUSTER_PROPERTIES | (
+            {"controller.quorum.bootstrap.servers": ",".join(at.values())} if changing else named
+        )
+        own |= {
             "controller.listener.names": CONTROLLER,
             "inter.broker.listener.name": PLAINTEXT,
             "process.roles": "broker,controller" if number in voting else "broker",

@@ -9,6 +9,7 @@ from linearizability.simulation.choices import Choices, SeededChoices, T
 from linearizability.simulation.drawing_clusters import several
 from linearizability.simulation.drawing_compaction import with_compaction
 from linearizability.simulation.drawing_rare import with_deaths_and_cleanings, with_rarities
+from linearizability.simulation.drawing_voters import with_changing_voters
 from linearizability.simulation.drawing_zookeeper import under_zookeeper
 from linearizability.simulation.schedule import Administrator, Client, Fault, Schedule
 from linearizability.simulation.workloads import consumer, producer, topic, with_workload
@@ -28,6 +29,8 @@ def draw(
     drawn = recipe(choices, seed, mutant, nodes, workload)
     if coordination == "zookeeper":
         return under_zookeeper(choices, drawn)
+    if coordination == "changing-voters":
+        return with_changing_voters(choices, drawn)
     return with_deaths_and_cleanings(choices, seed, with_compaction(choices, seed, drawn))
 
 

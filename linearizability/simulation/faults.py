@@ -285,6 +285,8 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "config": (_operate, None),
     "elect-preferred": (_operate, None),
     "lead": (_move_leader, None),
+    "add-voter": (_operate, None),
+    "remove-voter": (_operate, None),
 }
 """Kind of fault -> how it begins, and how it ends after `for_ms`."""
 

@@ -1,8 +1,7 @@
 """What the active controller decides on request, and what it refuses: topics, settings, reassignments, elections, features,
 voters, and what only brokers and voters ask (TOP-*, CFG-*, KIP-455, KIP-595, KIP-631); see `inspecting`.
 
-A topic of its own is made, described, grown, configured, moved and deleted. Of everything else only refusals are asked for, so
-that nothing of the run changes.
+A topic of its own is made, described, grown, configured, moved and deleted. All else are refusals, so that nothing changes.
 """
 
 from __future__ import annotations
@@ -496,5 +495,6 @@ def described_quorum(client: Inspector) -> Chapter:
 
 FORWARDED = (refused_by_the_controller, a_topic)
 """What any broker takes."""
-AT_CONTROLLERS = (refused_to_brokers, refused_to_voters, described_quorum)
-"""With several nodes: at the controllers' listener."""
+OF_CONFIGURED_VOTERS = (refused_to_voters, described_quorum)
+AT_CONTROLLERS = {"kraft": (refused_to_brokers, *OF_CONFIGURED_VOTERS), "changing-voters": (refused_to_brokers,)}
+"""With several nodes, by what coordinates them: at the controllers' listener."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Protocol, cast
 
-from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
+from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.coordinator_agreement import COORDINATED, COORDINATED_SAMPLED, require_replayed
 from linearizability.simulation.invariants import Watch
 from linearizability.simulation.log_agreement import CUTS, EVENTS, SAMPLED, require_agreement
@@ -21,14 +21,13 @@ from linearizability.simulation.replica_agreement import require_followed
 from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from linearizability.simulation.survival import Survival
+from linearizability.simulation.voting import directory_id, format_with_voters, identity_of
 from linearizability.simulation.watched_disk import BOUNDS, WatchedDisk
 from linearizability.simulation.world import MICROSECONDS_A_MS, Killed, Violation, World
-from reference.controller.image import Endpoint
-from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.errors import KafkaError
-from reference.protocol.primitives import NodeId, TimestampMs
+from reference.protocol.primitives import TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
 from reference.storage.checkpoints import HIGH_WATERMARKS
@@ -96,6 +95,7 @@ class Machine:
         self._addresses = addresses
         self._is_alone = schedule.nodes == 1
         self._checker = checker
+        self._schedule = schedule
         self._properties = properties_of(schedule, number)
         self._clock = self._new_clock()
         self._chance = world.chance(f"machine/{number}")
@@ -120,6 +120,7 @@ class Machine:
         for disk in self.disks:
             disk.make_folder(FOLDER)
             disk.sync_folder(FOLDER.parent)
+        format_with_voters(schedule, number, cast(Disk, self.disk), FOLDER, self.look_at_clock())
 
     @property
     def node(self) -> Node | None:
@@ -204,13 +205,11 @@ class Machine:
         for disk in self.disks[1:]:
             disk.read_only = False
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
-        host = "127.0.0.1" if self._is_alone else host_of(self.number)
-        endpoints = (Endpoint(PLAINTEXT, host, PORTS[PLAINTEXT]),)
-        identity = Identity(NodeId(self.number), "simulated-cluster-id00", incarnation, endpoints)
+        identity = identity_of(self._schedule, self.number, incarnation)
         chance = cast(Any, self._world.chance(f"life/{self.number}/{self.incarnations}"))
         try:
             directories = [
-                LogDirectory(cast(Disk, disk), FOLDER, self._log, uuid.UUID(int=(slot + 1 << 64) + self.number))
+                LogDirectory(cast(Disk, disk), FOLDER, self._log, directory_id(self.number, slot))
                 for slot, disk in enumerate(self.disks)
             ]
             kind = ZooKeeperNode if self._zookeeper is not None else Node

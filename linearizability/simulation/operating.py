@@ -22,6 +22,7 @@ from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, Line
 from linearizability.simulation.schedule import Fault
+from linearizability.simulation.voting import change_of_voters
 from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -31,7 +32,10 @@ from reference.protocol.primitives import LeaderEpoch, NodeId, Offset, TopicName
 from reference.protocol.schema import Message
 
 ELECT_LEADERS, INCREMENTAL_ALTER_CONFIGS, ALTER_PARTITION_REASSIGNMENTS = 43, 44, 45
-VERSIONS = {ELECT_LEADERS: 2, INCREMENTAL_ALTER_CONFIGS: 1, ALTER_PARTITION_REASSIGNMENTS: 0}
+ADD_VOTER, REMOVE_VOTER = 80, 81
+VERSIONS = {
+    ELECT_LEADERS: 2, INCREMENTAL_ALTER_CONFIGS: 1, ALTER_PARTITION_REASSIGNMENTS: 0, ADD_VOTER: 1, REMOVE_VOTER: 0
+}  # fmt: skip
 PREFERRED, UNCLEAN = range(2)
 SET = 0
 TOPIC_RESOURCE = 2
@@ -156,6 +160,8 @@ def _request(fault: Fault) -> tuple[int, Message]:
                 resource_type=TOPIC_RESOURCE, resource_name=fault.topic, configs=configs
             )
             return INCREMENTAL_ALTER_CONFIGS, request(resources=[resource])
+        case "add-voter" | "remove-voter":
+            return ADD_VOTER if fault.kind == "add-voter" else REMOVE_VOTER, change_of_voters(fault)
         case _:
             return ELECT_LEADERS, ElectLeadersRequest(
                 election_type=PREFERRED, topic_partitions=None, timeout_ms=TIMEOUT_MS

@@ -196,7 +196,9 @@ class SimulatedRun:
         self._wait_for_replicas()
         self._inspect(inspecting_partitions.CHAPTERS)
         self._inspect(inspecting_metadata.FORWARDED)
-        self._inspect(() if self.cluster.is_alone else inspecting_metadata.AT_CONTROLLERS)
+        self._inspect(
+            () if self.cluster.is_alone else inspecting_metadata.AT_CONTROLLERS.get(self._schedule.coordination, ())
+        )
         self._inspect(inspecting_transactions.CHAPTERS if self._schedule.transacts else ())
 
     def _driver(self) -> Driver | None:

@@ -50,6 +50,8 @@ FAULTS: dict[str, str] = {
     "directory-fails": "the last of the node's log directories fails, and is offline until the process starts again",
     "move": "an operator moves the node's replica of the partition to the log directory `amount` of the node",
     "lead": "an operator reorders the partition's replicas to be `others` and asks that the first of them leads",
+    "add-voter": "an operator asks that the node becomes a voter (KIP-853)",
+    "remove-voter": "an operator asks that the node is no voter any more",
 }
 """Kind of fault -> what it does. The first three end the node's process; those from `cut` on need several nodes."""
 
@@ -58,6 +60,9 @@ ANY_ORDER = 1
 
 HOLDING = frozenset({"hold", "lose"})
 """Faults of messages of one kind, which their `messages` names."""
+
+VOTING = frozenset({"add-voter", "remove-voter"})
+"""Faults that are an operator's work on the metadata quorum."""
 
 ONE_NODE_FAULTS = tuple(FAULTS)[: [*FAULTS].index("cut")]
 
@@ -250,7 +255,7 @@ class Fault(Value):
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
         "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step", "zookeeper-cut", "zookeeper-expire",
-        "zookeeper-slow", "zookeeper-change", "zookeeper-depose",
+        "zookeeper-slow", "zookeeper-change", "zookeeper-depose", "add-voter", "remove-voter",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The target node, by its id."""
@@ -300,10 +305,12 @@ class Schedule(Value):
     """Topics of updaters, with one partition each: what compaction leaves of them is judged by key, not as a history."""
     clients: tuple[Client, ...] = ()
     faults: tuple[Fault, ...] = ()
-    coordination: Literal["kraft", "zookeeper"] = "kraft"
-    """What coordinates several nodes: their own metadata quorum, or a ZooKeeper beside them."""
+    coordination: Literal["kraft", "zookeeper", "changing-voters"] = "kraft"
+    """What coordinates several nodes: their own metadata quorum, with voters by configuration or in its log (KIP-853), or a
+    ZooKeeper beside them."""
     voters: tuple[int, ...] = ()
-    """The nodes that may be the active controller, the others are brokers only; all where none is named."""
+    """The nodes that may be the active controller, the others are brokers only; all where none is named. Of voters that change
+    the first: all nodes are controllers."""
 
     @model_validator(mode="after")
     def _names_what_is_there(self) -> Schedule:
@@ -324,10 +331,12 @@ class Schedule(Value):
                 raise ValueError(f"fault {number} names {fault.topic}-{fault.partition}, which is not there")
             if self.nodes == 1 and fault.kind not in ONE_NODE_FAULTS:
                 raise ValueError(f"fault {number}, {fault.kind}, needs several nodes")
-            if self.coordination == "kraft" and fault.kind.startswith("zookeeper"):
+            if self.coordination != "zookeeper" and fault.kind.startswith("zookeeper"):
                 raise ValueError(f"fault {number}, {fault.kind}, needs a cluster that ZooKeeper coordinates")
-        if self.coordination == "zookeeper" and self.nodes == 1:
-            raise ValueError("a cluster that ZooKeeper coordinates has several nodes")
+            if self.coordination != "changing-voters" and fault.kind in VOTING:
+                raise ValueError(f"fault {number}, {fault.kind}, needs a cluster whose voters are in its log")
+        if self.coordination != "kraft" and self.nodes == 1:
+            raise ValueError(f"a cluster with the coordination {self.coordination} has several nodes")
         return self
 
     @model_validator(mode="after")

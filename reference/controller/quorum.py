@@ -116,8 +116,7 @@ class Quorum(Member):
         """Start from the stored state. Errors: StorageError; CorruptFile that names the file."""
         super().__post_init__(now)
         self.state = self._first_role(now)
-        # Voters in the log are not named: the traces of quorums that change are not checked against the specification.
-        self.trace_step("Restart", {"voters": [*self.voters.ids] if self.is_static else []})
+        self.trace_step("Restart", {"voters" if self.is_static else "firstVoters": [*self.voters.ids]})
         if self.is_only_voter:
             become_prospective(self, now)
         self._drive(now)

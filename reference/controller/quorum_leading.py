@@ -323,6 +323,8 @@ class Leader:
             self.advance_high_watermark(now)
         elif replica >= 0:
             members.observer_fetched(replica, directory, end, member.log.end, now)
+            if not member.is_static:  # it counts from the moment in which it becomes a voter
+                member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
 
     def _note_following(self, replica: NodeId, directory: UUID, now: TimestampMs) -> None:
         """A voter has fetched: when a majority has, the check-quorum timer begins again."""

@@ -30,7 +30,7 @@ REDUCE_MINUTES = 10.0
 FAULT_NAMES = (
     "kill, stop, pause, storm, kill-all, isolate, halves, pair, deaf, mute, leader-controller, leader-followers, ring, "
     "clients, flaky, slow, lossy, power-loss, power-loss-journal, "
-    "blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion, "
+    "blackout, disk-full, disk-broken, clock-skew, reassign, elect, reconfigure, bystander, deletion, voters, "
     "zookeeper-kill, zookeeper-pause, zookeeper-cut, zookeeper-isolate, zookeeper-slow"
 )
 """Said in the help, which imports no fault."""
@@ -126,7 +126,7 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Draws the schedule; a new
 Faults = Annotated[
     str,
     typer.Option(
-        help=f"Names by comma, of {FAULT_NAMES}; default: all there are but blackout and power-loss-journal. none: none."
+        help=f"Names by comma, of {FAULT_NAMES}; default: all there are but blackout, power-loss-journal and voters. none: none."
     ),
 ]
 UntilFound = Annotated[bool, typer.Option(help="Short rounds, until one is invalid or the minutes are over.")]

@@ -10,6 +10,7 @@
 - `zookeeper` zookeeper-kill, -pause, -cut, -isolate, -slow: of the ZooKeeper that coordinates the nodes
 - `operating` reassign, elect, reconfigure, bystander: what operators do to a cluster that works
 - `deletion`  a topic is deleted while it is written to
+- `voters`    a controller leaves the metadata quorum and comes back
 - `network`, `sandbox`   hosts in network namespaces, and the process that they live in
 - `docker_network`, `link_agent`   hosts in containers, and what turns their links off and on
 - `nemesis`   carries a schedule out and heals everything afterwards
@@ -31,6 +32,7 @@ def all_faults() -> "Mapping[str, Fault]":
     import linearizability.faults.machine
     import linearizability.faults.operating
     import linearizability.faults.process
+    import linearizability.faults.voters
     import linearizability.faults.zookeeper  # noqa: F401
     from linearizability.faults.fault import FAULTS
 

@@ -54,6 +54,7 @@ class SharingCluster(MixedCluster):
             ),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
+            "delegation.token.secret.key": "a secret of both nodes",
         }
 
     def ask(self, node: int, request: Message) -> Message:

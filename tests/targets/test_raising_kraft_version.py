@@ -62,6 +62,35 @@ def leader(target: MixedCluster) -> int:
     return found.leader_id
 
 
+LEVELS = (
+    ("downgrade", "--feature", "share.version=0", "--feature", "streams.version=0"),
+    ("downgrade", "--feature", "group.version=0", "--feature", "transaction.version=1"),
+    ("downgrade", "--feature", "metadata.version=29"),
+    ("downgrade", "--unsafe", "--feature", "metadata.version=20"),
+    ("upgrade", "--feature", "share.version=0"),
+    ("upgrade", "--feature", "share.version=1", "--feature", "metadata.version=20"),
+    ("upgrade", "--feature", "group.version=1", "--feature", "transaction.version=2"),
+    ("upgrade", "--feature", "share.version=1", "--feature", "streams.version=1"),
+)
+"""kafka-features: levels go down and up again where Kafka allows it."""
+
+
+@pytest.mark.kafka
+def test_levels_go_down_and_up_under_a_leader_of_either_kind(tmp_path: Path) -> None:
+    """Formatted by Kafka, so that share.version and streams.version are finalized; the tool says the same of both leaders."""
+    with open_target("mixed:kafka:4.3.1,reference", folder=tmp_path) as target:
+        assert isinstance(target, MixedCluster)
+        said: dict[int, list[str]] = {}
+        for first in (1, 2):
+            while leader(target) != first:
+                target.stop(3 - first)
+                target.restart(3 - first)
+            said[first] = [tool(target, "FeatureCommand", *asked) for asked in LEVELS]
+        assert said[2] == said[1]
+        taken = [number for number, text in enumerate(said[1]) if "was downgraded" in text or "was upgraded" in text]
+        assert taken == [0, 1, 6, 7], said[1]
+
+
 @pytest.mark.kafka
 @pytest.mark.parametrize("first", [pytest.param(1, id="kafka-leads"), pytest.param(2, id="reference-leads")])
 def test_a_leader_of_either_kind_raises_it(first: int, tmp_path: Path) -> None:

@@ -30,6 +30,10 @@ def printed(ran: Ran) -> list[str]:
     return [str(ran.code), *(line.strip() for line in text.splitlines() if line.strip()), *said]
 
 
+LONGEST = ("--max-life-time-period", "-1")
+"""As long as the brokers let a token be used."""
+
+
 @pytest.fixture(params=[SecuredKafka, SecuredReference], ids=["kafka", "reference"])
 def secured(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecuredKafka | SecuredReference]:
     for name in ("broker", "secrets"):
@@ -56,7 +60,7 @@ def test_a_token_is_made_shown_renewed_used_and_ended(
         steps[name] = printed(ran)
         return ran
 
-    owner, longest = ("--owner-principal", "User:bob"), ("--max-life-time-period", "-1")
+    owner, longest = ("--owner-principal", "User:bob"), LONGEST
     run("none", "--describe")
     made = run("create", "--create", *longest, "--renewer-principal", f"User:{USER}")
     found = TOKEN.search(made.out)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from linearizability.faults.docker_network import GATEWAY, DockerNetwork
-from linearizability.targets import docker
+from linearizability.targets import docker, open_target
 from linearizability.targets.docker import Image, open_image
 from linearizability.targets.target import TargetError
+from linearizability.workload.cluster import create_topic, look
 
 pytestmark = pytest.mark.xdist_group("docker")
 SERVE = "import socket; s = socket.create_server(('0.0.0.0', 7000))\nwhile True: s.accept()[0].sendall(b'x')"
@@ -137,6 +138,28 @@ def test_leftovers_of_the_dead_are_removed(network):
     docker.docker("network", "create", "--internal", "--label", f"{docker.LABEL}={owner}", "tidegauge-left-over")
     assert docker.remove_leftovers() == ["tidegauge-left-over"]
     assert network.name in docker.docker("network", "ls", "--format", "{{.Name}}")
+
+
+@pytest.mark.slow
+@pytest.mark.kafka
+def test_nodes_of_both_kinds_are_one_cluster_in_containers(in_docker, tmp_path):
+    """Each is killed, and comes back into sync; so do they after they did not see each other."""
+    with (
+        DockerNetwork(2, open_image()) as network,
+        open_target("mixed:kafka:4.3.1,reference", folder=tmp_path, hosts=network.hosts) as target,
+    ):
+        create_topic(target.nodes, "t", partitions=2, replication_factor=2, configs={})
+        for node in (1, 2):
+            target.kill(node)
+            target.restart(node)
+        for sender, receiver in ((1, 2), (2, 1)):
+            network.cut(sender, receiver)
+        time.sleep(2)
+        network.heal()
+        until = time.monotonic() + 120
+        while not (view := look(target.nodes, "t")).complete(2) or view.answered != {1, 2}:
+            assert time.monotonic() < until, view
+            time.sleep(0.5)
 
 
 def test_a_daemon_of_ours_ends_with_the_run_that_started_it(docker_daemon):

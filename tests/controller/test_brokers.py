@@ -279,8 +279,3 @@ def test_cordoned_directories_are_written_once() -> None:
     assert cluster.image.brokers[0].cordoned_directories == [directory_of(0)]
     cluster.heartbeat(0, cordoned_log_dirs=[])
     assert cluster.image.brokers[0].cordoned_directories == []
-    assert cluster.image.brokers[1].cordoned_directories is None
-    cluster.heartbeat(1, cordoned_log_dirs=[])
-    assert cluster.image.brokers[1].cordoned_directories == [] and cluster.written != []
-    cluster.heartbeat(1, cordoned_log_dirs=[])
-    assert cluster.written == []

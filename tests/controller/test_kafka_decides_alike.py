@@ -1,3 +1,5 @@
+# pyright: reportArgumentType=false
+# Plain numbers stand for ids, offsets and times.
 """The same decisions, one after another, by this controller and by Apache Kafka's own control managers.
 
 A incarnation is a random sequence of requests. Both sides are asked for each, write the same records to the byte, give the same

@@ -8,7 +8,7 @@ import pytest
 
 from linearizability.faults import all_faults, deletion, fault, nemesis
 from linearizability.faults.fault import World, select
-from linearizability.faults.injection import Injection
+from linearizability.faults.injection import Injection, Who
 from linearizability.faults.nemesis import Nemesis
 from linearizability.faults.schedule import Schedule, Wave
 from linearizability.history.recorder import Recorder
@@ -189,10 +189,8 @@ def test_the_promise_is_kept_unless_a_fault_is_asked_for_that_breaks_it():
 
 def test_a_node_is_trusted_when_all_has_been_whole_for_a_while(target, tmp_path, monkeypatch):
     monkeypatch.setattr(nemesis, "TRUSTED_AFTER_S", 0.1)
-    injections = [
-        Injection(at_s=at, fault="power-loss", who=who, seconds=0.05)
-        for at, who in [(0.0, "leader"), (0.06, "follower"), (0.5, "follower")]
-    ]
+    timed: list[tuple[float, Who]] = [(0.0, "leader"), (0.06, "follower"), (0.5, "follower")]
+    injections = [Injection(at_s=at, fault="power-loss", who=who, seconds=0.05) for at, who in timed]
     with Recorder.open(tmp_path, process=0) as recorder:
         attacker = Nemesis(World(target, "topic", None, least_doubted=2), recorder, partitions=2)
         attacker.carry_out(Schedule(seed=1, seconds=2, waves=[Wave(injections=injections, quiet_s=0)]))

@@ -11,8 +11,8 @@ import statistics
 import subprocess
 import sys
 
-ROUNDS = 5
-TARGETS = ("reference:1", "reference:3", "kafka:4.3.1")
+ROUNDS = 3
+TARGETS = ("reference:1", "reference:3", "kafka:4.3.1", "kafka:4.3.1:3")
 SCRIPT = """
 import sys, time
 began = time.monotonic()

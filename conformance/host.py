@@ -159,7 +159,8 @@ class Host:
             interpose(target, group)
             return self.stack.enter_context(target)
         except Exception as error:
-            raise TargetBroke(f"the target {self.spec} did not start: {error}") from error
+            named = "" if str(error).startswith(self.spec) else f" {self.spec}"
+            raise TargetBroke(f"the target{named} did not start: {error}") from error
 
     def answers(self) -> bool:
         """Whether the first broker answers; one that runs and takes connections is given more time, one whose process is

@@ -116,9 +116,10 @@ def show(run: Run, console: Console, *, verbose: bool = False) -> None:
 
 
 def _is_nothing_judged(run: Run) -> bool:
+    """Whether the target did not start. The run's reason has the end of a log, where a requirement's has one line of it."""
     reasons = {one.reason for one in run.judgements if one.verdict is not Verdict.UNTESTABLE}
     verdicts = {one.verdict for one in run.judgements}
-    return reasons == {run.reason} and verdicts <= {Verdict.NOT_JUDGED, Verdict.UNTESTABLE}
+    return run.broken and len(reasons) == 1 and verdicts <= {Verdict.NOT_JUDGED, Verdict.UNTESTABLE}
 
 
 def show_verdict(run: Run, console: Console) -> None:
@@ -133,7 +134,7 @@ def show_verdict(run: Run, console: Console) -> None:
                 Text(f"{word} than the baseline: {listed or 'nothing'}", style=style if changes else ""), soft_wrap=True
             )
     who = run.target.title
-    reason = _first(run.reason, 200)
+    reason = run.reason if _is_nothing_judged(run) else _first(run.reason, 200)
     said = Text.assemble((f"{run.verdict}", RUN_STYLE[run.verdict]), f"  {who}  {run.seconds:.1f} s  {reason}")
     said.rstrip()
     console.print(said, soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from conformance import requirement
 from conformance.broker import Broker
@@ -17,6 +19,8 @@ from conformance.expectations import Expectation
 from conformance.host import addresses, guess_kafka_version
 from conformance.judging import judge, missing
 from conformance.levels import MAY, MUST, SHOULD, Level
+from conformance.report.html import run_page
+from conformance.report.terminal import show, show_verdict
 from conformance.requirement import WITHOUT_ZOOKEEPER, Entry, Needs, Requirement, select
 from conformance.results import Judgement, Lack, Run, RunVerdict, TargetRecord, Verdict, root_causes
 from conformance.runner import STREAM_NAME, Plan, run
@@ -326,6 +330,11 @@ def test_a_target_that_does_not_start_says_why_once(tmp_path: Path) -> None:
     reasons = {judgement.reason for judgement in report.judgements}
     assert reasons == {"the target reference:1 did not start: node 1 ended; its log ends: OSError: no room"}
     assert "Traceback" in report.model_dump_json()
+    for print_it in (show, show_verdict):
+        with Console(record=True, width=100, file=io.StringIO()) as console:
+            print_it(report, console)
+        assert console.export_text().count("OSError: no room") == 1
+    assert "OSError: no room" in run_page(report).partition("</header>")[0]
 
 
 def test_a_target_that_does_not_start_is_unknown(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,8 @@ STEPS = (
 )  # fmt: skip
 """Words of a command, the page that it leaves, the picture, and its width in pixels."""
 HIGHEST = 1100
+FOUND = 1
+"""The exit code of each command: it finds the bug."""
 
 
 def draw(browser: Browser, page: Path, width: int, picture: Path) -> None:
@@ -39,11 +42,14 @@ def draw(browser: Browser, page: Path, width: int, picture: Path) -> None:
 
 
 def main() -> None:
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with Browser(folder / "profile") as browser:
             for words, page, picture, width in STEPS:
-                subprocess.run([sys.executable, "-m", "tidegauge", "--quiet", *words], cwd=folder, check=False)
+                command = [sys.executable, "-m", "tidegauge", "--quiet", *words]
+                done = subprocess.run(command, cwd=folder, env=environment, check=False)
+                assert done.returncode == FOUND, f"{command} finds nothing"
                 draw(browser, folder / page, width, TUTORIAL / picture)
                 print(TUTORIAL / picture)
 

@@ -194,8 +194,9 @@ class Process:
         self.after_step()
 
     def _handle(self, connection: SimulatedConnection, frame: bytearray) -> None:
-        """A request is handed to the node."""
+        """A request is handed to the node; its bytes are valid in this call alone, as in the runtime."""
         self.call(self.node.receive, connection.id, frame, self._machine.look_at_clock())
+        frame[:] = bytes(len(frame))
         self.after_step()
 
     # ---- steps

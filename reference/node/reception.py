@@ -125,6 +125,10 @@ class Reception:
             if api is None or not api.lowest <= version <= api.highest:
                 self._refuse(client, header, f"API {key} version {version} is not served")
                 return None
+            if api.handler is None:
+                view = memoryview(
+                    bytes(view)
+                )  # its decision may wait, and the frame's bytes are valid in this call alone
             body, _ = decode_from(form.request, version, view, position)
         except UnknownVersion as error:
             self._refuse(client, error.header, str(error))

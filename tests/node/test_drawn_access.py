@@ -386,3 +386,22 @@ def test_a_planted_bug_is_found(bug: str) -> None:
 def test_a_session_without_end_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SaslSession, "takes", lambda session, key, now: session.state is not State.AUTHENTICATED)
     assert found_in(range(8))
+
+
+def test_a_credential_whose_decision_waits_is_the_one_that_was_sent() -> None:
+    """The controller decides upon what is committed: the second request waits, and what it came in is used again meanwhile."""
+    run = Guarded(1)
+    (active,) = (id for id, node in run.nodes.items() if node.controller.is_active)
+    for user, password in zip(("one", "other"), PASSWORDS, strict=True):
+        upsertion = AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+            name=user, mechanism=SCRAM[MECHANISM], iterations=ITERATIONS, salt=SALT, salted_password=salted(password)
+        )
+        run.ask(active, AlterUserScramCredentialsRequest(deletions=[], upsertions=[upsertion]))
+    carried = run.nodes[active].image.carried
+    keys = [(UserScramCredentialRecord, (user, SCRAM[MECHANISM])) for user in ("one", "other")]
+    run.run_until(lambda: all(key in carried for key in keys))
+    wanted = [credential("", SCRAM[MECHANISM], SALT, ITERATIONS, salted(each)) for each in PASSWORDS]
+    stored = [cast(UserScramCredentialRecord, carried[key]) for key in keys]
+    assert [(bytes(each.salt), bytes(each.stored_key)) for each in stored] == [
+        (bytes(each.salt), bytes(each.stored_key)) for each in wanted
+    ]

@@ -137,7 +137,13 @@ class ThreeNodes:
 
     def _step(self, id: NodeId, method: Any, *arguments: Any) -> None:
         self.steps += 1
-        method(self.nodes[id], *arguments, self.now)
+        if method is Node.receive:
+            connection, frame = arguments
+            shared = bytearray(frame)
+            method(self.nodes[id], connection, memoryview(shared), self.now)
+            shared[:] = bytes(len(shared))  # the runtime receives the next frame into it
+        else:
+            method(self.nodes[id], *arguments, self.now)
         self._carry_out(id)
 
     def _carry_out(self, id: NodeId) -> None:

@@ -30,7 +30,7 @@ from linearizability.rules.excusing import GROUPS, TRANSACTIONS
 from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows, is_in
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
 from linearizability.rules.rule import MAX_WITNESSES, Anomaly, Context, Found, RunRule
-from linearizability.rules.sessions import known_at, must_be_delivered
+from linearizability.rules.sessions import known_at, must_be_delivered, promised_slots
 
 CONSUMED, GROUP_OFFSET, OWED, LOG_START, START_KNOWN, START_ASKED_LATER, BEGAN, ENDED, EXCUSED, WRITTEN, HAPPENED = (
     range(11)
@@ -73,7 +73,7 @@ def _as_input(partition: PartitionHistory, context: Context) -> Iterator[Array]:
         yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])
         yield _rows(CONSUMED, place, NONE, _consumed_outside(partition, int(group)))
         yield _rows(GROUP_OFFSET, place, commits.transaction[its], commits.offset[its])
-        owed = np.flatnonzero(must_be_delivered(partition))
+        owed = np.flatnonzero(must_be_delivered(partition) & promised_slots(partition))
         owed = owed[partition.slot_offset[owed] >= seen.offset[mine].min()]
         made = known_at(partition)[0][owed] if context.excuses else NONE
         yield _rows(OWED, place, made, partition.slot_offset[owed])
@@ -144,6 +144,16 @@ class _Copies:
     def happened(self, rows: Array) -> Mask:
         return is_in(rows[:, 2], np.unique(self.of(HAPPENED)[:, 2]))
 
+    def consumed_for_good(self) -> Array:
+        """Of what was consumed in transactions that happened what lies below an offset that they committed with their output:
+        what else they polled is for the group to consume again."""
+        taken, committed = self.of(CONSUMED), self.of(GROUP_OFFSET)
+        taken = taken[self.happened(taken)]
+        _, who = np.unique(np.concatenate([taken, committed])[:, 1:3], axis=0, return_inverse=True)
+        ends = np.full(len(who), NONE)
+        np.maximum.at(ends, who[len(taken) :], committed[:, 3])
+        return taken[taken[:, 3] < ends[who[: len(taken)]]]
+
 
 Witnessed = tuple[int, tuple[int, ...], str]
 """Offset, transactions, text."""
@@ -161,8 +171,7 @@ def _by_reason(rule: str, those: Sequence[tuple[str, Witnessed]]) -> Iterator[Fo
 
 def consumed_twice(rows: Array, context: Context) -> Iterator[Found]:
     copies = _Copies(rows)
-    taken = copies.of(CONSUMED)
-    taken = taken[copies.happened(taken)]
+    taken = copies.consumed_for_good()
     taken = taken[np.lexsort((taken[:, 2], taken[:, 3], taken[:, 1]))]
     same = (taken[1:, 1] == taken[:-1, 1]) & (taken[1:, 3] == taken[:-1, 3])
     wrong = np.flatnonzero(same & (taken[1:, 2] != taken[:-1, 2]))
@@ -222,8 +231,8 @@ def _may_be_passed(copies: _Copies, context: Context, place: int, offset: int, p
 
 def copy_order(rows: Array, context: Context) -> Iterator[Found]:
     copies = _Copies(rows)
-    taken, written = copies.of(CONSUMED), copies.of(WRITTEN)
-    inputs, outputs = (_spans(each[copies.happened(each)]) for each in (taken, written))
+    written = copies.of(WRITTEN)
+    inputs, outputs = _spans(copies.consumed_for_good()), _spans(written[copies.happened(written)])
     inputs = inputs[np.argsort(inputs[:, 1], kind="stable")]
     # Pair each span of input of a transaction with each of its spans of output; sort by input place, output place, first input.
     begins = np.searchsorted(inputs[:, 1], outputs[:, 1], side="left")
@@ -281,7 +290,7 @@ _NEEDS = "transactions that poll records and commit offsets, by consumers whose 
 TWICE = RunRule(
     id="exactly-once",
     definition="In consume-transform-produce, one input record was consumed by two transactions of one group that both "
-    "committed; one of unknown outcome did so if a committed read returned what it wrote.",
+    "committed, and with them an offset beyond it; one of unknown outcome did so if a committed read returned what it wrote.",
     promise="Violation, unless committed data may be lost, and with them the group's offset: offsets are committed with the "
     "output, so a record that a committed transaction consumed is never delivered to the group again.",
     source=_SOURCE,

@@ -9,10 +9,11 @@ import numpy as np
 from linearizability.history.facts import NEVER, Kind, Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
+from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, PartitionHistory, Rows
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
-from linearizability.rules.sessions import known_at, must_be_delivered
+from linearizability.rules.sessions import known_at, must_be_delivered, promised_slots
 
 
 def _groups(partition: PartitionHistory) -> Iterator[tuple[Rows, Rows]]:
@@ -113,12 +114,13 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             sent, known = (each[indices] for each in known_at(partition))
             passed = _passed_by(accepted, offsets[indices])
             made, seen = np.minimum(sent, accepted.invoked[passed]), np.maximum(known, accepted.completed[passed])
-            reasons = permits_loss(context, partition, made, seen, by_contract="").astype(object)
+            reasons = permits_loss(context, partition, made, seen).astype(object)
             if context.contract.cleanup == "delete":
                 starts, asked = log_starts(partition), accepted.invoked[passed]
                 sure = (offsets[indices] >= starts.highest) & (starts.last_asked > asked)
                 reasons[(reasons == "") & ~sure] = START_NOT_REPORTED
                 reasons[offsets[indices] < starts.known_at(asked)] = EXPIRED
+            reasons[~promised_slots(partition)[indices]] = ACKS_BELOW_ALL
             return reasons.astype(str)
 
         yield from found(PAST.id, partition, wrong, witness, permitted)
@@ -167,8 +169,9 @@ LOSS = Rule(
 PAST = Rule(
     id="commit-past-undelivered",
     definition="A group's committed offset lies beyond a record that no member of the group was given.",
-    promise="Violation of at-least-once by broker or client, unless compaction or retention removed the record; what retention "
-    "removed is judged as by poll-skip. A group that begins in the middle is judged from the first record it was given.",
+    promise="Violation of at-least-once by broker or client, unless compaction or retention removed the record, or it may "
+    "be lost; what retention removed is judged as by poll-skip. "
+    "A group that begins in the middle is judged from the first record it was given.",
     source="Kafka documentation, message delivery semantics; requirement HIS-10",
     needs="polls of consumers whose group is known, and commits",
     cost="linear for each group",

@@ -8,10 +8,11 @@ import numpy as np
 
 from linearizability.history.facts import Kind
 from linearizability.rules.cut import APART, last_of_each
-from linearizability.rules.partition import Array, PartitionHistory, Rows
+from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
 WATERMARK_UNKNOWN = f"{UNPROVEN}any replica's high watermark; the records may lie above it"
+COMPACTED_APART = "replicas compact at different times"
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -31,7 +32,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     first = offsets[0] if context.contract.cleanup == "keep" else None
     bounds = [_bounds(replica, first) for replica in replicas]
     low, high = (np.array(bound) for bound in zip(*bounds, strict=True))
-    wrong = _disagreements(held, offsets, nodes, low, high)
+    differs, lacking = _disagreements(held, offsets, nodes, low, high)
 
     def witness(index: int) -> Witness:
         at = held.offset == offsets[index]
@@ -42,11 +43,11 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         text = f"offset {offsets[index]} differs between replicas: {', '.join(said)}"
         return offsets[index], held.value[at][0], last, text
 
-    other = "replicas compact at different times" if context.contract.cleanup == "compact" else ""
-    if watermark < 0:
-        other = other or WATERMARK_UNKNOWN
+    def permitted(indices: Array) -> Array:
+        compacted = ~differs[indices] & (context.contract.cleanup == "compact")
+        return np.where(compacted, COMPACTED_APART, WATERMARK_UNKNOWN if watermark < 0 else "")
 
-    yield from found(RULE.id, partition, wrong, witness, other)
+    yield from found(RULE.id, partition, np.flatnonzero(differs | lacking), witness, permitted)
 
 
 def _last_digests(records: Rows) -> Array:
@@ -62,8 +63,8 @@ def _bounds(replica: Rows, first: int | None) -> tuple[int, int]:
     return low if first is None else first, max(int(offset.max(initial=-1)), watermark - 1)
 
 
-def _disagreements(held: Rows, offsets: Array, nodes: Array, low: Array, high: Array) -> Array:
-    """Indices into `offsets` at which two replicas hold different records, or one lacks what it must hold."""
+def _disagreements(held: Rows, offsets: Array, nodes: Array, low: Array, high: Array) -> tuple[Mask, Mask]:
+    """At which offsets two replicas hold different records, and at which one lacks what it must hold."""
     inside = np.isin(held.offset, offsets)
     row, column = np.searchsorted(offsets, held.offset[inside]), np.searchsorted(nodes, held.node[inside])
     shape = (len(offsets), len(nodes))
@@ -75,7 +76,7 @@ def _disagreements(held: Rows, offsets: Array, nodes: Array, low: Array, high: A
     differs = present & (values != values[rows, first][:, None])
     epoch_known = (epochs >= 0) & (epochs[rows, first] >= 0)[:, None]
     differs |= present & epoch_known & (epochs != epochs[rows, first][:, None])
-    return np.flatnonzero((differs | (demanded & ~present)).any(axis=1))
+    return differs.any(axis=1), (demanded & ~present).any(axis=1)
 
 
 RULE = Rule(
@@ -84,7 +85,7 @@ RULE = Rule(
     "below its own high watermark or its own last record.",
     promise="Violation, also after an unclean election or a power loss, for followers truncate what their leader lacks. Above "
     "the high watermark replicas may differ, and where none is known, that is unknown; where records may leave the log, a "
-    "replica may begin later.",
+    "replica may begin later; where they are compacted, it may lack some, and never holds others.",
     source="KIP-101, KIP-279; Kafka documentation, replication",
     needs="digests of replicas with their high watermarks, taken when all are in sync",
     cost="linear in the records of the replicas",

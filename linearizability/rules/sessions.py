@@ -135,7 +135,7 @@ def permitted_step(
         excused = permits_loss(context, partition, sent_at(partition)[steps.before[indices]], given)
         return np.where(reasons == "", excused, reasons).astype(str)
     kept = must_be_delivered(partition)
-    promised = kept & _promised(partition)
+    promised = kept & promised_slots(partition)
     start = expired_by(partition, context, given)
     if context.contract.cleanup == "delete":
         starts = log_starts(partition)
@@ -185,7 +185,7 @@ def known_at(partition: PartitionHistory) -> tuple[Array, Array]:
     return made, seen
 
 
-def _promised(partition: PartitionHistory) -> Mask:
+def promised_slots(partition: PartitionHistory) -> Mask:
     """Slots whose record was promised: read by any client, or acknowledged with acks=all."""
     promised = np.zeros(len(partition.slot_offset), bool)
     careful = partition.log_appends[partition.appends.flag(Flag.ACKS_ALL)[partition.log_appends]]

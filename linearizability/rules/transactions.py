@@ -15,6 +15,7 @@ from linearizability.history.facts import NEVER, Flag, Outcome
 from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
 from linearizability.rules.loss import losses, permitted_loss
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
+from linearizability.rules.retention import COMPACTED
 from linearizability.rules.rule import UNPROVEN, Anomaly, Context, Found, RunRule, Weight
 
 WW, WR, NODE = 0, 1, 2
@@ -55,6 +56,7 @@ def torn(rows: Array, context: Context) -> Iterator[Found]:
     lost = np.bincount(place, weights=rows[:, 2])
     wrong = np.flatnonzero((read > 0) & (lost > 0))
     text = "some of its records were read, others are lost"
+    compacted = COMPACTED if context.contract.cleanup == "compact" else ""
     by_reason: dict[str, list[tuple[int, str]]] = {}
     for index in wrong:
         its = rows[place == index]
@@ -62,7 +64,7 @@ def torn(rows: Array, context: Context) -> Iterator[Found]:
         reason = (
             context.excuses[least - EXCUSED_LOSS].reason
             if least >= EXCUSED_LOSS
-            else context.contract.permits_loss("all")
+            else context.contract.permits_loss("all") or compacted
         )
         by_reason.setdefault(reason, []).append((int(its[0, 3]), text))
     for reason, witnesses in sorted(by_reason.items()):
@@ -182,7 +184,8 @@ def _found(
 TORN = RunRule(
     id="torn-transaction",
     definition="Of one transaction some records were read, and others, in other partitions, are lost.",
-    promise="Violation, unless the contract permits loss or excuses cover the lost records: it happens everywhere or nowhere.",
+    promise="Violation, unless the contract permits loss, compaction may have removed the lost records or excuses cover "
+    "them: it happens everywhere or nowhere.",
     source="KIP-98; requirement HIS-09",
     needs="transactions over several partitions; best a final drain of each",
     cost="linear in the records of such transactions",

@@ -43,6 +43,11 @@ DIVERGED = """
     9 replica t-0 node=1 high_watermark=2 1@0/0 2@1/0
     9 replica t-0 node=2 high_watermark=2 1@0/0 3@1/1
 """
+TORN = """
+    0 txn send t-0:1@0 t-1:2@0
+    0 send t-1:3@2
+    1 poll t-0:1@0 t-1:3@2
+"""
 DIRTY = """
     0 txn send t-0:1 fail
     0 send t-0:2@1
@@ -66,6 +71,9 @@ CASES: list[tuple[str, str, dict[str, Any], str]] = [
     ("realtime-order", BELOW.format(read="t-0:2@4 "), {}, "invalid"),
     ("nonlinearizable", BELOW.format(read=""), {}, "valid"),
     ("nonlinearizable", BELOW.format(read="t-0:2@4 "), {}, "invalid"),
+    ("torn-transaction", TORN, {}, "invalid"),
+    ("torn-transaction", TORN, {"cleanup": "compact"}, "valid"),
+    ("torn-transaction", TORN, {"unclean_election": True}, "valid"),
     ("replica-divergence", DIVERGED, {"unclean_election": True}, "invalid"),
     ("replica-divergence", DIVERGED, {"min_isr": 2, "replicas_losing_unflushed_data": 2}, "invalid"),
     ("G1a", DIRTY, {}, "invalid"),

@@ -89,3 +89,35 @@ def test_what_may_be_lost_may_be_copied_again():
     assert judge_history(history(INPUT + SURE + again, {})).verdict == "invalid"
     lossy = judge_history(history(INPUT + SURE + again, {"min_isr": 2, "replicas_losing_unflushed_data": 2}))
     assert "exactly-once" in lossy.permitted and lossy.verdict != "invalid"
+
+
+def test_what_was_polled_and_not_committed_is_consumed_again():
+    """A transaction that commits no offset, or one below the record, leaves the record to the group."""
+    both = "1 txn poll t-0:1@0 t-0:2@1 send u-0:10@0{}\n2 txn poll t-0:2@1 send u-0:20@1 commit g t-0@2"
+    assert found(both.format(" commit g t-0@2")) == {"exactly-once": 1}
+    assert found(both.format(" commit g t-0@1")) == {}
+    assert found(both.format("")) == {}
+    later = "1 txn poll t-0:1@0 send u-0:10@5{}\n2 txn poll t-0:2@1 send u-0:20@4 commit g t-0@2"
+    assert found(later.format(" commit g t-0@1")) == {"copy-order": 1}
+    assert found(later.format("")) == {}
+
+
+@pytest.mark.parametrize(
+    ("acks", "contract", "anomalies"),
+    [("all", {}, 1), ("1", {}, 0), ("all", {"unclean_election": True}, 1)],
+)
+def test_what_may_have_been_lost_may_be_copied_past(acks: str, contract: dict[str, bool], anomalies: int):
+    """The offset of a lost record may have been given to one that no consumer is given, as the end of a transaction."""
+    text = f"""
+        0 send t-0:1@0
+        0 send t-0:2@1 acks={acks}
+        0 send t-0:3@2
+        1 subscribe t-0 group=g
+        1 txn poll t-0:1@0 send u-0:10@0 commit g t-0@1
+        1 txn poll t-0:3@2 send u-0:30@1 commit g t-0@3
+        3 poll u-0:10@0 u-0:30@1
+    """
+    judgement = judge_history(history(text, contract))
+    assert judgement.anomalies.get("copied-past", 0) == anomalies
+    assert "commit-past-undelivered" in judgement.anomalies
+    assert (judgement.verdict == "invalid") == (acks == "all" and not contract), judgement.to_json()

@@ -36,6 +36,13 @@ def test_a_replica_holds_what_lies_below_its_own_high_watermark(other: str, cont
     assert ("replica-divergence" in judgement.anomalies) == (verdict == "invalid")
 
 
+@pytest.mark.parametrize(("other", "verdict"), [("1@0/0", "valid"), ("1@0/0 3@1/0", "invalid"), ("2@1/1", "invalid")])
+def test_a_compacted_replica_may_lack_records_and_holds_no_others(other: str, verdict: str) -> None:
+    text = SENT + BOTH + f"9 replica t-0 node=2 high_watermark=2 {other}"
+    judgement = judge_history(history(text, {"cleanup": "compact"}))
+    assert "replica-divergence" in judgement.anomalies and judgement.verdict == verdict, judgement.to_json()
+
+
 SAME = ("1@0/0 2@1/0", "1@0/0 2@1/0")
 DIFFERENT = ("1@0/0 2@1/0", "1@0/0 3@1/1")
 
@@ -99,7 +106,12 @@ def test_a_regression_without_leader_epochs_is_unknown() -> None:
 
 @pytest.mark.parametrize(
     ("other", "contract", "verdict"),
-    [("1@0/0 2@1/0", {}, "valid"), ("1@0/0 3@1/1", {}, "unknown"), ("1@0/0 3@1/1", {"cleanup": "compact"}, "valid")],
+    [
+        ("1@0/0 2@1/0", {}, "valid"),
+        ("1@0/0 3@1/1", {}, "unknown"),
+        ("1@0/0 3@1/1", {"cleanup": "compact"}, "unknown"),
+        ("1@0/0 3@2/1", {"cleanup": "compact"}, "valid"),
+    ],
 )
 def test_replicas_that_differ_without_a_high_watermark_are_unknown(other: str, contract: dict, verdict: str) -> None:
     digests = f"9 replica t-0 node=1 high_watermark=-1 1@0/0 2@1/0\n9 replica t-0 node=2 high_watermark=-1 {other}"

@@ -272,7 +272,7 @@ class Derivation:
     def _producing_flags(self, contract: Contract, acks: str) -> int:
         if acks not in ("0", "1", "all"):
             raise BadEvent(f"acks={acks!r} is none of 0, 1, all")
-        flags = Flag.ACKS_ALL if acks == "all" else Flag(0)
+        flags = {"0": Flag.UNANSWERED, "1": Flag(0), "all": Flag.ACKS_ALL}[acks]
         if contract.idempotence and acks == "all":
             flags |= Flag.IDEMPOTENT | Flag.ORDERED
         if contract.max_in_flight <= 1:

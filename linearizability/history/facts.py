@@ -89,6 +89,8 @@ class Flag(IntFlag):
     """The append's operation wrote to more than this partition."""
     ORDERED = 256
     """The producer promises order: idempotent, or one request in flight."""
+    UNANSWERED = 512
+    """The append was sent with acks=0: no broker answers."""
 
 
 COLUMNS: dict[str, Any] = {

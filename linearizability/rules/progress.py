@@ -8,8 +8,11 @@ import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
 from linearizability.rules.partition import PartitionHistory
-from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Weight, Witness, found
 
+REFUSED = (
+    f"{UNPROVEN}why the sends failed: a record too large, a fenced producer's and those of an aborted transaction do"
+)
 GAP_NS = 1_000_000_000
 """A pause between successful sends that is worth a note, while sends were tried."""
 
@@ -21,9 +24,14 @@ def no_progress(partition: PartitionHistory, context: Context) -> Iterator[Found
     bound = context.contract.bound_after_healing_ms * 1_000_000
     late = appends.invoked > context.heals_at + bound
     waited = np.minimum(appends.completed, context.ends_at) - appends.invoked
-    late |= (appends.invoked > context.heals_at) & (waited > bound)
-    failed = late & (appends.outcome != Outcome.OK) & ~appends.flag(Flag.ACKNOWLEDGED)
-    rows = np.flatnonzero(failed)[:1]
+    waited_long = (appends.invoked > context.heals_at) & (waited > bound)
+    late |= waited_long
+    failed = late & (appends.outcome != Outcome.OK) & ~appends.flag(Flag.ACKNOWLEDGED) & ~appends.flag(Flag.UNANSWERED)
+    refused = failed & (appends.outcome == Outcome.FAIL) & ~waited_long
+    permitted = REFUSED if np.array_equal(refused, failed) else ""
+    if permitted and (late & (appends.outcome == Outcome.OK)).any():
+        return
+    rows = np.flatnonzero(refused if permitted else failed & ~refused)[:1]
 
     def witness(index: int) -> Witness:
         text = (
@@ -32,7 +40,7 @@ def no_progress(partition: PartitionHistory, context: Context) -> Iterator[Found
         )
         return -1, appends.value[index], [appends.operation[index]], text
 
-    yield from found(PROGRESS.id, partition, rows, witness)
+    yield from found(PROGRESS.id, partition, rows, witness, permitted)
 
 
 def gaps(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -57,8 +65,10 @@ PROGRESS = Rule(
     id="no-progress",
     definition="Sends that began later than the bound after the last fault had ended, or waited longer than the bound since, "
     "did not succeed.",
-    promise="Violation of the declared bound (`bound_after_healing_ms`). Polls and commits are not judged: a consumer that was "
-    "fenced, or lost its partitions, fails rightly, and a history does not record why one failed.",
+    promise="Violation of the declared bound (`bound_after_healing_ms`). Sends with acks=0 have no answer. Of a send that soon "
+    "failed for sure a history does not record why: it is no violation beside one that succeeded, and unknown by itself. Polls "
+    "and commits are not judged: a consumer that was fenced, or lost its partitions, fails rightly, and a history does not "
+    "record why one failed.",
     source="requirement HIS-12",
     needs="marks of faults and healing; sends after the healing",
     cost="linear",

@@ -22,7 +22,7 @@ Row = dict[str, int]
 FACTS_OF_DAMAGE = {
     "kind": range(14),
     "outcome": range(3),
-    "flags": [1 << bit for bit in range(9)],
+    "flags": [int(flag) for flag in Flag],
     "position": range(3),
 }
 UNKNOWN_ROW = dict.fromkeys(COLUMNS, -1)

@@ -57,3 +57,25 @@ HEALED = """
 def test_a_send_may_not_wait_longer_than_the_bound_since_the_healing(after: str, judged: bool) -> None:
     judgement = judge_history(history(HEALED + after))
     assert ("no-progress" in judgement.anomalies) == judged, judgement.to_json()
+
+
+LATE = "0 [70000000000 70000000005] "
+NEXT = "\n1 [70000000010 70000000015] "
+READ = "\n2 [70000000020 70000000025] poll "
+
+
+@pytest.mark.parametrize(
+    ("after", "verdict"),
+    [
+        (f"{LATE}send t-0:2 acks=0 info{READ}t-0:2@1", "valid"),  # no broker answers
+        (f"{LATE}send t-0:2 info", "invalid"),
+        (f"{LATE}send t-0:2 fail", "unknown"),  # a record that is too large never succeeds
+        (f"{LATE}send t-0:2 fail{NEXT}send t-0:3@1{READ}t-0:3@1", "valid"),
+        (f"{LATE}txn send t-0:2 fail{NEXT}send t-0:3@1{READ}t-0:3@1", "valid"),
+        (f"{LATE}send t-0:2 fail{NEXT}send t-0:3 info", "invalid"),
+        (f"{LATE}send t-0:2 info{NEXT}send t-0:3@1{READ}t-0:3@1", "invalid"),
+    ],
+)
+def test_what_no_broker_answers_or_may_accept_is_no_lack_of_progress(after: str, verdict: str) -> None:
+    judgement = judge_history(history(HEALED + after))
+    assert judgement.verdict == verdict, judgement.to_json()

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag
+from linearizability.history.facts import NEVER, Flag, Outcome
 from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.excusing import at_slots
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
+
+NOT_ACKNOWLEDGED = f"{UNPROVEN}whether the send was acknowledged whose completion of unknown outcome names the offset"
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -35,11 +37,22 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
     def permitted(indices: Array) -> Array:
         careful = reported[appends.flag(Flag.ACKS_ALL)[reported]]
-        promised = at_slots(partition, slots[indices], careful)  # what was read, or acknowledged with acks=all
-        _, two_known = promised.contradictions()
-        return np.where(two_known < NEVER, promised.reasons(context, partition), ACKS_BELOW_ALL)
+        reasons = np.full(len(indices), ACKS_BELOW_ALL, object)
+        for among, doubt in ((careful, NOT_ACKNOWLEDGED), (careful[~_only_named(partition)[careful]], "")):
+            promised = at_slots(partition, slots[indices], among)  # what was read, or acknowledged with acks=all
+            known = promised.contradictions()[1] < NEVER
+            explained = promised.reasons(context, partition)
+            reasons[known] = np.where(explained == "", doubt, explained)[known]
+        return reasons.astype(str)
 
     yield from found(RULE.id, partition, np.arange(len(slots)), witness, permitted, partition.slot_offset[slots])
+
+
+def _only_named(partition: PartitionHistory) -> Mask:
+    """Appends outside of transactions whose offset only a completion of unknown outcome names. The answer to a request that timed
+    out at the broker names the offset at which it was appended, and promises nothing."""
+    appends = partition.appends
+    return (appends.outcome == Outcome.INFO) & ~appends.flag(Flag.TRANSACTIONAL) & ~partition.happened
 
 
 def _torn(partition: PartitionHistory) -> Mask:
@@ -62,7 +75,8 @@ RULE = Rule(
     definition="Two different values are known at one offset of a partition.",
     promise="Violation if two of them were promised: returned by a poll, or acknowledged with acks=all. An offset whose "
     "record was acknowledged with lower acks may be given to another one when the leader is lost. An offset that a "
-    "completion of unknown outcome names counts where another record was read there.",
+    "completion of unknown outcome names counts where another record was read there: as a violation for a transaction, whose "
+    "sends were answered before it ended; else it is unknown, for the answer to a request that timed out names it, too.",
     source="Kafka documentation, design: an offset names one record for ever; requirement HIS-03",
     needs="offsets of acknowledged or polled records",
     cost="linear",

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import TRANSACTIONS, at_slots, eras, explained, permits_loss, sent_at
-from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
+from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.retention import log_starts
 from linearizability.rules.rule import Context
 
@@ -70,7 +70,7 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
         writers = partition.writer[within]
         returned = np.zeros(len(appends), bool)
         returned[writers[writers >= 0]] = True
-        due = acknowledged & in_force_before(appends, row.invoked)
+        due = acknowledged & in_force_before(partition, row.invoked)
         if context.contract.cleanup != "keep":
             due &= _places(partition) >= int(row.value[0])
         drained_at[due & ~returned] = np.minimum(drained_at[due & ~returned], row.completed)
@@ -121,11 +121,20 @@ def _first(partition: PartitionHistory, rows: Array) -> Array:
     return rows[np.lexsort((observations.position[rows], *times[::-1]))[:1]]
 
 
-def in_force_before(appends: Rows, moment: Array) -> Mask:
-    """The appends that a reader which began at that time must be given: of a transaction, once its commit was answered."""
+def in_force_before(partition: PartitionHistory, moment: Array) -> Mask:
+    """The appends that a reader which began at that time must be given: of a transaction, once its commit was answered. What had
+    no answer may take effect at any later time: outside of transactions it is due once a client had read it."""
+    appends = partition.appends
     stepwise = appends.extra >= 0
     answered = np.where(stepwise, appends.extra + 1000 * appends.session.astype(np.int64), appends.completed)
-    return (appends.completed < moment) & (answered < moment) & ~(stepwise & (appends.session == MAX_WAIT_US))
+    answered = np.where(stepwise & (appends.session == MAX_WAIT_US), NEVER, answered)
+    alone = (appends.outcome == Outcome.INFO) & ~appends.flag(Flag.TRANSACTIONAL)
+    if alone.any():
+        rows = np.flatnonzero((partition.writer >= 0) & (partition.observations.outcome == Outcome.OK))
+        first = np.full(len(appends), NEVER)
+        np.minimum.at(first, partition.writer[rows], partition.observations.completed[rows])
+        answered = np.where(alone, first, answered)
+    return (appends.completed < moment) & (answered < moment)
 
 
 def _places(partition: PartitionHistory) -> Array:

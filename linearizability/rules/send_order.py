@@ -11,8 +11,10 @@ from linearizability.rules.cut import By, Cut, first_of_each, owned
 from linearizability.rules.excusing import in_eras, kept_from, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
 from linearizability.rules.partition import Array, Mask, PartitionHistory
-from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Weight, Witness, found
 
+LATER = "a send of unknown outcome may be stored at any later time"
+NEW_SESSION = f"{UNPROVEN}whether the producer began again, with a new id, after a send of unknown outcome"
 UNORDERED = "a producer without idempotence and with several requests in flight may reorder its records"
 
 
@@ -32,7 +34,17 @@ def _reason(partition: PartitionHistory, context: Context, rows: np.ndarray, ear
     seen = np.maximum(known[earlier], known[rows])
     excused = permits_loss(context, partition, partition.appends.invoked[earlier], seen)
     kept = np.where(flags(Flag.ACKS_ALL)[earlier] & (known[rows] < NEVER), excused, ACKS_BELOW_ALL)
+    later = np.where(flags(Flag.IDEMPOTENT)[rows], NEW_SESSION, LATER)
+    kept = np.where((kept == "") & _may_come_later(partition)[earlier], later, kept)
     return np.where(flags(Flag.ORDERED)[rows], kept, UNORDERED)
+
+
+def _may_come_later(partition: PartitionHistory) -> Mask:
+    """For each append whether nothing orders it before what its producer sent next: it had no answer, so its request may wait at
+    a broker while the producer gives it up. The next transaction of a transactional producer ends the last one first."""
+    appends = partition.appends
+    answered = (appends.outcome == Outcome.OK) | appends.flag(Flag.ACKNOWLEDGED)
+    return ~answered & ~appends.flag(Flag.TRANSACTIONAL)
 
 
 def within(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -114,11 +126,11 @@ def across(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
 
 def _kept_in_eras(partition: PartitionHistory, context: Context, rows: Array) -> Iterator[tuple[Mask, Mask]]:
-    """For each era which of these appends acks=all keeps in it, and which are kept at all."""
+    """For each era which of these appends acks=all keeps in it and orders, and which are kept at all."""
     appends, known = partition.appends, kept_from(partition, answers_first=True)
     for era in in_eras(context, partition, appends.invoked, known):
         within = era & (known < NEVER)
-        yield (within & appends.flag(Flag.ACKS_ALL))[rows], within[rows]
+        yield (within & appends.flag(Flag.ACKS_ALL) & ~_may_come_later(partition))[rows], within[rows]
 
 
 def farthest_sends(partition: PartitionHistory, context: Context) -> Array:
@@ -135,8 +147,9 @@ def farthest_sends(partition: PartitionHistory, context: Context) -> Array:
 ACROSS = Rule(
     id="nonmonotonic-send",
     definition="A producer's later operation was stored before an earlier one of its own.",
-    promise="Violation for an idempotent producer or one request in flight, if the earlier record was to be kept (acks=all); "
-    "permitted otherwise.",
+    promise="Violation for an idempotent producer or one request in flight, if the earlier record was to be kept (acks=all) and "
+    "answered; permitted otherwise. An idempotent producer whose send had no answer may have begun again with a new producer id: "
+    "what it sent then is in no order with that send, so this is unknown.",
     source="KIP-98; requirement HIS-06",
     needs="offsets of sends, acknowledged or observed",
     cost="linear",

@@ -409,6 +409,7 @@ class Derivation:
                     split_key(key),
                     Kind.COMMITTED,
                     **common,
+                    flags=self._consuming,
                     offset=offset_of(offset),
                     group=self._identity(mop["group"]),
                 )

@@ -12,7 +12,7 @@ means what the table says, and holds -1 (or `NEVER`) where the kind has no use f
 | DRAIN | log end | where the reader began | | extra: the position reached |
 | END_OFFSETS | log end as answered | | | extra: log start as answered; position: 0 list offsets, 1 a fetch |
 | COMMIT | committed offset | the member | generation | group |
-| COMMITTED | offset fetched | | | group |
+| COMMITTED | offset fetched | | | group; flags: isolation, which asks for stable offsets |
 | OWNERSHIP | | the member | generation | group |
 | HIGH_WATERMARK … LOG_END | that offset | | leader epoch | node |
 | REPLICA_RECORD | offset | the record | leader epoch | node; extra: that replica's high watermark |

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import excuses_of
-from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
+from linearizability.history.facts import COLUMNS, NEVER, UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
 from linearizability.rules.partition import Columns, PartitionHistory, is_in, order_of
@@ -250,4 +250,5 @@ def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]
     excuses = excuses_of(sorted(marks, key=lambda mark: mark["time"]))
     heals_at = -1 if still_on else max(heals, default=-1)
-    return Context(contract, heals_at=heals_at, ends_at=ends_at, excuses=excuses)
+    faults_at = min((mark["time"] for mark in marks if mark.get("f") == "fault"), default=NEVER)
+    return Context(contract, faults_at=faults_at, heals_at=heals_at, ends_at=ends_at, excuses=excuses)

@@ -3,62 +3,96 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Kind, Outcome
+from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, PartitionHistory, Rows
+from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import known_at, must_be_delivered, promised_slots
 
+COORDINATOR_UNKNOWN = (
+    f"{UNPROVEN}whether the group's own coordinator answered: one that was cut off answers what it knew"
+)
 
-def _groups(partition: PartitionHistory) -> Iterator[tuple[Rows, Rows]]:
-    """Each group's commits and its answered fetches of committed offsets."""
+
+@dataclass(frozen=True)
+class _Group:
+    """A group's commits and its answered fetches of committed offsets."""
+
+    commits: Rows
+    ends: Array
+    """When each commit was surely in force; NEVER where that is not known."""
+    fetched: Rows
+    doubtful: Mask
+    """Which fetches a former coordinator may have answered."""
+
+
+def _groups(partition: PartitionHistory, context: Context) -> Iterator[_Group]:
+    """Each group, with its fetches of stable offsets and, apart, with the others."""
     commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
     for group in np.unique(commits.group):
-        answers = fetched.where((fetched.group == group) & (fetched.outcome == Outcome.OK))
-        yield commits.where((commits.group == group) & (commits.outcome != Outcome.FAIL)), answers
+        mine = commits.where((commits.group == group) & (commits.outcome != Outcome.FAIL))
+        answered = fetched.where((fetched.group == group) & (fetched.outcome == Outcome.OK))
+        for stable in (True, False):
+            answers = answered.where(answered.flag(Flag.READ_COMMITTED) == stable)
+            sure = (mine.outcome == Outcome.OK) & (stable | (mine.transaction < 0))
+            ends = np.where(sure, mine.completed, NEVER)
+            yield _Group(mine, ends, answers, may_be_stale(partition, context, answers))
 
 
-def _last_commit_before(commits: Rows, fetched: Rows) -> tuple[Array, Array]:
-    """For each fetch: of the commits that had ended before it began, the latest beginning, and that commit's index."""
-    sure = np.flatnonzero(commits.outcome == Outcome.OK)
-    sure = sure[np.argsort(commits.completed[sure], kind="stable")]
+def may_be_stale(partition: PartitionHistory, context: Context, fetched: Rows) -> Mask:
+    """Which of these fetches a coordinator may have answered that had been deposed and did not know it: those of no member, for
+    a member has joined there, from the first fault until the bound after the last."""
+    owned = partition.rows(Kind.OWNERSHIP)
+    member = np.isin(fetched.process, owned.process[np.isin(owned.group, fetched.group)])
+    healed = context.heals_at + context.contract.bound_after_healing_ms * 1_000_000
+    faulty = (fetched.completed >= context.faults_at) & ((context.heals_at < 0) | (fetched.invoked <= healed))
+    return faulty & ~member
+
+
+def _last_commit_before(group: _Group) -> tuple[Array, Array]:
+    """For each fetch: of the commits that were in force before it began, the latest beginning, and that commit's index."""
+    commits, fetched = group.commits, group.fetched
+    sure = np.flatnonzero(group.ends < NEVER)
+    sure = sure[np.argsort(group.ends[sure], kind="stable")]
     began = np.maximum.accumulate(commits.invoked[sure]) if len(sure) else commits.invoked[sure]
-    before = np.searchsorted(commits.completed[sure], fetched.invoked, side="left") - 1
+    before = np.searchsorted(group.ends[sure], fetched.invoked, side="left") - 1
     latest = np.where(before >= 0, began[before] if len(began) else -NEVER, -NEVER)
     which = sure[np.searchsorted(began, latest)] if len(sure) else np.full(len(latest), -1)
     return latest, np.where(before >= 0, which, -1)
 
 
-def _permitted(
-    context: Context, partition: PartitionHistory, commits: Rows, fetched: Rows, which: Array
-) -> Callable[[Array], Array]:
+def _permitted(context: Context, partition: PartitionHistory, group: _Group, which: Array) -> Callable[[Array], Array]:
     """A commit may be lost with the group's records, or, from within a transaction, with what became of that."""
+
+    commits, fetched = group.commits, group.fetched
 
     def permitted(indices: Array) -> Array:
         made, seen = commits.invoked[which[indices]], fetched.completed[indices]
         reasons = permits_loss(context, partition, made, seen, GROUPS, here=False)
         transactional = commits.transaction[which[indices]] >= 0
         ends = permits_loss(context, partition, made, seen, np.where(transactional, TRANSACTIONS, ""), here=False)
-        return np.where(reasons == "", ends, reasons)
+        reasons = np.where(reasons == "", ends, reasons)
+        return np.where((reasons == "") & group.doubtful[indices], COORDINATOR_UNKNOWN, reasons)
 
     return permitted
 
 
 def regression(partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    for commits, fetched in _groups(partition):
-        latest, which = _last_commit_before(commits, fetched)
+    for group in _groups(partition, context):
+        commits, fetched = group.commits, group.fetched
+        latest, which = _last_commit_before(group)
         values = np.unique(commits.offset)
         if not len(values):
             continue
         last_chance = np.full(len(values) + 1, -NEVER)
-        ends = np.where(commits.outcome == Outcome.OK, commits.completed, NEVER)
-        np.maximum.at(last_chance, np.searchsorted(values, commits.offset), ends)
+        np.maximum.at(last_chance, np.searchsorted(values, commits.offset), group.ends)
         place = np.searchsorted(values, fetched.offset)
         place[(place == len(values)) | (values[np.minimum(place, len(values) - 1)] != fetched.offset)] = len(values)
         wrong = np.flatnonzero((fetched.offset >= 0) & (which >= 0) & (last_chance[place] < latest))
@@ -68,14 +102,13 @@ def regression(partition: PartitionHistory, context: Context) -> Iterator[Found]
             text = f"offset {fetched.offset[index]} was fetched after {commits.offset[commit]} had been committed"
             return fetched.offset[index], -1, [commits.operation[commit], fetched.operation[index]], text
 
-        yield from found(
-            REGRESSION.id, partition, wrong, witness, _permitted(context, partition, commits, fetched, which)
-        )
+        yield from found(REGRESSION.id, partition, wrong, witness, _permitted(context, partition, group, which))
 
 
 def loss(partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    for commits, fetched in _groups(partition):
-        _, which = _last_commit_before(commits, fetched)
+    for group in _groups(partition, context):
+        commits, fetched = group.commits, group.fetched
+        _, which = _last_commit_before(group)
         wrong = np.flatnonzero((fetched.offset < 0) & (which >= 0))
 
         def witness(index: int, commits: Rows = commits, fetched: Rows = fetched, which: Array = which) -> Witness:
@@ -83,7 +116,7 @@ def loss(partition: PartitionHistory, context: Context) -> Iterator[Found]:
             text = f"no committed offset was fetched after {commits.offset[commit]} had been committed"
             return commits.offset[commit], -1, [commits.operation[commit], fetched.operation[index]], text
 
-        yield from found(LOSS.id, partition, wrong, witness, _permitted(context, partition, commits, fetched, which))
+        yield from found(LOSS.id, partition, wrong, witness, _permitted(context, partition, group, which))
 
 
 def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -133,10 +166,14 @@ def _passed_by(accepted: Rows, offsets: Array) -> Array:
     return first[np.searchsorted(accepted.offset[order], offsets, side="right")]
 
 
+_IN_FORCE = (
+    "A transaction's commit is in force once its marker is written, after the transaction's end is answered: only who asks for "
+    "stable offsets (KIP-447) waits for it. Under faults a coordinator that was cut off may answer who is no member: unknown."
+)
 REGRESSION = Rule(
     id="committed-offset-regression",
     definition="A group's offset was fetched that a later, acknowledged commit had replaced before the fetch began.",
-    promise="Violation, unless the contract permits loss. Two commits at once may take effect in either order.",
+    promise=f"Violation, unless the contract permits loss. Two commits at once may take effect in either order. {_IN_FORCE}",
     source="Kafka documentation, consumer offsets; requirement HIS-10",
     needs="commits and fetches of committed offsets; one monotonic clock for all processes",
     cost="one sort of the commits by time",
@@ -153,7 +190,7 @@ REGRESSION = Rule(
 LOSS = Rule(
     id="committed-offset-loss",
     definition="A group had no committed offset after a commit had been acknowledged.",
-    promise="Violation, unless the contract permits loss or the offsets expired.",
+    promise=f"Violation, unless the contract permits loss or the offsets expired. {_IN_FORCE}",
     source="Kafka documentation, consumer offsets; offsets.retention.minutes",
     needs="commits and fetches of committed offsets; one monotonic clock for all processes",
     cost="one sort of the commits by time",

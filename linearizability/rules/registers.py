@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, UNKNOWN, Kind, Outcome, identity
+from linearizability.history.facts import NEVER, UNKNOWN, Flag, Kind, Outcome, identity
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, permits_loss
+from linearizability.rules.group_offsets import may_be_stale
 from linearizability.rules.partition import PartitionHistory, Rows
 from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
 from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
@@ -36,7 +37,7 @@ def judged(partition: PartitionHistory, context: Context) -> list[tuple[bool | N
 
 
 def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[bool | None, Found]]:
-    for operations, initial, name, is_committed in _registers(partition):
+    for operations, initial, name, is_committed in _registers(partition, context):
         answer = linearizable([operation for operation, _ in operations], initial)
         if answer:
             continue
@@ -78,7 +79,7 @@ def shrink(operations: Named, initial: int) -> Named:
     return least[-MAX_SHRUNK:]
 
 
-def _registers(partition: PartitionHistory) -> Iterator[tuple[Named, int, str, bool]]:
+def _registers(partition: PartitionHistory, context: Context) -> Iterator[tuple[Named, int, str, bool]]:
     """The registers that live under this key: the key itself, and (hence the last item) each group's committed offset."""
     rows = partition.rows(Kind.REGISTER)
     if len(rows):
@@ -91,7 +92,11 @@ def _registers(partition: PartitionHistory) -> Iterator[tuple[Named, int, str, b
     commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
     for group in np.unique(fetched.group):
         written, read = commits.where(commits.group == group), fetched.where(fetched.group == group)
-        operations = [_offset(written, i, WRITE) for i in _relevant(written)]
+        read = read.where(~may_be_stale(partition, context, read))
+        stable = bool(
+            read.flag(Flag.READ_COMMITTED).all()
+        )  # else a transaction's commit may be seen later than its end
+        operations = [_offset(written, i, WRITE, stable or written.transaction[i] < 0) for i in _relevant(written)]
         operations += [_offset(read, i, READ) for i in _relevant(read)]
         yield operations, UNKNOWN, f"committed offset of {partition.name}", True
 
@@ -106,8 +111,8 @@ def _operation(rows: Rows, i: int, function: int) -> tuple[RegisterOperation, in
     return operation, int(rows.operation[i])
 
 
-def _offset(rows: Rows, i: int, function: int) -> tuple[RegisterOperation, int]:
-    done = int(rows.completed[i]) if rows.outcome[i] == Outcome.OK else None
+def _offset(rows: Rows, i: int, function: int, in_force: bool = True) -> tuple[RegisterOperation, int]:
+    done = int(rows.completed[i]) if in_force and rows.outcome[i] == Outcome.OK else None
     operation = RegisterOperation(function, int(rows.offset[i]), UNKNOWN, int(rows.invoked[i]), done)
     return operation, int(rows.operation[i])
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import Excuse
+from linearizability.history.facts import NEVER
 from linearizability.rules.cut import NO_PLACE, Cut
 
 if TYPE_CHECKING:
@@ -82,6 +83,8 @@ class Context:
     contract: Contract = field(default_factory=Contract)
     proven: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     """Operations over several partitions whose effect an ok poll saw in some partition. Sorted."""
+    faults_at: int = NEVER
+    """When the first fault began; NEVER where there was none."""
     heals_at: int = -1
     """When the last fault ended; -1 where there was none."""
     ends_at: int = -1

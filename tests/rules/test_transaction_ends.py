@@ -36,6 +36,36 @@ def test_offsets_of_a_transaction_are_committed_by_its_end() -> None:
     """
     assert judge_history(history(text.format(5))).verdict == "valid"
     assert "committed-offset-regression" in judge_history(history(text.format(3))).anomalies
+    unstable = {"isolation": "read_uncommitted"}  # the end is answered before the marker is written
+    assert judge_history(history(text.format(3), unstable)).verdict == "valid"
+    assert judge_history(history(text.format(-1), unstable)).verdict == "invalid"
+
+
+@pytest.mark.parametrize(
+    ("marks", "asks", "bound", "verdict"),
+    [
+        ("", "2", 0, "invalid"),
+        ("! [5 5] fault name=cut", "2", 0, "unknown"),
+        ("! [5 5] fault name=cut", "1", 0, "invalid"),  # it has joined at the coordinator that answers
+        ("! [95 95] fault name=cut", "2", 0, "invalid"),
+        ("! [5 5] fault name=cut\n! [15 15] heal name=cut", "2", 1, "unknown"),
+        ("! [5 5] fault name=cut\n! [15 15] heal name=cut", "2", 0, "invalid"),
+    ],
+)
+def test_a_former_coordinator_answers_with_the_offset_that_it_knew(
+    marks: str, asks: str, bound: int, verdict: str
+) -> None:
+    text = f"""
+        0 [0 1] send t-0:1@0
+        1 [2 3] subscribe t-0 group=g generation=1 member=m
+        1 [10 11] poll t-0:1@0
+        1 [20 25] commit g t-0@0 generation=1 member=m
+        1 [30 35] commit g t-0@1 generation=1 member=m
+        {asks} [40 45] committed g t-0@{{}}
+    """
+    for answer in (0, -1):
+        judgement = judge_history(history(f"{marks}\n{text.format(answer)}", {"bound_after_healing_ms": bound}))
+        assert judgement.verdict == verdict, judgement.to_json()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ from linearizability.history.facts import (
     identity,
     split_key,
 )
-from linearizability.history.operations import OPERATIONS
+from linearizability.history.operations import OPERATIONS, PASSES_NOTHING
 
 PartitionKey = tuple[str, int]
 
@@ -69,6 +69,7 @@ class Derivation:
         self._open: dict[int, Invocation] = {}
         self._transactions: dict[tuple[int, str], Transaction] = {}
         self._sessions: dict[tuple[int, PartitionKey], int] = {}
+        self._sought: set[tuple[int, PartitionKey]] = set()
         self._assigned: dict[int, set[PartitionKey]] = {}
         self._subscribed: set[int] = set()
         self._group: dict[int, int] = {}
@@ -159,8 +160,10 @@ class Derivation:
             case "assign" | "subscribe":
                 self._assign(invocation, fields, common, outcome)
             case "seek":
-                for key in fields.get("keys") or []:
-                    self._new_session(invocation.process, split_key(key))
+                for key in map(split_key, fields.get("keys") or []):
+                    self._new_session(invocation.process, key)
+                    if fields.get("to") not in PASSES_NOTHING:
+                        self._sought.add((invocation.process, key))
             case "commit" | "committed":
                 self._group_offsets(invocation, fields, mops, common)
             case "list_offsets" | "drain":
@@ -257,7 +260,9 @@ class Derivation:
                 "key": key,
                 "kind": Kind.OBSERVATION,
                 "position": position,
-                "flags": int(flags | Flag.REBALANCED if key in moved else flags),
+                "flags": int(flags)
+                | (Flag.REBALANCED if key in moved else 0)
+                | (Flag.SOUGHT if (process, key) in self._sought else 0),
                 "offset": UNKNOWN if offset is None else place_of(offset),
                 "value": self._identity(value),
                 "session": self._sessions.setdefault((process, key), 0),

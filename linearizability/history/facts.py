@@ -91,6 +91,8 @@ class Flag(IntFlag):
     """The producer promises order: idempotent, or one request in flight."""
     UNANSWERED = 512
     """The append was sent with acks=0: no broker answers."""
+    SOUGHT = 1024
+    """The consumer had sought a position in the partition before: it need not have come by what lies below."""
 
 
 COLUMNS: dict[str, Any] = {

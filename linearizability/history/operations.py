@@ -16,7 +16,7 @@ by the functions of this module; the completion repeats them with the results fi
 | `txn` | `send`, `poll`, `commit` | one whole transaction in one operation |
 | `begin`, `end` | – | a transaction's begin, and its commit (`commit: true`) or abort (`commit: false`); both name `txn` |
 | `assign`, `subscribe` | – | the consumer's partitions are from now on `keys`; positions of kept partitions stay |
-| `seek` | – | the consumer jumps in the partitions `keys` |
+| `seek` | – | the consumer jumps in the partitions `keys`; `to` says where, if it is one of `PASSES_NOTHING` |
 | `commit` | `commit` | a group's offsets committed (also from within a transaction, where `txn` is named) |
 | `committed` | `committed` | a group's committed offsets fetched |
 | `list_offsets` | `list_offsets` | a partition's start and end offset asked for |
@@ -45,6 +45,8 @@ CONSUMING = ("poll", "assign", "subscribe", "seek", "drain", "list_offsets", "co
 INSPECTING = ("state", "replica")
 REGISTERS = ("read", "write", "cas")
 OPERATIONS = frozenset((*PRODUCING, *CONSUMING, *INSPECTING, *REGISTERS))
+PASSES_NOTHING = frozenset({"start", "committed", "truncation"})
+"""Where a consumer may seek and still must come by all records: to the log start, its group's offset, a truncated log."""
 MARKS = frozenset({"fault", "heal", "quiet", "note", "excuse", "excuse-over"})
 """Events that are no client's operation: faults begin and end, phases of a run, what may explain a loss (`excuses`)."""
 

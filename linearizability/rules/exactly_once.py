@@ -67,7 +67,7 @@ def _as_input(partition: PartitionHistory, context: Context) -> Iterator[Array]:
     reported = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
     sure = np.unique(np.concatenate([each.transaction[each.outcome == Outcome.OK] for each in (seen, commits)]))
     yield _rows(HAPPENED, NONE, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
-    for group in np.unique(seen.group[taken]):
+    for group in np.setdiff1d(seen.group[taken], partition.sought_groups):
         place = identity(f"{group} from {partition.name}")
         mine, its = taken & (seen.group == group), reported & (commits.group == group)
         yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])
@@ -285,7 +285,7 @@ def _spans(rows: Array) -> npt.NDArray[np.int64]:
 
 
 _SOURCE = "KIP-98, KIP-447: exactly-once semantics"
-_NEEDS = "transactions that poll records and commit offsets, by consumers whose group is known"
+_NEEDS = "transactions that poll records and commit offsets, by consumers whose group is known and whose members seek nothing"
 
 TWICE = RunRule(
     id="exactly-once",

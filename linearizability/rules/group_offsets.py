@@ -16,6 +16,7 @@ from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORT
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import known_at, must_be_delivered, promised_slots
 
+SOUGHT = "a member of the group sought a position"
 COORDINATOR_UNKNOWN = (
     f"{UNPROVEN}whether the group's own coordinator answered: one that was cut off answers what it knew"
 )
@@ -141,7 +142,14 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             text = f"offset {highest} was committed, and no member of the group was given offset {offsets[index]}"
             return offsets[index], partition.log_value[index], [by], text
 
-        def permitted(indices: Array, accepted: Rows = accepted, offsets: Array = offsets) -> Array:
+        def permitted(
+            indices: Array,
+            accepted: Rows = accepted,
+            offsets: Array = offsets,
+            sought: bool = bool(np.isin(group, partition.sought_groups)),
+        ) -> Array:
+            if sought:
+                return np.full(len(indices), SOUGHT)
             if context.contract.cleanup == "compact":
                 return np.full(len(indices), COMPACTED)
             sent, known = (each[indices] for each in known_at(partition))
@@ -206,8 +214,8 @@ LOSS = Rule(
 PAST = Rule(
     id="commit-past-undelivered",
     definition="A group's committed offset lies beyond a record that no member of the group was given.",
-    promise="Violation of at-least-once by broker or client, unless compaction or retention removed the record, or it may "
-    "be lost; what retention removed is judged as by poll-skip. "
+    promise="Violation of at-least-once by broker or client, unless a member sought a position, compaction or retention "
+    "removed the record, or it may be lost; what retention removed is judged as by poll-skip. "
     "A group that begins in the middle is judged from the first record it was given.",
     source="Kafka documentation, message delivery semantics; requirement HIS-10",
     needs="polls of consumers whose group is known, and commits",

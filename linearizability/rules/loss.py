@@ -58,7 +58,7 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
         passed = (
             missing
             & (partition.append_slot >= 0)
-            & (partition.append_slot <= partition.observation_slot.max(initial=-1))
+            & (partition.append_slot <= partition.observation_slot[~partition.jumping].max(initial=-1))
         )
         absent_at[passed] = _passed_at(partition)[partition.append_slot[passed]]
     lost, vanished, drained = passed.copy(), np.zeros(len(appends), bool), np.zeros(len(appends), bool)
@@ -98,7 +98,7 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
 
 def _passed_at(partition: PartitionHistory, after: int = -NEVER - 1) -> Array:
     """For each slot when the first poll ended that returned what lies there or beyond, and was sent after that."""
-    observations, placed = partition.observations, partition.observation_slot >= 0
+    observations, placed = partition.observations, (partition.observation_slot >= 0) & ~partition.jumping
     if after >= -NEVER:
         placed = placed & (sent_at(partition) > after)
     ended = np.full(len(partition.slot_offset), NEVER)
@@ -111,6 +111,7 @@ def passer(partition: PartitionHistory, loss: Loss, index: int) -> int:
     before that did not return the record."""
     observations = partition.observations
     beyond = (partition.observation_slot >= partition.append_slot[index]) & (partition.observation_slot >= 0)
+    beyond &= ~partition.jumping
     first = _first(partition, np.flatnonzero(beyond & (observations.completed == loss.absent_at[index])))
     return int(first[0]) if len(first) else -1
 
@@ -153,18 +154,22 @@ def complete_drains(partition: PartitionHistory) -> Mask:
 
 
 def carried(partition: PartitionHistory, context: Context) -> Array:
-    """What other parts must know of what is missing: the record that was read first, of all and of those of each era."""
+    """What other parts must know of what is missing: the record that was read first, of all and of those of each era; and which
+    groups passed over records at will."""
     observations = partition.observations
-    mine = np.flatnonzero((partition.observation_slot >= 0) & owned(partition, observations.offset))
+    placed = (partition.observation_slot >= 0) & owned(partition, observations.offset)
+    sought = np.flatnonzero(placed & observations.flag(Flag.SOUGHT))
+    _, of_groups = np.unique(observations.group[sought], return_index=True)
+    mine = np.flatnonzero(placed & ~partition.jumping)
     sent = sent_at(partition)[mine] if context.excuses else np.empty(0, np.int64)
     starts = (
         {after for also in ("", TRANSACTIONS) for after, _ in eras(context, partition, also)} if context.excuses else ()
     )
     first = [_first(partition, mine), *(_first(partition, mine[sent > after]) for after in sorted(starts))]
-    return partition.places_of(Kind.OBSERVATION, np.unique(np.concatenate(first)))
+    return partition.places_of(Kind.OBSERVATION, np.unique(np.concatenate([*first, sought[of_groups]])))
 
 
-CUT = Cut(By.OFFSET, "the record that was read first", carried)
+CUT = Cut(By.OFFSET, "the record that was read first, and one of each group whose members sought a position", carried)
 
 
 def permitted_loss(partition: PartitionHistory, context: Context, indices: Array) -> npt.NDArray[np.str_]:

@@ -43,7 +43,7 @@ RULE = Rule(
     "lost, and min.insync.replicas replicas in doubt at once), and where compaction or retention removed it. A transaction of "
     "unknown outcome counts as acknowledged once a reader of committed records was given any record of it.",
     source="Kafka documentation, design: replication and message delivery semantics; requirement HIS-01",
-    needs="acknowledged offsets; consumers that begin at the log start; best a final drain",
+    needs="acknowledged offsets; consumers that begin at the log start, and do not seek beyond; best a final drain",
     cost="linear",
     example="""
         0 send t-0:1@0

@@ -218,6 +218,17 @@ class PartitionHistory:
         """For each append: a poll that completed as ok returned its record."""
         return self._marked(self.writer[self.observations.outcome == Outcome.OK])
 
+    @cached_property
+    def sought_groups(self) -> Array:
+        """Groups of which a member sought a position: their offsets may lie beyond what no member looked for. Sorted."""
+        groups = self.observations.group
+        return np.unique(groups[self.observations.flag(Flag.SOUGHT) & (groups >= 0)])
+
+    @cached_property
+    def jumping(self) -> Mask:
+        """For each observation whether its consumer need not have come by what lies below."""
+        return self.observations.flag(Flag.SOUGHT) | is_in(self.observations.group, self.sought_groups)
+
     def _marked(self, writers: Array) -> Mask:
         mask = np.zeros(len(self.appends), bool)
         mask[writers[writers >= 0]] = True

@@ -219,10 +219,13 @@ class SimulatedConsumer(SimulatedClient):
 
     def _place(self, keys: list[Key]) -> None:
         """Take up a position where there is none: at the start or the end."""
-        operation = self.recorder.invoke("seek", keys=[name_of(key) for key in keys])
+        from_start = self.plan.start == "earliest" or self.drains
+        operation = self.recorder.invoke(
+            "seek", keys=[name_of(key) for key in keys], to="start" if from_start else "end"
+        )
         for key in keys:
             place = self.places[key]
-            place.position = place.start if self.plan.start == "earliest" or self.drains else place.end
+            place.position = place.start if from_start else place.end
             place.last_epoch = -1
         self.recorder.ok(operation)
         self._go_on()
@@ -314,7 +317,7 @@ class SimulatedConsumer(SimulatedClient):
         self.consumed += sum(map(len, found.values()))
         self.recorder.ok(operation, [poll(found, ends)])
         if seeks:
-            seek = self.recorder.invoke("seek", keys=[name_of(key) for key in seeks])
+            seek = self.recorder.invoke("seek", keys=[name_of(key) for key in seeks], to="truncation")
             self.recorder.ok(seek)
         if stale:
             self._sessions.pop(node, None)

@@ -452,7 +452,7 @@ class SimulatedCopier(SimulatedMember):
         """Read again from where the group has committed."""
         self.is_settled = False
         if self.places:
-            self.recorder.ok(self.recorder.invoke("seek", keys=[name_of(key) for key in self.places]))
+            self.recorder.ok(self.recorder.invoke("seek", keys=[name_of(key) for key in self.places], to="committed"))
 
     def _give_up_partitions(self) -> None:
         self._drop("gave its partitions up")

@@ -122,7 +122,7 @@ class Incarnation:
     def _seek_start(self, partition: int) -> None:
         """The place is lost (a truncated log, a fresh group): begin again at the log's start."""
         start = self._log_start(partition)
-        self._momentary("seek", keys=self._keys([partition]))
+        self._momentary("seek", keys=self._keys([partition]), to="start")
         self.positions[partition] = start
         try:
             self.consumer.seek(TopicPartition(self.topic, partition, start))

@@ -100,6 +100,41 @@ def test_readers_that_begin_in_the_middle_prove_no_loss() -> None:
     assert judge_history(history(late, {"reads_from_start": False})).anomalies == {"unseen": 1}
 
 
+@pytest.mark.parametrize(
+    ("before", "verdict"),
+    [
+        ("1 assign t-0", "invalid"),
+        ("1 seek t-0", "unknown"),
+        ("2 seek t-0", "invalid"),
+        ("1 seek t-0 to=start", "invalid"),
+        ("1 seek t-1", "invalid"),
+        ("2 subscribe t-0 group=g\n2 seek t-0\n2 poll t-0:2@1\n1 subscribe t-0 group=g", "unknown"),
+        ("2 subscribe t-0 group=h\n2 seek t-0\n2 poll t-0:2@1\n1 subscribe t-0 group=g", "invalid"),
+    ],
+)
+def test_who_seeks_a_position_proves_no_loss_below(before: str, verdict: str) -> None:
+    """Nor do others of its group, whose offset it may have committed."""
+    judgement = judge_history(history(f"0 send t-0:1@0\n0 send t-0:2@1\n{before}\n1 poll t-0:2@1"))
+    assert judgement.verdict == verdict, judgement.to_json()
+
+
+def test_a_group_may_commit_beyond_what_a_member_chose_not_to_read() -> None:
+    text = """
+        0 send t-0:1@0
+        0 send t-0:2@1
+        0 send t-0:3@2
+        1 subscribe t-0 group=g
+        1 poll t-0:1@0
+        {}
+        1 poll t-0:3@2
+        1 commit g t-0@3
+        2 poll t-0:1@0 t-0:2@1
+    """
+    sought = judge_history(history(text.format("1 seek t-0")))
+    assert sought.verdict == "valid" and sought.permitted["commit-past-undelivered"], sought.to_json()
+    assert judge_history(history(text.format("1 seek t-0 to=committed"))).verdict == "invalid"
+
+
 def test_acks_of_one_send_count_for_that_send() -> None:
     events = history(LOST, {"acks": "1"})
     assert judge_history(events).verdict == "valid"

@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from linearizability.history.contract import Contract
-from linearizability.history.derivation_state import Invocation, Tally, Transaction, microseconds_between
+from linearizability.history.derivation_state import (
+    Invocation,
+    PartitionKey,
+    Sessions,
+    Tally,
+    Transaction,
+    microseconds_between,
+)
 from linearizability.history.event_fields import (
     BadEvent,
     check_same_sends,
@@ -34,8 +41,6 @@ from linearizability.history.facts import (
     split_key,
 )
 from linearizability.history.operations import OPERATIONS, PASSES_NOTHING
-
-PartitionKey = tuple[str, int]
 
 STATES = {
     "high_watermark": Kind.HIGH_WATERMARK,
@@ -68,8 +73,7 @@ class Derivation:
         """Hashed values and names, back to their text; kept for witnesses, bounded by MAX_NAMES."""
         self._open: dict[int, Invocation] = {}
         self._transactions: dict[tuple[int, str], Transaction] = {}
-        self._sessions: dict[tuple[int, PartitionKey], int] = {}
-        self._sought: set[tuple[int, PartitionKey]] = set()
+        self._sessions = Sessions()
         self._assigned: dict[int, set[PartitionKey]] = {}
         self._subscribed: set[int] = set()
         self._group: dict[int, int] = {}
@@ -94,6 +98,9 @@ class Derivation:
         invocation = Invocation(number + self.base, process, f, time_of(event), mops, event)
         self.tally.ends_at = max(self.tally.ends_at, invocation.time)
         self._place(invocation)
+        if f == "drain":
+            named = {split_key(mop["key"]) for mop in mops if mop.get("op") == "drain"}
+            self._sessions.end_of(process, lambda key: key in named or not named)
         self._open[number] = invocation
 
     def _place(self, invocation: Invocation) -> None:
@@ -160,10 +167,8 @@ class Derivation:
             case "assign" | "subscribe":
                 self._assign(invocation, fields, common, outcome)
             case "seek":
-                for key in map(split_key, fields.get("keys") or []):
-                    self._new_session(invocation.process, key)
-                    if fields.get("to") not in PASSES_NOTHING:
-                        self._sought.add((invocation.process, key))
+                for key in fields.get("keys") or []:
+                    self._sessions.seek(invocation.process, split_key(key), fields.get("to") in PASSES_NOTHING)
             case "commit" | "committed":
                 self._group_offsets(invocation, fields, mops, common)
             case "list_offsets" | "drain":
@@ -186,7 +191,7 @@ class Derivation:
             fields = self._produced_by(transaction) | fields
         moved = {split_key(key) for key in fields.get("rebalanced") or []}
         for key in moved:
-            self._new_session(process, key)
+            self._sessions.end(process, key)
         written = {str(m["key"]) for m in mops if m.get("op") == "send"}
         position = 0
         for mop in mops:
@@ -205,7 +210,7 @@ class Derivation:
                 case other:
                     raise BadEvent(f"{other!r} is no micro-operation of {invocation.f}")
         for key in moved:
-            self._new_session(process, key)
+            self._sessions.end(process, key)
         if whole:
             self.builder.add(
                 IN_NO_PARTITION, Kind.TRANSACTION, **common, transaction=number, group=self._producer(fields)
@@ -260,12 +265,10 @@ class Derivation:
                 "key": key,
                 "kind": Kind.OBSERVATION,
                 "position": position,
-                "flags": int(flags)
-                | (Flag.REBALANCED if key in moved else 0)
-                | (Flag.SOUGHT if (process, key) in self._sought else 0),
+                "flags": int(flags | (Flag.REBALANCED if key in moved else 0) | self._sessions.flags(process, key)),
                 "offset": UNKNOWN if offset is None else place_of(offset),
                 "value": self._identity(value),
-                "session": self._sessions.setdefault((process, key), 0),
+                "session": self._sessions.number(process, key),
                 "transaction": transaction,
                 "epoch": epoch,
                 "group": group,
@@ -374,9 +377,7 @@ class Derivation:
             return
         process = invocation.process
         keys = {split_key(key) for key in fields.get("keys") or []}
-        for who, key in list(self._sessions):
-            if who == process and key not in keys:
-                self._new_session(process, key)
+        self._sessions.end_of(process, lambda key: key not in keys)
         if invocation.f == "subscribe":
             self._subscribed.add(process)
         else:
@@ -396,9 +397,6 @@ class Derivation:
 
     def _member(self, named: dict[str, Any]) -> int:
         return UNKNOWN if named.get("member") in (None, "") else self._identity(named["member"])
-
-    def _new_session(self, process: int, key: PartitionKey) -> None:
-        self._sessions[process, key] = self._sessions.get((process, key), 0) + 1
 
     def _group_offsets(
         self, invocation: Invocation, fields: dict[str, Any], mops: list[dict[str, Any]], common: dict[str, Any]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from linearizability.history.facts import MAX_WAIT_US, NEVER, UNKNOWN, Outcome
+from linearizability.history.facts import MAX_WAIT_US, NEVER, UNKNOWN, Flag, Outcome
+
+PartitionKey = tuple[str, int]
+"""Topic and partition."""
 
 
 @dataclass
@@ -44,6 +48,35 @@ class Transaction:
     """None while it is open."""
     completed: int = NEVER
     """When its end was answered."""
+
+
+class Sessions:
+    """How often each process's position in a partition was changed from outside: it reads on only within one session."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[int, PartitionKey], int] = {}
+        self._sought: set[tuple[int, PartitionKey]] = set()
+
+    def flags(self, process: int, key: PartitionKey) -> int:
+        """Whether the process has sought a position there, and need not have come by the records below it."""
+        return int(Flag.SOUGHT) if (process, key) in self._sought else 0
+
+    def number(self, process: int, key: PartitionKey) -> int:
+        return self._numbers.setdefault((process, key), 0)
+
+    def end(self, process: int, key: PartitionKey) -> None:
+        self._numbers[process, key] = self._numbers.get((process, key), 0) + 1
+
+    def end_of(self, process: int, chosen: Callable[[PartitionKey], bool]) -> None:
+        """End those of a process's sessions whose partition is chosen."""
+        for who, key in list(self._numbers):
+            if who == process and chosen(key):
+                self.end(process, key)
+
+    def seek(self, process: int, key: PartitionKey, passes_nothing: bool) -> None:
+        self.end(process, key)
+        if not passes_nothing:
+            self._sought.add((process, key))
 
 
 @dataclass

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from linearizability.history.notation import history, parse
+from linearizability.history.operations import drain, poll, send
 from linearizability.history.paired import derive_events
-from linearizability.pipeline.engine import judge_history
+from linearizability.history.recorder import Recorder
+from linearizability.pipeline.engine import check, judge_history
 from linearizability.rules import RULES
 
 LOST = """
@@ -133,6 +136,18 @@ def test_a_group_may_commit_beyond_what_a_member_chose_not_to_read() -> None:
     sought = judge_history(history(text.format("1 seek t-0")))
     assert sought.verdict == "valid" and sought.permitted["commit-past-undelivered"], sought.to_json()
     assert judge_history(history(text.format("1 seek t-0 to=committed"))).verdict == "invalid"
+
+
+def test_a_final_read_begins_again_at_the_log_start(tmp_path: Path) -> None:
+    final = [drain("t-0", 0, 1, 1)]
+    with Recorder.open(tmp_path, process=0, run="r") as recorder:
+        recorder.ok(recorder.invoke("send", [send("t-0", 1)]), [send("t-0", 1, offset=0)])
+        for asked in ([drain("t-0", 0, 1, 0)], []):
+            draining = recorder.invoke("drain", asked)
+            recorder.ok(recorder.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)]})])
+            recorder.ok(draining, final)
+    (judgement,) = check([tmp_path])
+    assert judgement.verdict == "valid" and not judgement.anomalies, judgement.to_json()
 
 
 def test_acks_of_one_send_count_for_that_send() -> None:

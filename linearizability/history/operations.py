@@ -75,7 +75,8 @@ def poll(
 
 
 def commit(group: str, offsets: Mapping[Key, int], generation: int = -1, member: str = "") -> MicroOperation:
-    """Offsets committed for a group, in a generation, by a member."""
+    """Offsets committed for a group, in a generation, by a member: a static one by its instance id, for it comes back in the same
+    generation under another member id."""
     return {
         "op": "commit",
         "group": group,
@@ -99,7 +100,8 @@ def list_offsets(key: Key, start: int | None = None, end: int | None = None) -> 
 
 
 def drain(key: Key, start: int, end: int, position: int) -> MicroOperation:
-    """A final read: the reader began at `start`, `end` was the log end when it began, and it reached `position`."""
+    """A final read: the reader began at `start`, `end` was the log end when it began, and it reached `position`. Where records
+    may expire, the log start is asked for once more (`list_offsets`) before it ends: what expired meanwhile is not lost."""
     return {"op": "drain", "key": key, "start": start, "end": end, "position": position}
 
 

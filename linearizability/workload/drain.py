@@ -53,7 +53,7 @@ def drain_topic(
     try:
         with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:
             tried = (
-                _drain_partition(consumer, measurer, recorder, topic, partition, until)
+                _drain_partition(consumer, measurer, recorder, topic, partition, until, contract)
                 for partition in range(partitions)
             )
             return [unread for unread in tried if unread is not None]
@@ -63,7 +63,13 @@ def drain_topic(
 
 
 def _drain_partition(
-    consumer: Consumer, measurer: Consumer, recorder: Recorder, topic: str, partition: int, until: float
+    consumer: Consumer,
+    measurer: Consumer,
+    recorder: Recorder,
+    topic: str,
+    partition: int,
+    until: float,
+    contract: Contract,
 ) -> Unread | None:
     key = f"{topic}-{partition}"
     bounds = _bounds(measurer, recorder, key, TopicPartition(topic, partition), until)
@@ -94,6 +100,8 @@ def _drain_partition(
             elif not error.retriable():
                 recorder.info(draining, error=str(error))
                 return Unread(partition, f"{key}: {error}")
+    if contract.cleanup == "delete":  # what expired meanwhile is not lost
+        _bounds(measurer, recorder, key, TopicPartition(topic, partition), until)
     recorder.ok(draining, [drain(key, start, end, position)])
     return None
 

@@ -27,9 +27,11 @@ def send(producer: Producer, topic: str, value: str) -> None:
     assert producer.flush(20) == 0
 
 
-def drained(bootstrap: str, topic: str, folder: Path, within_s: float) -> tuple[list[Unread], dict[str, object]]:
+def drained(
+    bootstrap: str, topic: str, folder: Path, within_s: float, contract: Contract = CONTRACT
+) -> tuple[list[Unread], dict[str, object]]:
     """What could not be read, and the answer of the read itself."""
-    failures = drain_topic(bootstrap, topic, 1, folder, process=1000, contract=CONTRACT, run="r", within_s=within_s)
+    failures = drain_topic(bootstrap, topic, 1, folder, process=1000, contract=contract, run="r", within_s=within_s)
     lines = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]
     (ended,) = [line for line in lines if line.get("f") == "drain" and line["type"] != "invoke"]
     return failures, ended
@@ -63,3 +65,19 @@ def test_a_record_behind_an_open_transaction_is_not_taken_for_lost(bootstrap, tm
     assert ends[-1] == {f"{topic}-0": 3} and all(
         reported in (None, ends[-1]) for reported in ends
     )  # with the abort's marker
+
+
+def test_the_log_start_is_asked_for_again_where_records_may_expire(bootstrap, tmp_path):
+    topic = "expiring"
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+    send(Producer({"bootstrap.servers": bootstrap}), topic, "1")
+    asked = {}
+    for cleanup in ("keep", "delete"):
+        folder = tmp_path / cleanup
+        drained(bootstrap, topic, folder, 60, Contract(replication_factor=1, min_isr=1, cleanup=cleanup))
+        lines = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]
+        asked[cleanup] = [
+            line["f"] for line in lines if line["type"] == "ok" and line["f"] in ("list_offsets", "drain")
+        ]
+    assert asked == {"keep": ["list_offsets", "drain"], "delete": ["list_offsets", "list_offsets", "drain"]}

@@ -16,6 +16,7 @@ from reference.controller.brokers import FENCE, IN_CONTROLLED_SHUTDOWN, UNFENCE
 from reference.controller.configs import Configuration
 from reference.controller.image import (
     BROKER_RESOURCE,
+    NO_LEADER,
     NO_LEADER_CHANGE,
     TOPIC_RESOURCE,
     MetadataImage,
@@ -58,13 +59,14 @@ class DecisionTracing:
         for name, first in self._created(records):
             yield "Begin", {"partitions": {name: first}}
         changes = [record for record in records if isinstance(record, PartitionChangeRecord)]
-        ended = dict.fromkeys([*self._deleted(records), *(self._name_of(each) for each in changes if _is_beyond(each))])
+        moved = next((step for record in records if (step := self._step_of_broker(record)) is not None), None)
+        beyond = [each for each in changes if _is_beyond(each) or (moved is None and _loses_its_leader(each))]
+        ended = dict.fromkeys([*self._deleted(records), *map(self._name_of, beyond)])
         if ended:
             yield "End", {"partitions": ended}
         for least, partitions in self._reconfigured(records):
             yield "ChangeMinIsr", {"args": {"minIsr": least}, "partitions": partitions}
-        changed = {self._name_of(record): record for record in changes if not _is_beyond(record)}
-        moved = next((step for record in records if (step := self._step_of_broker(record)) is not None), None)
+        changed = {self._name_of(record): record for record in changes if record not in beyond}
         if moved is not None:
             action, broker = moved
             arguments: dict[str, int] = {"broker": broker}
@@ -190,6 +192,11 @@ def _is_beyond(record: PartitionChangeRecord) -> bool:
         record.isr is not None or record.leader != NO_LEADER_CHANGE or record.eligible_leader_replicas is not None
     )
     return not is_known and not _reassigns(record)
+
+
+def _loses_its_leader(record: PartitionChangeRecord) -> bool:
+    """Whether nothing but the leader's loss is recorded, as where its log directory fails: the specification knows none."""
+    return record.leader == NO_LEADER and not _reassigns(record)
 
 
 def _broker_epoch(records: Sequence[Message]) -> BrokerEpoch:

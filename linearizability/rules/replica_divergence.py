@@ -76,7 +76,7 @@ def _disagreements(held: Rows, offsets: Array, nodes: Array, low: Array, high: A
     differs = present & (values != values[rows, first][:, None])
     epoch_known = (epochs >= 0) & (epochs[rows, first] >= 0)[:, None]
     differs |= present & epoch_known & (epochs != epochs[rows, first][:, None])
-    return differs.any(axis=1), (demanded & ~present).any(axis=1)
+    return np.any(differs, axis=1), np.any(demanded & ~present, axis=1)
 
 
 RULE = Rule(

@@ -38,6 +38,13 @@ OTHERS = (
 """Facts besides records; a random partition has those of one line, so that they meet."""
 
 
+RARE_FLAGS = {
+    Kind.APPEND: (Flag.UNANSWERED, Flag.MANY_PARTITIONS),
+    Kind.OBSERVATION: (Flag.REBALANCED, Flag.SUBSCRIBED, Flag.SOUGHT),
+    Kind.COMMITTED: (Flag.READ_COMMITTED,),
+}
+
+
 def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
     """Facts of one partition that obey no broker: any kind, any place, any time; only operations are what they must be."""
     rows: list[dict[str, int]] = []
@@ -79,10 +86,13 @@ def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
                     "extra": rng.randrange(-1, 14),
                 }
             )
+    chance = rng.choice([0, 0, 0.08])
     # A value is mostly sent once and mostly read where it is.
     for row in rows:
         if row["kind"] in (Kind.APPEND, Kind.OBSERVATION) and row["offset"] >= 0 and rng.random() < 0.7:
             row["value"] = row["offset"] + 20
+        rare = RARE_FLAGS.get(Kind(row["kind"]), ())
+        row["flags"] |= sum(int(flag) for flag in rare if rng.random() < chance)
     return {name: np.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}
 
 

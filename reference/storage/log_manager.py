@@ -211,13 +211,18 @@ class LogManager:
             directory.make_folders({key: id for key, id in topic_ids.items() if key not in directory.futures})
 
     def _choose(self, key: TopicPartition, assigned: UUID | None, is_new: bool) -> LogDirectory:
-        """Where a new log is made. Errors: CorruptFile where it may be in a directory that is offline."""
+        """Where a new log is made.
+
+        Errors: CorruptFile where it may be in a directory that is offline; StorageError where all are.
+        """
         live, preferred = self.live, self._preferred.get(key)
         found = next((each for each in live if each.id == assigned), None)
         is_lost = assigned is not None and assigned.int > MOST_RESERVED and found is None
         if len(live) < len(self.directories) and (is_lost or not is_new):
             offline = ", ".join(str(each.folder) for each in self.directories if each not in live)
             raise CorruptFile(f"{folder_name(*key)} may be in {offline}, which is offline")
+        if not live:  # the broker ends as soon as the request is answered that found the last one failed
+            raise StorageError(f"{folder_name(*key)} cannot be made: every log directory is offline")
         if preferred in live:
             return preferred
         return found or min(live, key=lambda each: len(each.logs) - ((METADATA_TOPIC, 0) in each.logs))

@@ -51,6 +51,7 @@ MODELS: tuple[Model, ...] = (
         ),
     ),
     Model("MCLateQuorum", "quorum", covered=False, workers=2),
+    Model("MCLateQuorumPair", "quorum", covered=False),
     Model("SIMQuorum", "quorum", behaviours=1000),
     Model(
         "MCThreeVoters",

@@ -133,6 +133,7 @@ class Play:
         self.numbers, self.busy_until = Counter[int](), Counter[int]()
         self.pending: list[tuple[int, Callable[[], object]]] = []
         self.acknowledged: set[int] = set()
+        self.ended_for_sure: set[int] = set()
         self.open: dict[int, tuple[int, list[Log]]] = {}
         self.positions: dict[int, dict[str, int]] = {}
         self.group_offsets: dict[str, int] = {}
@@ -199,6 +200,7 @@ class Play:
             self._apply_due()
         for log in self.logs:
             log.committed = log.end
+            self.now = max(self.now, self.busy_until[LAST_DRAINER]) + 1
             self._drain(LAST_DRAINER, log)
 
     # -- producers -----------------------------------------------------------------------------------------------------
@@ -265,6 +267,8 @@ class Play:
         number, logs = self.open.pop(process)
         decided = "commit" if commit and (outcome == "ok" or self.rng.random() < 0.5) else "abort"
         self._act(process, "end", [], outcome=outcome, txn=f"x{number}", commit=commit)
+        if outcome == "ok":
+            self.ended_for_sure.add(number)
         for log in {id(each): each for each in logs}.values():
             self._later(self.rng.choice([0, 1, 3, 30, 200]), lambda log=log: log.append(-1, number, decided))
 
@@ -426,7 +430,7 @@ class Play:
     def _break(self, log: Log) -> None:
         """Break the log, if it has what can be broken."""
         sure = [each for each in log.records if each.value in self.acknowledged and each.offset < log.committed]
-        ended = {each.transaction: each.marker for each in log.records if each.marker}
+        ended = {r.transaction: r.marker for r in log.records if r.marker and r.transaction in self.ended_for_sure}
         mine = [each for each in log.records if not each.marker and each.transaction in ended]
         aborted = [each for each in mine if ended[each.transaction] == "abort"]
         candidates = {Defect.REVIVED: aborted, Defect.HIDDEN: [each for each in mine if each not in aborted]}

@@ -25,7 +25,7 @@ CLEAN = 0
 STEP_NAMES = {"Step": "action", "MessageStep": "name"}
 """The definitions that name a step, and the parameter that is its name."""
 JVM = ("-XX:+UseSerialGC",)
-SPECIFICATION = re.compile(r"\s*(.*?)\s*/\\\s*\[\]\[\s*(.*?)\s*\]_(\w+)\s*", re.S)
+SPECIFICATION = re.compile(r"\s*(.*?)\s*/\\\s*\[\]\[\s*(.*?)\s*\]_(\w+|<<[^>]*>>)\s*", re.S)
 STEP_PROMISE = re.compile(r"(?:\s*[\w\s/\\]*/\\)?\s*\[\](\[.*\]_\w+)\s*", re.S)
 """The first state is no mutant's (`mutants.NO_RULES`), so what a promise says of it is left out."""
 

@@ -17,6 +17,9 @@ RATION = "the ration of a fault, or the model's bound: no rule"
 ENVIRONMENT = "the environment's: it loses less, or spends a fault without effect"
 JUDGES = "what the judge remembers of lost tails, not a broker: kept longer, it excuses more"
 EVEN = "of two partitions and two members each has one, by either rule"
+LESS = "less is allowed, which no promise notices: traces of clusters need it (TraceQuorum)"
+STANDING = "a pre-vote is no vote: standing costs a voter its role at most, and votes alone decide"
+REJOINED = "a voter joins its own epoch again: it keeps its vote (JoinEpoch), and gives up its role"
 EQUAL = "where both are equal, either will do"
 
 REASONS: tuple[tuple[str, str], ...] = (
@@ -261,6 +264,37 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Quorum.MayFetch.guard1", "a voter is not leader and follower at once"),
     ("Quorum.AnswerFetch.guard3", UNCHANGED),
     ("Quorum.Take.comparison1", EQUAL),
+    # LateQuorum, which allows more than Quorum does, for traces
+    ("LateQuorum.Stand.", STANDING),
+    ("LateQuorum.ReceivePreVote.", STANDING),
+    ("LateQuorum.LearnNewerEpoch.count1", REJOINED),
+    ("LateQuorum.Leave.count1", REJOINED),
+    ("LateQuorum.Leave.guard1", "any voter may come to a newer epoch, in which it has not voted"),
+    ("LateQuorum.Led.guard2", "asked in Leave, which any voter may do, and by a promise that gets weaker"),
+    ("LateQuorum.AppendUpTo.guard2", UNCHANGED),
+    ("LateQuorum.AppendUpTo.comparison1", UNCHANGED),
+    (
+        "LateQuorum.TakeFetch.guard1",
+        "what others have reached is looked at in a leader, and BecomeLeader begins it again",
+    ),
+    ("LateQuorum.Brings.bound2", LESS),
+    ("LateQuorum.TakeAnswer.guard1", "the leader of the voter's epoch is another one (guard3)"),
+    ("LateQuorum.TakeAnswer.guard3", NAMED),
+    ("LateQuorum.TakeAnswer.alternative1", LESS),
+    ("LateQuorum.TakeAnswer.reset1", "a voter may stand for election at any time, also just after a response"),
+    ("LateQuorum.TakeAnswer.reset2", "votes count for a voter that stands, and standing begins them again"),
+    ("LateQuorum.TakeAnswer.comparison2", LESS),
+    ("LateQuorum.TakeAnswer.comparison3", LESS),
+    ("LateQuorum.StandsAgain.guard1", "a candidate that comes back counts only votes that were given (VotesFor)"),
+    ("LateQuorum.StandsAgain.guard2", "a candidate that comes back counts only votes that were given (VotesFor)"),
+    ("LateQuorum.ComeBack.reset1", "epoch, vote and log survive: a leader that restarts may as well lead on"),
+    ("LateQuorum.ComeBack.reset2", "votes that were received before the restart were given"),
+    (
+        "LateQuorum.ComeBack.reset3",
+        "what others have reached is looked at in a leader, and BecomeLeader begins it again",
+    ),
+    ("LateQuorum.ComeBack.reset4", "what was committed before the restart still is"),
+    ("LateQuorum.ComeBack.comparison1", LESS),
     # Groups
     ("Groups.Balanced.comparison1", EVEN),
     ("Groups.Balanced.count1", EVEN),

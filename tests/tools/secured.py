@@ -1,8 +1,8 @@
 """Runs of the suite over each security protocol beside those over plaintext: `python -m tests.tools.secured RESULTS...` stores them.
 
 RESULTS are result folders of `tidegauge run --security PROTOCOL`; of several of one target and protocol a later one goes before an
-earlier one, but what it did not judge. Of a run that was killed give TARGET,PROTOCOL,FILE with its verdicts.jsonl. What is stored
-of other targets stays. `secured.json` has, for each target and protocol, how many requirements got each verdict,
+earlier one, but what it did not judge. Of a run that was killed give TARGET,PROTOCOL,FILE with its verdicts.jsonl. Rows of
+other targets and protocols stay. `secured.json` has, for each target and protocol, how many requirements got each verdict,
 and which got another one than over plaintext (of Kafka: in the matrix of releases, where no run over plaintext is given).
 """
 
@@ -63,5 +63,6 @@ def row(got: dict[str, str], plain: dict[str, str]) -> dict[str, Any]:
 
 if __name__ == "__main__":
     kept = json.loads(STORE.read_text()) if STORE.exists() else {}
-    kept |= table(sys.argv[1:])
+    for spec, rows in table(sys.argv[1:]).items():
+        kept[spec] = dict(sorted((kept.get(spec, {}) | rows).items()))
     STORE.write_text(json.dumps(dict(sorted(kept.items())), indent=1) + "\n")

@@ -40,6 +40,7 @@ from reference.node.effects import Respond, Send
 from reference.node.identity import Identity
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.node import Node
+from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -87,7 +88,8 @@ class Way:
         self.calls.append((depth, code.co_filename.removeprefix(REFERENCE + "/"), code.co_qualname))
 
     @contextmanager
-    def traced(self) -> Iterator[None]:
+    def traced(self, name: str = "") -> Iterator[None]:
+        """Trace a step; `name` says whose and what it is."""
         self.steps += 1
         sys.setprofile(self.note)
         try:
@@ -112,13 +114,15 @@ Arriving = tuple[int, int | tuple[int, str], bytes, bool]
 class Nodes:
     """Three nodes, all brokers and voters, and one client."""
 
+    new_way: type[Way] = Way
+
     def __init__(self) -> None:
         self.now = 1_700_000_000_000
         self.arriving: deque[Arriving] = deque()
         self.connections: dict[tuple[int, int, str], int] = {}
         """Who asks, which peer and on which purpose -> the connection at the peer."""
         self.answers: dict[int, bytes] = {}
-        self.way = Way()
+        self.way = self.new_way()
         self.silent = 0
         """A node that is cut off."""
         self.awaited = b""
@@ -143,12 +147,12 @@ class Nodes:
 
     # ---- steps
 
-    def step(self, number: int, does: Callable[[], None], is_traced: bool = False) -> None:
+    def step(self, number: int, does: partial[None], is_traced: bool = False) -> None:
         """One input of a node, and what it sends."""
         if self.awaited:
-            self.way, is_traced = Way(), True
+            self.way, is_traced = self.new_way(), True
         before = len(self.arriving)
-        with self.way.traced() if is_traced else nullcontext():
+        with self.way.traced(name_of_step(number, does)) if is_traced else nullcontext():
             does()
             self.nodes[number].next_deadline()  # as drivers ask after each step
         for effect in self.nodes[number].take_effects():
@@ -208,7 +212,7 @@ class Nodes:
         """Ask a node; its answer, when all that it caused is quiet."""
         frame = encode_request(body.KEY, version, 1, "way", body)[4:]
         self.answers.pop(of, None)
-        self.way = Way() if traced != "nothing" else self.way
+        self.way = self.new_way() if traced != "nothing" else self.way
         self.step(of, partial(self.nodes[of].receive, CLIENT, bytearray(frame), self.now), traced == "all")
         if traced != "nothing":
             self.arriving = deque((*message, True) for *message, _ in self.arriving)
@@ -283,6 +287,16 @@ class Operations(Nodes):
             producer_epoch=given.producer_epoch,
         )
         check(self.ask(session.end(committed=True), 3, of=self.transactions, traced="all").error_code)
+
+
+def name_of_step(number: int, does: partial[None]) -> str:
+    """`does` is a call of one of a node's inputs."""
+    name, arguments = does.func.__name__, does.args
+    if name == "receive":
+        return f"node {number} receives {APIS[int.from_bytes(arguments[1][:2])].name}"
+    if name == "answered":
+        return f"node {number} takes node {arguments[0]}'s answer: {arguments[1]}"
+    return f"node {number}: {name}"
 
 
 def check(code: int) -> None:

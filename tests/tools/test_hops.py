@@ -1,0 +1,19 @@
+"""What an acknowledged record costs in Python is counted hop by hop, whatever else the machine does."""
+
+from tests.tools.hops import hops_of
+
+NAMES = [
+    "node 1 receives Produce",
+    "node 3 takes node 1's answer: fetch",
+    "node 2 takes node 1's answer: fetch",
+    "node 1 receives Fetch",
+    "node 1 receives Fetch",
+]
+
+
+def test_two_counts_of_a_record_are_equal_and_name_its_five_hops() -> None:
+    first, second = hops_of("produce"), hops_of("produce")
+    assert [hop.name for hop in first] == NAMES
+    assert [hop.row() for hop in first] == [hop.row() for hop in second]
+    for calls, codec, bytecodes in (hop.row() for hop in first):
+        assert calls > 50 and codec > 5 and bytecodes > 10 * (calls + codec)

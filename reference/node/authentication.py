@@ -35,7 +35,7 @@ from reference.protocol.messages.api_versions import ApiVersionsResponse
 from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
-from reference.protocol.primitives import Buffer, Chance, TimestampMs
+from reference.protocol.primitives import NEVER, Buffer, Chance, TimestampMs
 from reference.protocol.schema import Message
 from reference.security.signed_tokens import KeySet
 
@@ -260,8 +260,9 @@ class Authenticator:
         self.tick(now)
 
     def tick(self, now: TimestampMs) -> None:
+        """Answer the clients that failed to authenticate."""
         while self._delayed and self._delayed[0][0] <= now:
             self._delayed.popleft()[1]()
 
-    def next_deadline(self) -> TimestampMs | None:
-        return self._delayed[0][0] if self._delayed else None
+    def next_deadline(self) -> TimestampMs:
+        return self._delayed[0][0] if self._delayed else NEVER

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
 
 from reference.node.context import Context
 from reference.node.current_leaders import NOT_LEADING, name_leaders_of_fetch
@@ -16,7 +15,7 @@ from reference.node.quotas import Quotas
 from reference.node.requests import Key, Request
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.primitives import BrokerEpoch, Chance, NodeId, TimestampMs, TopicName
+from reference.protocol.primitives import NO_NODE, NO_OFFSET, BrokerEpoch, Chance, NodeId, TimestampMs, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.replication.partition import Partition, Read
 from reference.replication.reading import FollowerFetch
@@ -81,13 +80,13 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
         return FetchResponse(error_code=context.error)
     # apply
     serving = Serving(fetching, request, body, context, follower, epoch)
-    results = serving.read(now, is_first=True)
+    serving.read(now, is_first=True)
     # respond
     response = None
     if serving.is_ready or body.max_wait_ms <= 0:
-        response = serving.finish(results, now)
+        response = serving.finish(now)
     else:
-        release(results)
+        serving.release()
         serving.park(now)
     serving.complete_produces(now)
     return response
@@ -110,15 +109,31 @@ def _of_no_isolation(body: FetchRequest, version: int) -> FetchResponse:
     return response
 
 
-class _Look(NamedTuple):
-    """The result of the last read of one partition, for deciding whether to respond."""
+@dataclass(slots=True)
+class _Look:
+    """The last read of one partition, for deciding whether to respond, and for the response."""
 
-    size: int
-    is_urgent: bool
-    waits: bool
+    read: Read
+    error: ErrorCode = ErrorCode.NONE
+    preferred: NodeId = NO_NODE
+    """The replica that a consumer is sent to."""
+    is_urgent: bool = False
+    """Whether the response must not wait."""
+    waits: bool = True
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.read.records)
+
+    def release(self) -> None:
+        """Let go of the file that records pin which will not be sent."""
+        if isinstance(self.read.records, LogSlice):
+            self.read.records.release()
 
 
-NOT_READ = _Look(0, False, True)
+REFUSED = Read(NO_OFFSET, NO_OFFSET, NO_OFFSET)
+"""Of an error: where the log is, is not reported, as Kafka does not (FET-02)."""
+NOT_READ = _Look(Read(NO_OFFSET, NO_OFFSET, NO_OFFSET))
 """Of a settled partition."""
 
 
@@ -190,7 +205,7 @@ class Serving:
         by_id = self._request.version >= FIRST_VERSION_WITH_TOPIC_IDS
         return self._fetching.context.image.topic_name(wanted.topic_id) if by_id else wanted.topic
 
-    def read(self, now: TimestampMs, is_first: bool = False) -> list[PartitionData]:
+    def read(self, now: TimestampMs, is_first: bool = False) -> None:
         """Read all partitions in order.
 
         The first partition that has records gives at least one whole batch, whatever the limits (FET-08, KIP-74). Only
@@ -200,32 +215,15 @@ class Serving:
         self._waiting -= sum(look.waits for look in self._looks.values())
         self._looks, self._settled = {}, []
         self._size = self._urgent = 0
-        results: list[PartitionData] = []
         for wanted in self._context.wanted:
-            result = self._read_one(wanted, min(wanted.max_bytes, left), self._size == 0, is_first, now)
-            look = self._look_of(wanted, result)
-            results.append(result)
-            self._looks[wanted] = look
+            self._looks[wanted] = look = self._look(wanted, min(wanted.max_bytes, left), self._size == 0, is_first, now)
             self._count(look, 1)
             left = max(0, left - look.size)
-        return results
 
     @property
     def is_ready(self) -> bool:
         """Whether to answer: a partition cannot wait, or none is known, or `min_bytes` are there."""
         return self._urgent > 0 or self._waiting == 0 or self._size >= min(self._body.min_bytes, self._max_bytes)
-
-    def _look_of(self, wanted: Wanted, result: PartitionData) -> _Look:
-        size = len(result.records) if result.records is not None else 0
-        if result.error_code in UNREADABLE:
-            return _Look(size, False, False)  # the others go on waiting (FET-21)
-        is_urgent = (
-            result.error_code != ErrorCode.NONE
-            or result.diverging_epoch.epoch >= 0
-            or result.preferred_read_replica >= 0
-            or self._is_beyond(wanted, result)
-        )
-        return _Look(size, is_urgent, not is_urgent)
 
     def _count(self, look: _Look, sign: int) -> None:
         self._size += sign * look.size
@@ -234,32 +232,22 @@ class Serving:
 
     def _look_again(self, wanted: Wanted, now: TimestampMs) -> None:
         """Read one partition as if it were alone: no less than the response would have of it."""
-        limit = min(wanted.max_bytes, self._max_bytes)
-        result = self._read_one(wanted, limit, True, False, now)
+        look = self._look(wanted, min(wanted.max_bytes, self._max_bytes), True, False, now)
         self._count(self._looks[wanted], -1)
-        self._looks[wanted] = self._look_of(wanted, result)
-        self._count(self._looks[wanted], 1)
-        release([result])
+        self._looks[wanted] = look
+        self._count(look, 1)
+        look.release()
 
-    def _is_beyond(self, wanted: Wanted, result: PartitionData) -> bool:
+    def _is_beyond(self, partition: Partition, wanted: Wanted, read: Read) -> bool:
         """Whether a consumer asks for what lies behind the batch at which the part that it may see ends.
 
         It is answered at once, as by Kafka, which takes it for one whose leader has lost records.
         """
-        end = result.last_stable_offset if self._body.isolation_level == READ_COMMITTED else result.high_watermark
-        if self._follower >= 0 or wanted.fetch_offset <= end:
-            return False
-        name = self._name_of(wanted)
-        assert name is not None, "it has just been read"
-        return (
-            self._fetching.context.replicas.partition(name, wanted.partition).log.batch_start(wanted.fetch_offset) > end
-        )
+        end = read.last_stable_offset if self._body.isolation_level == READ_COMMITTED else read.high_watermark
+        return wanted.fetch_offset > end and partition.log.batch_start(wanted.fetch_offset) > end
 
-    def _read_one(
-        self, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs
-    ) -> PartitionData:
-        result = PartitionData(partition_index=wanted.partition, records=b"")
-        name = self._name_of(wanted)
+    def _look(self, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs) -> _Look:
+        name, preferred = self._name_of(wanted), None
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -270,7 +258,7 @@ class Serving:
                 read = self._read_as_follower(partition, wanted, max_bytes, minimum_one, is_first, now)
             else:
                 if self._rack and (preferred := self._preferred(partition, wanted, now)) is not None:
-                    result.preferred_read_replica, max_bytes, minimum_one = preferred, 0, False
+                    max_bytes, minimum_one = 0, False
                 read = partition.read(
                     wanted.fetch_offset,
                     max_bytes=max_bytes,
@@ -281,28 +269,16 @@ class Serving:
                     from_any_replica=self._request.version >= FIRST_VERSION_FROM_ANY_REPLICA,
                 )
         except (KafkaError, LogError, RecordsError) as error:
-            return self._refuse(name, result, error)
-        result.high_watermark = read.high_watermark
-        result.last_stable_offset = read.last_stable_offset
-        result.log_start_offset = read.log_start_offset
-        result.records = read.records
-        result.aborted_transactions = None
-        if read.aborted is not None and result.preferred_read_replica < 0:
-            result.aborted_transactions = [
-                FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
-                for each in read.aborted
-            ]
+            return self._refuse(name, wanted, error)
+        if preferred is not None:
+            return _Look(read, preferred=preferred, is_urgent=True, waits=False)
         if read.diverging is not None:
-            epoch, end = read.diverging
-            result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
-        elif (
-            self._context.has_session
-            and result.preferred_read_replica < 0
-            and self._is_settled(partition, wanted, read)
-        ):
+            return _Look(read, is_urgent=True, waits=False)
+        if self._context.has_session and self._is_settled(partition, wanted, read):
             progress = partition.leading.followers.get(self._follower) if partition.leading is not None else None
             self._settled.append(Settled(wanted, partition.key, progress))
-        return result
+        is_urgent = self._follower < 0 and self._is_beyond(partition, wanted, read)
+        return _Look(read, is_urgent=is_urgent, waits=not is_urgent)
 
     def _preferred(self, partition: Partition, wanted: Wanted, now: TimestampMs) -> NodeId | None:
         brokers = self._fetching.context.image.brokers
@@ -346,17 +322,12 @@ class Serving:
             self._moved.append(partition)
         return read
 
-    def _refuse(
-        self, name: TopicName | None, result: PartitionData, error: KafkaError | LogError | RecordsError
-    ) -> PartitionData:
-        """An error's result: where the log is, is not reported, as Kafka does not (FET-02)."""
-        result.error_code = error.code
-        result.high_watermark = result.last_stable_offset = result.log_start_offset = result.preferred_read_replica = -1
-        result.aborted_transactions = None
+    def _refuse(self, name: TopicName | None, wanted: Wanted, error: KafkaError | LogError | RecordsError) -> _Look:
+        """What cannot be read is answered at once; but of what is not there the others go on waiting (FET-21)."""
         self._names_leaders |= error.code in NOT_LEADING
         if error.code == ErrorCode.KAFKA_STORAGE_ERROR or isinstance(error, RecordsError):
-            self._fetching.context.log("error", f"{name}-{result.partition_index}: {error}")
-        return result
+            self._fetching.context.log("error", f"{name}-{wanted.partition}: {error}")
+        return _Look(REFUSED, error.code, is_urgent=error.code not in UNREADABLE, waits=False)
 
     def complete_produces(self, now: TimestampMs) -> None:
         """Complete what waited for what this fetch has committed. A coordinator then appends its next record, which must wake
@@ -372,12 +343,12 @@ class Serving:
                 self._look_again(place, now)
             if not self.is_ready:
                 return False
-        results = self.read(now)
-        if self.is_ready:
-            self._respond(results, now)
-        else:
-            release(results)
-        return self.is_ready
+        self.read(now)
+        if not self.is_ready:
+            self.release()
+            return False
+        self._respond(now)
+        return True
 
     def park(self, now: TimestampMs) -> None:
         """Wait for news."""
@@ -393,35 +364,35 @@ class Serving:
         self.places.setdefault(key, []).append(wanted)
 
     def expire(self, now: TimestampMs) -> None:
-        self._respond(self.read(now), now)
+        self.read(now)
+        self._respond(now)
 
-    def _respond(self, results: list[PartitionData], now: TimestampMs) -> None:
+    def _respond(self, now: TimestampMs) -> None:
         self.abandon()
-        self._fetching.context.responder.respond(self._request, self.finish(results, now))
+        self._fetching.context.responder.respond(self._request, self.finish(now))
 
-    def finish(self, results: list[PartitionData], now: TimestampMs) -> FetchResponse:
-        """The response; partitions of which there is nothing left to say are not read by the session's next request."""
-        if (throttled := self._throttled(results)) is not None:
-            release(results)
+    def finish(self, now: TimestampMs) -> FetchResponse:
+        """The response of the last `read`; the session's next request does not read the partitions of which there is nothing
+        left to say."""
+        if self._follower < 0 and (throttled := self._throttled()) is not None:
+            self.release()
             return throttled
+        results = [_partition_data(wanted.partition, self._looks[wanted]) for wanted in self._context.wanted]
         response = self._fetching.sessions.finish(self._context, self._request.version, results, now)
         if response.error_code != ErrorCode.NONE:
-            release(results)  # the session has gone on: nothing of them is sent, and nothing counts as sent
+            self.release()  # the session has gone on: nothing of them is sent, and nothing counts as sent
             return response
         self._fetching.sessions.settle(self._context, self._settled)
         if self._names_leaders:
             name_leaders_of_fetch(self._fetching.context.image, self._request, response)
         return response
 
-    def _throttled(self, results: list[PartitionData]) -> FetchResponse | None:
+    def _throttled(self) -> FetchResponse | None:
         """The response without records to a consumer that has used up its quota; its session stays as it is.
 
         Bytes of records count; Kafka counts what is around them, too.
         """
-        if self._follower >= 0:
-            return None
-        size = sum(len(result.records) for result in results if result.records is not None)
-        throttle_ms = self._fetching.quotas.throttle_fetch(self._request, size)
+        throttle_ms = self._fetching.quotas.throttle_fetch(self._request, self._size)
         if throttle_ms == 0:
             return None
         session_id = self._context.session_id if self._context.session is not None else 0
@@ -432,9 +403,31 @@ class Serving:
         if self._context.session is not None:
             self._context.session.waiting.pop(self.connection, None)
 
+    def release(self) -> None:
+        """Nothing that was read will be sent."""
+        for look in self._looks.values():
+            look.release()
 
-def release(results: Iterable[PartitionData]) -> None:
-    """Let go of the files that results pin and that will not be sent."""
-    for result in results:
-        if isinstance(result.records, LogSlice):
-            result.records.release()
+
+def _partition_data(partition: int, look: _Look) -> PartitionData:
+    """What a response says of one partition."""
+    read = look.read
+    result = PartitionData(
+        partition_index=partition,
+        error_code=look.error,
+        high_watermark=read.high_watermark,
+        last_stable_offset=read.last_stable_offset,
+        log_start_offset=read.log_start_offset,
+        aborted_transactions=None,
+        preferred_read_replica=look.preferred,
+        records=read.records,
+    )
+    if read.aborted is not None and look.preferred < 0:
+        result.aborted_transactions = [
+            FetchResponse.AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+            for each in read.aborted
+        ]
+    if read.diverging is not None:
+        epoch, end = read.diverging
+        result.diverging_epoch = FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end)
+    return result

@@ -37,7 +37,7 @@ from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGrou
 from reference.protocol.messages.offset_commit import OffsetCommitResponse
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitResponse
-from reference.protocol.primitives import AT_ONCE, Chance, GroupId, LeaderEpoch, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NEVER, Chance, GroupId, LeaderEpoch, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 from reference.replication.replica import Trace
@@ -113,11 +113,12 @@ class Groups:
                 shard.tick(now)
         self.send_said(now)
 
-    def next_deadline(self) -> TimestampMs | None:
+    def next_deadline(self) -> TimestampMs:
         if self.coordination.is_loading:
             return AT_ONCE
-        self._look_again()
-        return min(self._deadlines.values(), default=None)
+        if self.coordination.touched:
+            self._look_again()
+        return min(self._deadlines.values(), default=NEVER)
 
     def _look_again(self) -> None:
         """Take up the deadlines of shards that were touched: there are many shards, and this is asked after every request."""

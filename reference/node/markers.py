@@ -23,7 +23,7 @@ from reference.node.peers import Brokers
 from reference.node.write_markers import Answered
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
-from reference.protocol.primitives import NO_NODE, NodeId, TimestampMs, TransactionalId
+from reference.protocol.primitives import NEVER, NO_NODE, NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
 
 PURPOSE = "markers"
@@ -98,8 +98,8 @@ class Markers:
         while (ready := next((broker for broker in self._lines if broker not in self._asked), None)) is not None:
             self._ask(ready, self._lines.pop(ready), now)
 
-    def next_deadline(self) -> TimestampMs | None:
-        return self._again[0][0] if self._again else None
+    def next_deadline(self) -> TimestampMs:
+        return self._again[0][0] if self._again else NEVER
 
     # ---- standing in line
 

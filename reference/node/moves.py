@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from reference.node.context import Context
 from reference.node.requests import Key
-from reference.protocol.primitives import TimestampMs
+from reference.protocol.primitives import NEVER, TimestampMs
 from reference.replication.partition import Partition
 from reference.storage.copying import copy_step
 from reference.storage.errors import CorruptFile, LogError, RecordsError
@@ -31,7 +31,7 @@ class Moves:
         self.caught_up: dict[Key, LogDirectory] = {}
         """Replicas whose copies had all once, and where these are."""
         self._context = context
-        self._next: TimestampMs | None = None
+        self._next = NEVER
 
     def begin(self, partition: Partition, target: LogDirectory, now: TimestampMs) -> None:
         """Move a replica, or leave it where it is. A move that is under way to another directory ends.
@@ -54,16 +54,16 @@ class Moves:
 
     def tick(self, now: TimestampMs) -> None:
         """Copy records of moving replicas, and replace those whose copies have caught up."""
-        if self._next is not None and now < self._next:
+        if now < self._next != NEVER:
             return
         moving = [(key, each) for each in self.logs.live for key in each.futures]
-        self._next = now + LOOK_AGAIN_MS if moving else None  # an idle node is not woken for nothing
+        self._next = now + LOOK_AGAIN_MS if moving else NEVER  # an idle node is not woken for nothing
         for key, directory in moving:
             partition = self._context.replicas.partitions.get(key)
             if partition is not None and not self._advance(key, partition, directory, now):
                 self._next = now
 
-    def next_deadline(self) -> TimestampMs | None:
+    def next_deadline(self) -> TimestampMs:
         return self._next
 
     def _advance(self, key: Key, partition: Partition, directory: LogDirectory, now: TimestampMs) -> bool:

@@ -270,7 +270,7 @@ class Node:
         self.purgatories.produces.tick(now)
         self.purgatories.fetches.tick(now)
         self.peers.tick(now)
-        self._reception.tick(now)
+        self._authenticator.tick(now)
         self._tick_coordination(now)
         if self.is_broker:
             self.membership.tick(now)
@@ -288,17 +288,16 @@ class Node:
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
-        times = [self._next_background_work(), *self.purgatories.next_deadlines()]
-        times.append(self.groups.next_deadline() if self.is_serving else None)
+        deadline = min(self._next_background_work(), self.purgatories.next_deadline())
         self._background_deadline = None
-        return min([time for time in times if time is not None])
+        return min(deadline, self.groups.next_deadline()) if self.is_serving else deadline
 
     def _next_background_work(self) -> TimestampMs:
         """When `_drain` has something to do next; looked up once in a quiet step."""
         if self._background_deadline is None:
             if self._upkeep_deadline is None:
                 self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
-            self._background_deadline = min([time for time in self._reachable_deadlines() if time is not None])
+            self._background_deadline = self._earliest_reachable(self._upkeep_deadline)
         return self._background_deadline
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
@@ -312,13 +311,13 @@ class Node:
                 times.append(self._directories.next_deadline() if self._directories is not None else None)
         return times
 
-    def _reachable_deadlines(self) -> list[TimestampMs | None]:
-        """The earliest of those, and of parts that a quiet step may give work to: read after each step; None for never."""
-        times = [self._upkeep_deadline, self.peers.next_deadline(), self._reception.next_deadline()]
-        if self.is_broker and self.is_serving:
-            times += [self.replication.proposal_deadline(), self.transactions.next_deadline()]
-            times += [self.verification.next_deadline(), self.moves.next_deadline()]
-        return times
+    def _earliest_reachable(self, upkeep: TimestampMs) -> TimestampMs:
+        """The earliest of those, and of parts that a quiet step may give work to: read after each step."""
+        deadline = min(upkeep, self.peers.next_deadline(), self._authenticator.next_deadline())
+        if not self.is_broker or not self.is_serving:
+            return deadline
+        of_transactions = min(self.transactions.next_deadline(), self.verification.next_deadline())
+        return min(deadline, self.replication.proposal_deadline(), of_transactions, self.moves.next_deadline())
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)

@@ -18,7 +18,7 @@ from reference.node.release import RELEASE, versions_of
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, name_of
 from reference.protocol.frames import decode_response, encode_request
-from reference.protocol.primitives import Buffer, NodeId, TimestampMs
+from reference.protocol.primitives import NEVER, Buffer, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
 
@@ -68,6 +68,8 @@ class Peers:
         self._channels: dict[tuple[NodeId, str], deque[_Question]] = {}
         self._addresses: dict[tuple[NodeId, str], Address] = {}
         """Where each channel leads: a voter may get another address (KIP-853)."""
+        self._next_deadline: TimestampMs | None = None
+        """When the first question has waited too long; None while it has to be looked up."""
         self._next_correlation_id = 0
 
     def ask(
@@ -91,6 +93,7 @@ class Peers:
         key = body.KEY
         version = versions_of(key, self._release)[1]
         questions.append(_Question(key, version, correlation_id, now + timeout_ms, answered))
+        self._next_deadline = None
         frame = encode_request(key, version, correlation_id, self._client_id, body)
         self._emit(Send(peer, address.host, address.port, purpose, frame, address.listener))
 
@@ -113,6 +116,7 @@ class Peers:
             self.hang_up(peer, purpose, now)
             return
         questions.popleft()
+        self._next_deadline = None
         question.answered(body, now)
 
     def hang_up(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
@@ -122,6 +126,7 @@ class Peers:
 
     def unreachable(self, peer: NodeId, purpose: str, now: TimestampMs) -> None:
         """The connection is gone: nothing that was asked on it will be answered."""
+        self._next_deadline = None
         for question in self._channels.pop((peer, purpose), ()):
             question.answered(None, now)
 
@@ -131,11 +136,12 @@ class Peers:
         for peer, purpose in overdue:
             self.hang_up(peer, purpose, now)
 
-    def next_deadline(self) -> TimestampMs | None:
+    def next_deadline(self) -> TimestampMs:
         """When the first question has waited too long."""
-        if not self._channels:
-            return None
-        return min((questions[0].deadline for questions in self._channels.values() if questions), default=None)
+        if self._next_deadline is None:
+            open_ = [questions[0].deadline for questions in self._channels.values() if questions]
+            self._next_deadline = min(open_, default=NEVER)
+        return self._next_deadline
 
 
 class Brokers:

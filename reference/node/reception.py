@@ -160,13 +160,6 @@ class Reception:
 
     # ---- authentication
 
-    def tick(self, now: TimestampMs) -> None:
-        """Answer the clients that failed to authenticate."""
-        self._authenticator.tick(now)
-
-    def next_deadline(self) -> TimestampMs | None:
-        return self._authenticator.next_deadline()
-
     def _is_for_authentication(self, client: Client, sasl: SaslSession, frame: Buffer, now: TimestampMs) -> bool:
         """Whether the frame belongs to the client's authentication, which has taken it then, or ended the connection."""
         key = int.from_bytes(frame[:2], "big", signed=True)

@@ -16,7 +16,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsResponse
-from reference.protocol.primitives import AT_ONCE, BrokerEpoch, NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NEVER, BrokerEpoch, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings
 from reference.replication.follower import Following
@@ -199,9 +199,9 @@ class Replication:
         self.propose(now)
         self.fetch(now)
 
-    def proposal_deadline(self) -> TimestampMs | None:
-        """When `propose` has something to send; None for never."""
-        return self._propose_at or AT_ONCE if self._proposing and not self._proposed else None
+    def proposal_deadline(self) -> TimestampMs:
+        """When `propose` has something to send."""
+        return self._propose_at or AT_ONCE if self._proposing and not self._proposed else NEVER
 
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """When `tick` has something else to do; None for never."""

@@ -14,7 +14,7 @@ from reference.node.principals import ANONYMOUS
 from reference.protocol import codec
 from reference.protocol.acls import Operation
 from reference.protocol.frames import encode_response
-from reference.protocol.primitives import TimestampMs, TopicName
+from reference.protocol.primitives import NEVER, TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Partition
 
@@ -218,10 +218,12 @@ class Purgatory(Generic[P]):
             self._remove(waiting)
             waiting.parked.abandon()
 
-    def next_deadline(self) -> TimestampMs | None:
-        while self._deadlines and self._deadlines[0][2].done:
-            heapq.heappop(self._deadlines)
-        return self._deadlines[0][0] if self._deadlines else None
+    def next_deadline(self) -> TimestampMs:
+        """When a request has waited long enough."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][2].done:
+            heapq.heappop(deadlines)
+        return deadlines[0][0] if deadlines else NEVER
 
     def _remove(self, waiting: _Waiting[P]) -> None:
         waiting.done = True
@@ -249,9 +251,9 @@ class Purgatories:
         self.wake_fetches(partition.key, now)
         self.produces.wake(partition.key, now)
 
-    def next_deadlines(self) -> tuple[TimestampMs | None, TimestampMs | None]:
-        """When a request has waited long enough; None for never."""
-        return self.produces.next_deadline(), self.fetches.next_deadline()
+    def next_deadline(self) -> TimestampMs:
+        """When a request has waited long enough."""
+        return min(self.produces.next_deadline(), self.fetches.next_deadline())
 
     def wake_fetches(self, key: Key, now: TimestampMs, *, has_records: bool = True) -> None:
         """The response to a fetch of the partition would be another now; `has_records` as for `Purgatory.wake`."""

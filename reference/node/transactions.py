@@ -18,7 +18,15 @@ from reference.node.internal_topics import TRANSACTIONS_TOPIC
 from reference.node.markers import Markers, WriteHere
 from reference.node.peers import Brokers
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.primitives import AT_ONCE, LeaderEpoch, ProducerId, TimestampMs, TopicName, TransactionalId
+from reference.protocol.primitives import (
+    AT_ONCE,
+    NEVER,
+    LeaderEpoch,
+    ProducerId,
+    TimestampMs,
+    TopicName,
+    TransactionalId,
+)
 from reference.replication.partition import Partition, Trace
 
 FEATURE = "transaction.version"
@@ -54,8 +62,7 @@ class Transactions:
         self.markers = Markers(context, brokers, write_here, self.coordination)
         self._abort_interval_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._expiry_interval_ms = integer("transaction.remove.expired.transaction.cleanup.interval.ms")
-        self._next_abort: TimestampMs | None = None
-        self._next_expiry: TimestampMs | None = None
+        self._next_abort = self._next_expiry = NEVER  # no coordinator was ever here
         self._has_news = False
         """Whether something may have been prepared."""
 
@@ -157,7 +164,7 @@ class Transactions:
         """A replica of `__transaction_state` leads or follows again."""
         self.coordination.on_role(partition, now)
         self._has_news = True
-        if self._next_abort is None:
+        if self._next_abort == NEVER:
             self._next_abort = now + self._abort_interval_ms
             self._next_expiry = now + self._expiry_interval_ms
 
@@ -189,10 +196,10 @@ class Transactions:
 
     def tick(self, now: TimestampMs) -> None:
         """Abort what is open for too long, forget unused ids, and go on."""
-        if self._next_abort is not None and now >= self._next_abort:
+        if now >= self._next_abort:
             self._next_abort = now + self._abort_interval_ms
             self._abort_timed_out(now)
-        if self._next_expiry is not None and now >= self._next_expiry:
+        if now >= self._next_expiry:
             self._next_expiry = now + self._expiry_interval_ms
             self._expire(now)
         self.advance(now)
@@ -214,14 +221,11 @@ class Transactions:
             except KafkaError as error:  # the next turn tries again
                 self.context.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
 
-    def next_deadline(self) -> TimestampMs | None:
+    def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
         if self.coordination.is_loading or self._has_news:
             return AT_ONCE
-        if self._next_abort is None:
-            return None  # no coordinator was ever here
-        times = (self._next_abort, self._next_expiry, self.markers.next_deadline())
-        return min((time for time in times if time is not None), default=None)
+        return min(self._next_abort, self._next_expiry, self.markers.next_deadline())
 
 
 def after_append(error: ErrorCode) -> ErrorCode:

@@ -22,7 +22,7 @@ from reference.node.peers import Brokers
 from reference.node.transactions import Answered, Transactions, Verdicts
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from reference.protocol.primitives import NodeId, TimestampMs, TransactionalId
+from reference.protocol.primitives import NEVER, NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
 
 PURPOSE = "verification"
@@ -94,8 +94,8 @@ class Verification:
         while self._again and self._again[0][0] <= now:
             self._put(heapq.heappop(self._again)[2], now)
 
-    def next_deadline(self) -> TimestampMs | None:
-        return self._again[0][0] if self._again else None
+    def next_deadline(self) -> TimestampMs:
+        return self._again[0][0] if self._again else NEVER
 
     def _put(self, question: _Question, now: TimestampMs) -> None:
         coordinator = coordinator_of(self._context.image, TRANSACTIONS_TOPIC, question.id)

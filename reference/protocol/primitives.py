@@ -75,6 +75,9 @@ NO_PRODUCER_EPOCH = ProducerEpoch(-1)
 AT_ONCE = TimestampMs(0)
 """A deadline that has passed."""
 
+NEVER = TimestampMs(2**63 - 1)
+"""The deadline of what is not to be done."""
+
 LONG_AGO = TimestampMs(0)
 """Stands for the time of what has not happened yet."""
 

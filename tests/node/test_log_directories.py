@@ -21,6 +21,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NEVER
 from reference.storage.disk import Disk
 from reference.storage.log_directory import LogDirectory
 from reference.storage.simulated_disk import SimulatedDisk
@@ -217,11 +218,11 @@ def test_a_move_goes_on_after_a_restart(world: World, started: Started) -> None:
 def test_a_node_on_which_nothing_moves_is_not_woken_for_moves(world: World, started: Started) -> None:
     for _ in range(3):
         started.tick(100)
-    assert started.node.moves.next_deadline() is None
+    assert started.node.moves.next_deadline() == NEVER
     move(started, OTHER, 0)
     for _ in range(10):
         started.tick(100)
-    assert world.names(world.other) and started.node.moves.next_deadline() is None
+    assert world.names(world.other) and started.node.moves.next_deadline() == NEVER
 
 
 def test_a_move_back_ends_the_move(world: World, started: Started) -> None:

@@ -15,6 +15,7 @@ from reference.coordinator.transaction_state import State, TopicPartition
 from reference.node.markers import PURPOSE, RETRY_MS, Markers
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from reference.protocol.primitives import NEVER
 
 A, B, C = (TopicPartition("t", index) for index in range(3))
 SETTINGS = TransactionSettings(60_000, 10**9, allows_two_phase_commit=False)
@@ -189,7 +190,7 @@ def test_a_marker_that_is_refused_for_good_is_given_up() -> None:
     room = Room()
     room.prepare("x", A)
     room.answer(ErrorCode.INVALID_PRODUCER_EPOCH)
-    assert room.markers.next_deadline() is None and room.state("x") is State.PREPARE_COMMIT
+    assert room.markers.next_deadline() == NEVER and room.state("x") is State.PREPARE_COMMIT
     assert "t-0 refuses the marker of x" in room.said[0]
 
 
@@ -211,4 +212,4 @@ def test_who_is_no_coordinator_any_more_sends_nothing() -> None:
     room.is_held = False
     room.answer(None)
     room.markers.send(10 * RETRY_MS)
-    assert not room.asked and room.markers.next_deadline() is None
+    assert not room.asked and room.markers.next_deadline() == NEVER

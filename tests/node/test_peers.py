@@ -11,6 +11,7 @@ from reference.node.properties import Address
 from reference.node.release import BROKER, versions_of
 from reference.protocol.frames import decode_request, encode_response
 from reference.protocol.messages.vote import VoteRequest, VoteResponse
+from reference.protocol.primitives import NEVER
 from reference.protocol.schema import Message
 from tests.node.three_nodes import ThreeNodes
 
@@ -105,7 +106,7 @@ def test_an_answer_without_an_open_request_ends_the_channel() -> None:
 
 def test_what_waits_too_long_has_failed() -> None:
     asker = Asker()
-    assert asker.peers.next_deadline() is None
+    assert asker.peers.next_deadline() == NEVER
     asker.ask("slow", timeout_ms=100), asker.ask("patient", peer=3, timeout_ms=500)
     assert asker.peers.next_deadline() == 100
     asker.peers.tick(99)

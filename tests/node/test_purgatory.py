@@ -1,6 +1,7 @@
 """Requests that wait: woken by key in the order of arrival, answered at their deadline, forgotten with their connection."""
 
 from reference.node.requests import Purgatory
+from reference.protocol.primitives import NEVER
 
 
 class Car:
@@ -59,7 +60,7 @@ def test_a_request_that_watches_two_keys_is_answered_once() -> None:
     lot.wake("b", 2)
     lot.tick(1000)
     assert log == ["1 completed at 1"]
-    assert lot.next_deadline() is None
+    assert lot.next_deadline() == NEVER
 
 
 def test_deadlines_are_met_in_their_order() -> None:

@@ -269,7 +269,7 @@ def test_a_fetch_whose_session_went_on_is_refused_and_settles_and_holds_nothing(
 ) -> None:
     leader = Leader(1)
     released: list[object] = []
-    monkeypatch.setattr(fetching, "release", lambda results: released.extend(results))
+    monkeypatch.setattr(fetching.Serving, "release", lambda serving: released.append(serving))
 
     def ask(connection: int, epoch: int, max_wait_ms: int = 500) -> FetchResponse | None:
         wanted = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)

@@ -186,7 +186,8 @@ class Serving:
         self._names_leaders = False
         """Whether a partition was refused because another broker leads it."""
         self._looks: dict[Wanted, _Look] = {}
-        self._size = self._urgent = 0
+        self._size: int = 0
+        self._urgent: int = 0
         self._waiting = context.settled_count
         """Sums over the looks, and the settled partitions, which wait."""
         self._settled: list[Settled] = []
@@ -212,12 +213,15 @@ class Serving:
         the first read of a follower's fetch is news of its log end offset.
         """
         left = self._max_bytes
-        self._waiting -= sum(look.waits for look in self._looks.values())
+        for look in self._looks.values():
+            self._waiting -= look.waits
         self._looks, self._settled = {}, []
         self._size = self._urgent = 0
         for wanted in self._context.wanted:
             self._looks[wanted] = look = self._look(wanted, min(wanted.max_bytes, left), self._size == 0, is_first, now)
-            self._count(look, 1)
+            self._size += look.size
+            self._urgent += look.is_urgent
+            self._waiting += look.waits
             left = max(0, left - look.size)
 
     @property

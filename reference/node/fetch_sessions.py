@@ -71,6 +71,27 @@ class Wanted:
     def __post_init__(self) -> None:
         self.key = self.topic, self.topic_id, self.partition
 
+    @classmethod
+    def of(cls, topic: FetchRequest.FetchTopic, asked: FetchRequest.FetchPartition) -> Wanted:
+        return cls(
+            topic.topic,
+            topic.topic_id or NO_UUID,
+            asked.partition,
+            asked.fetch_offset,
+            asked.partition_max_bytes,
+            asked.current_leader_epoch,
+            asked.last_fetched_epoch,
+            asked.log_start_offset,
+        )
+
+    def ask(self, asked: FetchRequest.FetchPartition) -> None:
+        """The client's next fetch of it."""
+        self.fetch_offset = asked.fetch_offset
+        self.max_bytes = asked.partition_max_bytes
+        self.current_leader_epoch = asked.current_leader_epoch
+        self.last_fetched_epoch = asked.last_fetched_epoch
+        self.log_start_offset = asked.log_start_offset
+
 
 class Waiting(Protocol):
     """A fetch that waits, and has a session."""
@@ -155,7 +176,8 @@ class FetchSessions:
             if (former := self.sessions.get(request.session_id)) is not None:
                 self._close(former)
             creates_session = version >= 7 and request.session_epoch == INITIAL_EPOCH
-            return FetchContext([*_wanted(request)], creates_session=creates_session, reader=reader)
+            wanted = [Wanted.of(topic, each) for topic in request.topics for each in topic.partitions]
+            return FetchContext(wanted, creates_session=creates_session, reader=reader)
         session = self.sessions.get(request.session_id)
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -170,19 +192,16 @@ class FetchSessions:
         return self._continue(session, request, now)
 
     def _continue(self, session: Session, request: FetchRequest, now: TimestampMs) -> FetchContext:
-        for each in _wanted(request):
-            known = session.partitions.get(each.key)
-            if known is None:
-                if len(session.partitions) < MAX_PARTITIONS_PER_SESSION:
-                    session.append(each)
-                    session.unsettled[each] = None
-            else:
-                self._unsettle(session, known)
-                known.fetch_offset = each.fetch_offset
-                known.max_bytes = each.max_bytes
-                known.current_leader_epoch = each.current_leader_epoch
-                known.last_fetched_epoch = each.last_fetched_epoch
-                known.log_start_offset = each.log_start_offset
+        for topic in request.topics:
+            for each in topic.partitions:
+                known = session.partitions.get((topic.topic, topic.topic_id or NO_UUID, each.partition))
+                if known is not None:
+                    self._unsettle(session, known)
+                    known.ask(each)
+                elif len(session.partitions) < MAX_PARTITIONS_PER_SESSION:
+                    added = Wanted.of(topic, each)
+                    session.append(added)
+                    session.unsettled[added] = None
         for topic in request.forgotten_topics_data:
             for partition in topic.partitions:
                 known = session.partitions.pop((topic.topic, topic.topic_id, partition), None)
@@ -315,18 +334,3 @@ def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.Parti
 
 def _has_records(result: FetchResponse.PartitionData) -> bool:
     return result.records is not None and len(result.records) > 0
-
-
-def _wanted(request: FetchRequest) -> Iterable[Wanted]:
-    for topic in request.topics:
-        for each in topic.partitions:
-            yield Wanted(
-                topic.topic,
-                topic.topic_id or NO_UUID,
-                each.partition,
-                each.fetch_offset,
-                each.partition_max_bytes,
-                each.current_leader_epoch,
-                each.last_fetched_epoch,
-                each.log_start_offset,
-            )

@@ -238,8 +238,11 @@ class Node:
 
     def receive(self, connection: ConnectionId, frame: Buffer, now: TimestampMs) -> None:
         """Handle one request. A request that is none closes its connection (FRM-06 to FRM-09)."""
-        if self._begins(now) and (api := self._reception.receive(connection, frame, now)) is not None:
-            self._drain(now, api.is_quiet)
+        if self._begins(now):
+            if (api := self._reception.receive(connection, frame, now)) is not None:
+                self._drain(now, api.is_quiet)
+            else:
+                self._upkeep_deadline = None  # an authentication that has failed is answered later
 
     def take_keys(self, listener: str, keys: KeySet) -> None:
         """The public keys by which tokens of OAUTHBEARER are checked on a listener."""
@@ -261,7 +264,7 @@ class Node:
         """Whether the node takes an input, at whose time quotas are counted."""
         self.quotas.now = now
         self._background_deadline = None
-        return not self.is_broken
+        return not self.failure
 
     def tick(self, now: TimestampMs) -> None:
         """Do what is due: parked requests, groups, retention, flushes, checkpoints, elections, heartbeats, fetches."""
@@ -293,31 +296,31 @@ class Node:
         return min(deadline, self.groups.next_deadline()) if self.is_serving else deadline
 
     def _next_background_work(self) -> TimestampMs:
-        """When `_drain` has something to do next; looked up once in a quiet step."""
+        """When `_drain` has something to do next; looked up once in a quiet step.
+
+        Of upkeep it is known; the deadlines of parts that a quiet step may give work to are read after each step.
+        """
         if self._background_deadline is None:
             if self._upkeep_deadline is None:
                 self._upkeep_deadline = min([time for time in self._upkeep_deadlines() if time is not None])
-            self._background_deadline = self._earliest_reachable(self._upkeep_deadline)
+            deadline = min(self._upkeep_deadline, self.peers.next_deadline())
+            if self.is_broker and self.is_serving:
+                of_transactions = min(self.transactions.next_deadline(), self.verification.next_deadline())
+                deadline = min(deadline, self.replication.proposal_deadline(), of_transactions)
+            self._background_deadline = deadline
         return self._background_deadline
 
     def _upkeep_deadlines(self) -> list[TimestampMs | None]:
         """The deadlines that no quiet step reaches; None for never."""
-        times = [self._coordination_deadline(), self.logs.next_deadline(), *self.controller.deadlines()]
+        times = [self._coordination_deadline(), self.logs.next_deadline(), self._authenticator.next_deadline()]
+        times += self.controller.deadlines()
         if self.is_broker:
             times += (self.membership.next_deadline(), self.channel.next_deadline())
             if self.is_serving:
                 times += self.replicas.deadlines()
-                times += self.replication.deadlines()
+                times += (*self.replication.deadlines(), self.moves.next_deadline())
                 times.append(self._directories.next_deadline() if self._directories is not None else None)
         return times
-
-    def _earliest_reachable(self, upkeep: TimestampMs) -> TimestampMs:
-        """The earliest of those, and of parts that a quiet step may give work to: read after each step."""
-        deadline = min(upkeep, self.peers.next_deadline(), self._authenticator.next_deadline())
-        if not self.is_broker or not self.is_serving:
-            return deadline
-        of_transactions = min(self.transactions.next_deadline(), self.verification.next_deadline())
-        return min(deadline, self.replication.proposal_deadline(), of_transactions, self.moves.next_deadline())
 
     def _emit(self, effect: Effect) -> None:
         self._effects.append(effect)

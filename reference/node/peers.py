@@ -86,7 +86,9 @@ class Peers:
         if self._addresses.setdefault((peer, purpose), address) != address:
             self._addresses[peer, purpose] = address
             self.hang_up(peer, purpose, now)
-        questions = self._channels.setdefault((peer, purpose), deque())
+        questions = self._channels.get((peer, purpose))
+        if questions is None:
+            questions = self._channels[peer, purpose] = deque()
         assert len(questions) < MAX_UNANSWERED, f"channel {purpose} to node {peer} has too many open requests"
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF

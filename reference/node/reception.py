@@ -92,20 +92,20 @@ class Reception:
         if asked is None:
             return None
         request, api, body = asked
-        if api.handler is not None or concerns_loggers(body) or request.key in ASKED_WITHOUT_AUTHORIZER:
+        is_of_loggers = api.handler is None and concerns_loggers(body)
+        if api.handler is not None or is_of_loggers or request.key in ASKED_WITHOUT_AUTHORIZER:
             admission = self._context.access.admit(request, body, kind)
             if admission.refusal is not None:
                 self._refuse_access(request, body, admission.refusal)
                 return api
             body = admission.body
             request.amend = admission.amend if admission.amendments else None
-        if concerns_loggers(body):
-            self._context.responder.respond(request, alter_loggers(self._context.node, self._loggers, body))
-            return api
         if api.handler is not None:
             response = api.handler(request, body, now)
             if response is not None:
                 self._context.responder.respond(request, response)
+        elif concerns_loggers(body):
+            self._context.responder.respond(request, alter_loggers(self._context.node, self._loggers, body))
         elif kind is CONTROLLER:
             self._channel.decide_or_refuse(request, body, now)
         else:

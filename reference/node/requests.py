@@ -82,7 +82,7 @@ class Responder:
         response = request.amended(response)
         muted_ms = self._quotas.throttle(request, response) if self._quotas is not None else 0
         parts = encode_response(request.key, request.version, request.correlation_id, response)
-        self.respond_raw(request, parts, muted_ms)
+        self._emit(Respond(request.client.connection, parts, muted_ms))
 
     def respond_raw(self, request: Request, parts: list[codec.Part], muted_ms: int = 0) -> None:
         """Answer with an encoded frame."""

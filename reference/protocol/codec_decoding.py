@@ -101,11 +101,15 @@ class DecoderWriter(Writer):
         self.line(f"{place} = {self.structure(field.element)}")
         self.depth -= 1
 
+    def varint(self, name: str) -> None:
+        """An unsigned varint, of which most have one byte."""
+        self.line(f"{name} = view[position]; position += 1")
+        self.line(f"if {name} > 127: {name}, position = read_varint(view, position - 1)")
+
     def length(self, format_: str, compact: bool) -> None:
         """Leaves the announced length in `n`; -1 is null."""
         if compact:
-            self.line("n = view[position]; position += 1")
-            self.line("if n > 127: n, position = read_varint(view, position - 1)")
+            self.varint("n")
             self.line("n -= 1")
         else:
             unpack = self.constant("unpack", struct.Struct(format_).unpack_from)
@@ -193,14 +197,15 @@ class DecoderWriter(Writer):
             return
         left, end, unknown, tag = self.name("left"), self.name("end"), self.name("unknown"), self.name("tag")
         self.line(f"{unknown} = []; {tag} = -1")
-        self.line(f"{left}, position = read_varint(view, position)")
+        self.varint(left)
         self.spend(left)
         self.line(f"while {left} > 0:")
         self.depth += 1
         self.line(f"{left} -= 1; last = {tag}")
-        self.line(f"{tag}, position = read_varint(view, position)")
+        self.varint(tag)
         self.line(f"if {tag} <= last: raise CodecError('tagged field %d after %d' % ({tag}, last))")
-        self.line(f"{end}, position = read_varint(view, position); {end} += position")
+        self.varint(end)
+        self.line(f"{end} += position")
         self.line(f"if {end} > size: raise CodecError('tagged field %d: ends too early' % {tag})")
         word = "if"
         for field in known:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import lru_cache
 
 from reference.protocol.apis import APIS
-from reference.protocol.codec import CodecError, Part, decode_from, encode_into
+from reference.protocol.codec import CodecError, Part, decode_from, encode, encode_into
 from reference.protocol.messages.header import RequestHeader, ResponseHeader
 from reference.protocol.primitives import Buffer
 from reference.protocol.schema import Message
@@ -15,7 +16,9 @@ API_VERSIONS = 18
 CONTROLLED_SHUTDOWN = 7
 
 _KEY_AND_VERSION = struct.Struct(">hh")
-_SIZE = struct.Struct(">i")
+_SIZE_KEY_VERSION_CORRELATION = struct.Struct(">ihhi")
+_FIXED_HEADER_BYTES = 8
+"""Of a request: its key, its version and the correlation id."""
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 _CORRELATION_BYTES = 4
 
@@ -89,17 +92,18 @@ def decode_request(frame: Buffer) -> tuple[RequestHeader, Form, memoryview, int]
 
 def encode_request(key: int, version: int, correlation_id: int, client_id: str | None, body: Message) -> bytes:
     """A whole request frame, its size first. Errors: CodecError, UnknownApi, UnknownVersion."""
-    form = form_of(key, version)
-    header = RequestHeader(
-        request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
-    )
-    if form.request_header_version == 0:
-        header.client_id = ""
-    parts: list[Part] = []
-    encode_into(header, form.request_header_version, parts)
+    rest_of_header = _rest_of_header(form_of(key, version).request_header_version, client_id)
+    parts: list[Part] = [rest_of_header]
     encode_into(body, version, parts)
     data = b"".join(parts)  # type: ignore[arg-type]  # requests hold no slices of files
-    return _SIZE.pack(len(data)) + data
+    return _SIZE_KEY_VERSION_CORRELATION.pack(_FIXED_HEADER_BYTES + len(data), key, version, correlation_id) + data
+
+
+@lru_cache(maxsize=256)
+def _rest_of_header(header_version: int, client_id: str | None) -> bytes:
+    """What follows the correlation id in a request's header: nodes send the same one with each request."""
+    header = RequestHeader(client_id=client_id if header_version > 0 else "")
+    return encode(header, header_version)[_FIXED_HEADER_BYTES:]
 
 
 def encode_response(key: int, version: int, correlation_id: int, body: Message) -> list[Part]:

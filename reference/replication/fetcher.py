@@ -176,10 +176,12 @@ class Fetcher:
         """
         if not self._changed:
             return {}
-        looked_at = [*(self._followed if self.session.is_full or self._begins_again else ()), *self._changed]
+        looked_at = self._changed
+        if self.session.is_full or self._begins_again:
+            looked_at = dict.fromkeys([*self._followed, *looked_at])
         self._changed = {}
         due: dict[Key, Followed | None] = {}
-        for key in dict.fromkeys(looked_at):
+        for key in looked_at:
             each = self._followed.get(key)
             if each is not None and not each.is_followed_from(self.leader):
                 each = self._followed.pop(key)
@@ -357,7 +359,7 @@ class Fetcher:
             grew = partition.log.log_end_offset != before
             if grew or moved:
                 fetched.moved.append(partition)
-        if grew:
+        if grew and len(self._followed) > 1:
             # Who got records stands last in the next full request, so that none starves.
             self._followed[followed.key] = self._followed.pop(followed.key)
         if len(records) and not grew:

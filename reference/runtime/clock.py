@@ -49,7 +49,8 @@ class Clock:
         at = self._monotonic_ns()
         if at - self._anchored_at >= CHECK_NS:
             self._anchor_again(at)
-        return TimestampMs(self._shown(at) // 1_000_000)
+        shown = self._shown(at) if self._slew else self._anchor + at - self._anchored_at
+        return TimestampMs(shown // 1_000_000)
 
     def _shown(self, at: int) -> int:
         passed = at - self._anchored_at

@@ -223,14 +223,15 @@ class Connection:
             _release(parts or [])
             return
         self._asking = False
+        size = sum(map(len, parts)) if parts else 0
         if parts:
             try:
-                self._out += _in_one_piece(parts) if sum(map(len, parts)) <= SMALL_ANSWER_BYTES else parts
+                self._out += [_in_one_piece(parts, size)] if size <= SMALL_ANSWER_BYTES else parts
             except OSError as error:
                 _release(parts)
                 return self.close(f"an answer cannot be read: {error.strerror or error}")
         if self._gathering:
-            self._gathered += sum(map(len, parts or ()))
+            self._gathered += size
             if self._gathered > MAX_GATHERED_BYTES:
                 self._gathered = 0
                 self._send()
@@ -295,6 +296,11 @@ class Connection:
             self._loop.remove_writer(fd)
 
     def _send_buffers(self, out: list[OutPart]) -> None:
+        self.last_active_ms = self._server.monotonic_ms()
+        if len(out) == 1 and isinstance(out[0], BUFFERS):
+            sent = self._socket.send(out[0])
+            out[:] = [] if sent == len(out[0]) else [memoryview(out[0])[sent:]]
+            return
         buffers: list[bytes | bytearray | memoryview] = []
         for part in out:
             if not isinstance(part, BUFFERS) or len(buffers) == MAX_SENDMSG_PARTS:
@@ -309,7 +315,6 @@ class Connection:
         del out[:done]
         if sent:
             out[0] = memoryview(buffers[done])[sent:]
-        self.last_active_ms = self._server.monotonic_ms()
 
     def _send_slice(self, fd: int, out: list[OutPart], piece: SendableSlice) -> None:
         size = len(piece)
@@ -350,17 +355,13 @@ class Connection:
         self._socket.close()
 
 
-def _in_one_piece(parts: list[OutPart]) -> list[OutPart]:
+def _in_one_piece(parts: list[OutPart], size: int) -> bytes:
     """The bytes of an answer, its slices read and released. Errors: OSError."""
-    read: list[OutPart] = []
-    for part in parts:
-        if not isinstance(part, BUFFERS):
-            size, part = len(part), part.read()
-            if len(part) < size:
-                raise OSError(errno.EIO, "the file is shorter than the slice")
-        read.append(part)
+    whole = b"".join([part if isinstance(part, BUFFERS) else part.read() for part in parts])
+    if len(whole) < size:
+        raise OSError(errno.EIO, "the file is shorter than the slice")
     _release(parts)
-    return read
+    return whole
 
 
 def _release(parts: list[OutPart]) -> None:

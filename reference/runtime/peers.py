@@ -235,6 +235,9 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
     def _keep_from(self, position: int, wanted: int) -> None:
         """Put the beginning of the next answer first in a buffer with room for more, which grows with what has come."""
+        if position == self._filled and len(self._received) == RECEIVE_BYTES:
+            self._filled = 0
+            return
         if position == 0 and self._filled < len(self._received):
             return
         rest = self._received[position : self._filled]

@@ -176,7 +176,7 @@ class Log(Shortening):
         first = self.log_end_offset
         last = first + header.last_offset_delta
         assign(data, first, leader_epoch)
-        aborted = self._producers.aborted_by(header, marker, first)
+        aborted = self._producers.aborted_by(header, marker, first) if marker is not None else None
         self._write(data, first, last, max_timestamp, leader_epoch, now, aborted)
         self._producers.append(header, marker, first, max_timestamp)
         self._flush_when_due(now)
@@ -209,11 +209,11 @@ class Log(Shortening):
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"offset {header.base_offset} was sent where the log ends at {self.log_end_offset}",
                 )
-            marker = marker_of(header, data)
+            marker = marker_of(header, data) if header.attributes & CONTROL else None
             if size == 0:
                 first = header.base_offset
             base = header.base_offset
-            aborted = self._producers.aborted_by(header, marker, base)
+            aborted = self._producers.aborted_by(header, marker, base) if marker is not None else None
             self._write(data, base, header.last_offset, header.max_timestamp, header.leader_epoch, now, aborted)
             self._producers.append(header, marker, base, header.max_timestamp)
             self._flush_when_due(now)

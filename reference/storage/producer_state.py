@@ -202,12 +202,10 @@ class ProducerState:
 
     # ---- effects of an append
 
-    def aborted_by(
-        self, header: BatchHeader, marker: EndTransaction | None, offset: Offset
-    ) -> AbortedTransaction | None:
+    def aborted_by(self, header: BatchHeader, marker: EndTransaction, offset: Offset) -> AbortedTransaction | None:
         """The transaction that a marker at this offset aborts, if it aborts one: asked before the marker is appended."""
         producer = self.producers.get(header.producer_id)
-        if marker is None or marker.committed or producer is None or producer.transaction_start < 0:
+        if marker.committed or producer is None or producer.transaction_start < 0:
             return None
         start = producer.transaction_start
         others = (other for other in self._ongoing if other != start)

@@ -382,7 +382,7 @@ class _Recovery:
                 # not write them. The same bytes are written again, and the next flush takes them to the disk.
                 segment.file.rewrite(batch.position, batch.data)
                 marker = marker_of(header, batch.data)
-                aborted = self.producers.aborted_by(header, marker, header.base_offset)
+                aborted = self.producers.aborted_by(header, marker, header.base_offset) if marker is not None else None
                 if aborted is not None:
                     segment.transaction_index.append(aborted)
                 self.producers.append(header, marker, header.base_offset, header.max_timestamp)

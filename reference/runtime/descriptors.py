@@ -1,4 +1,8 @@
-"""How many files this process may hold open, and how many partitions that allows."""
+"""How many files this process may hold open, and how many of them are log files.
+
+Any number of partitions can be served: a log file that was not used for longest is closed, and opened again when it is used.
+Where there are more segments than files may be open, that costs three system calls now and then.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,24 @@ import contextlib
 import resource
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from reference.runtime.configuration import ConfigurationError
-from reference.storage.posix_disk import DESCRIPTORS_A_MAP, MOST_OPEN_MAPS
+from reference.storage.posix_disk import DESCRIPTORS_A_MAP, MOST_OPEN_FILES, MOST_OPEN_MAPS
 
-MAPS_A_SEGMENT = 2
-"""A segment's indexes. Its log is open from the start; of the indexes, MOST_OPEN_MAPS of each disk are."""
+LEAST_OPEN_FILES = 16
+"""Of each disk."""
+
+
+class Shares(NamedTuple):
+    """The most log files and indexes of one disk that are open."""
+
+    files: int
+    maps: int
+
+
+MOST_OPEN = Shares(MOST_OPEN_FILES, MOST_OPEN_MAPS)
+"""Where there is no limit."""
 
 SPARE = 64
 """Listeners, the event loop, other nodes, checkpoints that are being written."""
@@ -25,26 +41,31 @@ def raise_file_limit() -> int:
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
+def shares_of(limit: int, disks: int) -> Shares:
+    """What each disk may hold open. Log files and connections get the same, and indexes at most a quarter."""
+    if limit == resource.RLIM_INFINITY:
+        return MOST_OPEN
+    left = max(0, limit - SPARE) // max(1, disks)
+    maps = min(MOST_OPEN_MAPS, left // 4 // DESCRIPTORS_A_MAP)
+    return Shares((left - maps * DESCRIPTORS_A_MAP) // 2, maps)
+
+
 def check_limit(limit: int, folders: Sequence[Path]) -> tuple[str, str]:
     """What to log of the limit and the segments that are in the folders: a level and a sentence.
 
-    Errors: ConfigurationError when the segments cannot all be opened: their partitions would fail one by one.
+    Errors: ConfigurationError where hardly any log file could stay open.
     """
-    segments = sum(1 for folder in folders for _ in folder.glob("*/*.log"))
-    allowed = f"{limit} open files are allowed"
     if limit == resource.RLIM_INFINITY:
         return "info", "any number of open files is allowed"
-    maps = MOST_OPEN_MAPS * len(folders)
-    least = segments + min(segments * MAPS_A_SEGMENT, maps) + SPARE
-    if least > limit:
+    shares = shares_of(limit, len(folders))
+    if shares.files < LEAST_OPEN_FILES:
         raise ConfigurationError(
-            f"{', '.join(map(str, folders))}: {segments} segments, which need {least} open files or "
-            f"more, and {allowed}: raise the limit (ulimit -Hn, LimitNOFILE)"
+            f"{limit} open files are allowed, which is too few: raise the limit (ulimit -Hn, LimitNOFILE)"
         )
-    left, most = max(0, limit - SPARE), MAPS_A_SEGMENT * DESCRIPTORS_A_MAP
-    room = max(left // (1 + most), left - maps * DESCRIPTORS_A_MAP)
+    segments = sum(1 for folder in folders for _ in folder.glob("*/*.log"))
+    files, maps = shares.files * len(folders), shares.maps * len(folders) * DESCRIPTORS_A_MAP
     reported = (
-        f"{allowed}: room for {room} partitions of one segment each (1 file a segment, 1 a connection, at most "
-        f"{maps * DESCRIPTORS_A_MAP} for indexes); {segments} segments are here"
+        f"{limit} open files are allowed: at most {files} for segments and {maps} for indexes, the others for connections; "
+        f"{segments} segments are here"
     )
-    return ("warning" if segments > room * 0.8 else "info"), reported
+    return ("warning" if segments > files else "info"), reported

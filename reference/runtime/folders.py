@@ -23,6 +23,7 @@ from reference.controller.quorum_voters import LEVELS, Entry, voter_records
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
 from reference.protocol.primitives import NO_OFFSET, TimestampMs
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
+from reference.runtime.descriptors import MOST_OPEN, Shares
 from reference.runtime.formatting import FirstVoters
 from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
 from reference.storage.errors import CorruptFile, StorageError
@@ -220,11 +221,12 @@ def log_manager(
     configuration: ServerConfiguration,
     folders: Mapping[Path, MetaProperties | Unreadable],
     say: Callable[[str, str], None],
+    shares: Shares = MOST_OPEN,
 ) -> LogManager:
     """The log directories, each on a disk of its own."""
     made: dict[Path, LogDirectory] = {}
     for folder, meta in folders.items():
-        disk = PosixDisk(run_side_by_side)
+        disk = PosixDisk(run_side_by_side, shares.files, shares.maps)
         if isinstance(meta, Unreadable):
             disk.failed(meta)
         made[folder] = LogDirectory(

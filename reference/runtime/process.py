@@ -30,7 +30,7 @@ from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
-from reference.runtime.descriptors import check_limit, raise_file_limit
+from reference.runtime.descriptors import check_limit, raise_file_limit, shares_of
 from reference.runtime.folders import lock_folders, log_manager, open_folders
 from reference.runtime.formatting import controller_endpoints
 from reference.runtime.limited_log import LimitedHandler
@@ -53,7 +53,8 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
         listeners = bind_listeners(configuration)
         cluster_id, directories = open_folders(configuration, folders, logger, _id_of_cluster(configuration))
         say = speaker(logger)
-        say(*check_limit(raise_file_limit(), [*folders]))
+        limit = raise_file_limit()
+        say(*check_limit(limit, [*folders]))
         identity = Identity(
             node=configuration.node_id,
             cluster_id=cluster_id,
@@ -69,7 +70,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
             node = kind(
                 identity,
                 configuration.properties,
-                log_manager(configuration, directories, say),
+                log_manager(configuration, directories, say, shares_of(limit, len(directories))),
                 random.SystemRandom(),  # what it draws, clients must not guess: nonces, ids of members and sessions
                 clock.now(),
                 log=say,

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
-from reference.storage.disk import File
+from reference.storage.disk import OpenFile
 
 
 class AppendInfo(NamedTuple):
@@ -27,7 +27,7 @@ class LogSlice:
 
     __slots__ = ("file", "position", "size")
 
-    def __init__(self, file: File | None, position: int, size: int) -> None:
+    def __init__(self, file: OpenFile | None, position: int, size: int) -> None:
         self.file = file
         self.position = position
         self.size = size
@@ -47,7 +47,7 @@ class LogSlice:
         """Let go of the file."""
         self.file = None
 
-    def _file(self) -> File:
+    def _file(self) -> OpenFile:
         if self.file is None:
             raise ValueError("a slice that was released")
         return self.file

@@ -21,10 +21,29 @@ from typing import Protocol
 from reference.protocol.primitives import Buffer, TimestampMs
 
 
+class OpenFile(Protocol):
+    """What a reader holds of a file: while it refers to it the bytes can be read, whatever becomes of the file's name."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """The bytes from a position; fewer at the end of the file."""
+        ...
+
+    def fileno(self) -> int:
+        """The descriptor that sendfile needs. Errors: OSError where there is none (simulation)."""
+        ...
+
+
 class File(Protocol):
-    """An open file that grows at its end. It is closed when nothing refers to it any more: a reader pins it so."""
+    """A file that grows at its end. A disk with many files may close it, and opens it again when it is used."""
 
     size: int
+
+    def opened(self) -> OpenFile:
+        """The file for a reader. Errors: OSError."""
+        ...
+
+    def moved(self, path: Path) -> None:
+        """The file was renamed."""
 
     def append(self, data: Buffer) -> None:
         """Write at the end: everything or, with an OSError, nothing."""
@@ -41,10 +60,6 @@ class File(Protocol):
 
     def flush(self) -> None:
         """Make bytes and length durable."""
-
-    def fileno(self) -> int:
-        """The descriptor that sendfile needs. Errors: OSError where there is none (simulation)."""
-        ...
 
 
 class MappedFile(Protocol):

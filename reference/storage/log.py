@@ -303,14 +303,14 @@ class Log(Shortening):
             if bound < (self._bases[slot + 1] if slot + 1 < len(segments) else log_end) or self._cut is not None:
                 last = segments[slot].find(bound)
                 end = last.position if last is not None else end
+            size = min(end - found.position, max_bytes)
+            if size < found.size:
+                if not minimum_one_message or end <= found.position:
+                    return NOTHING
+                size = found.size
+            return ReadResult(LogSlice(segments[slot].file.opened(), found.position, size))
         except OSError as error:
             raise storage_error(self.folder, error) from error
-        size = min(end - found.position, max_bytes)
-        if size < found.size:
-            if not minimum_one_message or end <= found.position:
-                return NOTHING
-            size = found.size
-        return ReadResult(LogSlice(segments[slot].file, found.position, size))
 
     def offset_for_timestamp(self, timestamp: TimestampMs) -> TimestampOffset | None:
         """The first record, by offset, whose timestamp is at least this. Errors: StorageError, RecordsError."""

@@ -6,7 +6,7 @@ import errno
 import mmap
 import os
 import weakref
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from functools import partial
 from pathlib import Path
 
@@ -15,66 +15,123 @@ from reference.storage.disk import TEMPORARY
 from reference.storage.making_durable import Failing, RunAll, run_in_turn
 
 
-class PosixFile:
-    """A file behind a descriptor."""
+class OpenFile:
+    """A descriptor, which is closed when nothing refers to it any more: a reader of a file has one of its own so."""
 
-    __slots__ = ("_descriptor", "_disk", "size")
+    __slots__ = ("_disk", "descriptor")
 
-    def __init__(self, path: Path, disk: Failing) -> None:
+    def __init__(self, descriptor: int, disk: Failing) -> None:
+        self.descriptor = descriptor
         self._disk = disk
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.size = os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `disk.OpenFile`."""
+        try:
+            return os.pread(self.descriptor, size, position)
+        except OSError as error:
+            self._disk.failed(error)
+            raise
+
+    def fileno(self) -> int:
+        """See `disk.OpenFile`."""
+        return self.descriptor
+
+    def flush(self) -> None:
+        """Wait for the disk. Errors: OSError."""
+        os.fdatasync(self.descriptor)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+class PosixFile:
+    """A file that is opened when it is used: while too many are open, those that were not used for longest are closed.
+
+    A file that was closed may have bytes that are not durable. Its next flush, by another descriptor, makes them so, and
+    reports an error of the disk that happened in between (Linux since 4.13, as long as it remembers the file).
+    """
+
+    __slots__ = ("__weakref__", "_disk", "_identity", "_open", "_path", "is_used", "size")
+
+    def __init__(self, path: Path, disk: PosixDisk) -> None:
+        self._disk = disk
+        self._path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._open: OpenFile | None = OpenFile(descriptor, disk)
+        self.is_used = True
+        """Since the disk last looked for a file to close."""
+        found = os.fstat(descriptor)
+        self.size = found.st_size
+        self._identity = found.st_dev, found.st_ino
+        disk.file_opened(self)
+
+    def opened(self) -> OpenFile:
+        """See `File`."""
+        self.is_used = True
+        return self._open or self._open_again()
+
+    def _open_again(self) -> OpenFile:
+        with self._disk.noticed():
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            opened = OpenFile(descriptor, self._disk)
+            found = os.fstat(descriptor)
+            if (found.st_dev, found.st_ino) != self._identity:
+                raise another_file(self._path)
+        self._open = opened
+        self._disk.file_opened(self)
+        return opened
+
+    def close(self) -> None:
+        """Hold no descriptor until the file is used again; those who read it keep theirs."""
+        self._open = None
+
+    def moved(self, path: Path) -> None:
+        """See `File`."""
+        self._path = path
 
     def append(self, data: Buffer) -> None:
         """See `File`."""
         size, length = self.size, len(data)
+        descriptor = self.opened().descriptor
         try:
-            written = os.pwrite(self._descriptor, data, size)
+            written = os.pwrite(descriptor, data, size)
             while written < length:
-                written += os.pwrite(self._descriptor, memoryview(data)[written:], size + written)
+                written += os.pwrite(descriptor, memoryview(data)[written:], size + written)
         except OSError as error:
             self._disk.failed(error)
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(descriptor, size)
             raise
         self.size = size + length
 
     def read(self, position: int, size: int) -> bytes:
         """See `File`."""
-        try:
-            return os.pread(self._descriptor, size, position)
-        except OSError as error:
-            self._disk.failed(error)
-            raise
+        return self.opened().read(position, size)
 
     def rewrite(self, position: int, data: Buffer) -> None:
         """See `File`."""
-        written = 0
+        opened, written = self.opened(), 0
         with self._disk.noticed():
             while written < len(data):
-                written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+                written += os.pwrite(opened.descriptor, memoryview(data)[written:], position + written)
 
     def truncate(self, size: int) -> None:
         """See `File`."""
+        opened = self.opened()
         with self._disk.noticed():
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(opened.descriptor, size)
         self.size = size
 
     def flush(self) -> None:
         """See `File`."""
-        self._disk.make_durable(self, self._flush)
+        self._disk.make_durable(self, self.opened().flush)
 
-    def _flush(self) -> None:
-        os.fdatasync(self._descriptor)
 
-    def fileno(self) -> int:
-        """See `File`."""
-        return self._descriptor
+def another_file(path: Path) -> FileNotFoundError:
+    return FileNotFoundError(errno.ENOENT, "another file has this name now", str(path))
 
-    def __del__(self) -> None:
-        # A constructor that failed has left no descriptor.
-        if (descriptor := getattr(self, "_descriptor", None)) is not None:
-            os.close(descriptor)
 
+MOST_OPEN_FILES = 10_000
+"""Of one disk, where its process does not say otherwise: of a log file that was not used for longest the descriptor is closed."""
 
 MOST_OPEN_MAPS = 500
 """Of one disk: a mapped file that was not used for longest is closed, and opened again when it is used."""
@@ -110,7 +167,7 @@ class PosixMappedFile:
             found = os.fstat(descriptor)
             if (found.st_dev, found.st_ino) != self._identity:
                 os.close(descriptor)
-                raise FileNotFoundError(errno.ENOENT, "another file has this name now", str(self._path))
+                raise another_file(self._path)
             self._descriptor = descriptor
         self._disk.opened(self)
         return self._descriptor
@@ -181,17 +238,40 @@ def _flush_and_close(descriptor: int) -> None:
 class PosixDisk(Failing):
     """The operating system's files."""
 
-    def __init__(self, run_all: RunAll = run_in_turn) -> None:
+    def __init__(
+        self,
+        run_all: RunAll = run_in_turn,
+        most_open_files: int = MOST_OPEN_FILES,
+        most_open_maps: int = MOST_OPEN_MAPS,
+    ) -> None:
         super().__init__(run_all)
+        self._most_open_files = most_open_files
+        self._most_open_maps = most_open_maps
+        self._open_files: deque[weakref.ref[PosixFile]] = deque()
+        """In the order in which they were opened."""
         self._open_maps: OrderedDict[int, weakref.ref[PosixMappedFile]] = OrderedDict()
 
     def opened(self, file: PosixMappedFile) -> None:
         """A mapped file is used: it is the last to be closed."""
         self._open_maps[id(file)] = weakref.ref(file)
         self._open_maps.move_to_end(id(file))
-        if len(self._open_maps) > MOST_OPEN_MAPS:
+        if len(self._open_maps) > self._most_open_maps:
             longest = self._open_maps.popitem(last=False)[1]()
             if longest is not None:
+                longest.close()
+
+    def file_opened(self, file: PosixFile) -> None:
+        """Another file is open: close one that was not used since this was last looked for, if there are too many."""
+        files = self._open_files
+        files.append(weakref.ref(file))
+        while len(files) > self._most_open_files:
+            longest = files.popleft()()
+            if longest is None:
+                continue  # it is closed, for nothing refers to it any more
+            if longest.is_used:
+                longest.is_used = False
+                files.append(weakref.ref(longest))
+            else:
                 longest.close()
 
     def open_file(self, path: Path) -> PosixFile:

@@ -417,13 +417,15 @@ class Segment:
         if ending == self._ending:
             return  # by now another segment may have the names that this one had
         for suffix in suffixes:
-            path = self.path(suffix)
+            path, moved = self.path(suffix), self._folder / (file_name(self.base_offset, suffix) + ending)
             if self._disk.exists(path):
-                self._disk.rename(path, self._folder / (file_name(self.base_offset, suffix) + ending))
+                self._disk.rename(path, moved)
+            if suffix == LOG_SUFFIX:
+                self.file.moved(moved)
         self._ending = ending
         self.offset_index.moved(self.path(INDEX_SUFFIX))
         self.time_index.moved(self.path(TIME_INDEX_SUFFIX))
-        self.transaction_index.path = self.path(TRANSACTION_INDEX_SUFFIX)
+        self.transaction_index.moved(self.path(TRANSACTION_INDEX_SUFFIX))
 
     def remove_deleted(self) -> None:
         """Remove the renamed files; open readers keep theirs. Errors: OSError."""

@@ -57,7 +57,11 @@ class SimulatedFile:
     __slots__ = ("_disk", "_inode")
 
     def moved(self, path: Path) -> None:
-        """See `MappedFile`: the inode is what it was."""
+        """See `File`, `MappedFile`: the inode is what it was."""
+
+    def opened(self) -> SimulatedFile:
+        """See `File`."""
+        return self
 
     def __init__(self, disk: SimulatedDisk, inode: _Inode) -> None:
         self._disk = disk

@@ -38,6 +38,12 @@ class TransactionIndex:
             self._file = disk.open_file(path)
             self.entries = _read_entries(self._file)
 
+    def moved(self, path: Path) -> None:
+        """The file was renamed, or would have been."""
+        self.path = path
+        if self._file is not None:
+            self._file.moved(path)
+
     @property
     def data(self) -> bytes:
         """The entries as the file has them."""

@@ -1,4 +1,4 @@
-"""The limit of open files: raised, reported in partitions, and too low a one refused before a partition fails by it."""
+"""The limit of open files: raised, shared, and too low a one refused before a partition fails by it."""
 
 import resource
 import subprocess
@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from reference.runtime.configuration import ConfigurationError
-from reference.runtime.descriptors import check_limit
+from reference.runtime.descriptors import SPARE, check_limit, shares_of
+from reference.storage.posix_disk import DESCRIPTORS_A_MAP, MOST_OPEN_FILES, MOST_OPEN_MAPS
 
 
 def with_segments(folder: Path, count: int) -> Path:
@@ -18,25 +19,31 @@ def with_segments(folder: Path, count: int) -> Path:
     return folder
 
 
-def test_the_limit_is_reported_in_partitions(tmp_path: Path) -> None:
-    level, reported = check_limit(1064, [with_segments(tmp_path, 3)])
-    assert (level, reported) == (
+def test_the_limit_is_shared_among_segments_indexes_and_connections(tmp_path: Path) -> None:
+    assert check_limit(1064, [with_segments(tmp_path, 3)]) == (
         "info",
-        "1064 open files are allowed: room for 200 partitions of one segment each (1 file a segment, 1 a connection, "
-        "at most 1000 for indexes); 3 segments are here",
+        "1064 open files are allowed: at most 375 for segments and 250 for indexes, the others for connections; "
+        "3 segments are here",
     )
-    assert "room for 18936 partitions" in check_limit(20_000, [tmp_path])[1]
+    assert shares_of(20_000, 1) == (9_468, 500)
+    assert shares_of(20_000, 2) == (4_484, 500)
+    assert shares_of(resource.RLIM_INFINITY, 3) == (MOST_OPEN_FILES, MOST_OPEN_MAPS)
     assert check_limit(resource.RLIM_INFINITY, [tmp_path])[0] == "info"
 
 
-def test_a_limit_that_is_nearly_reached_is_a_warning_and_one_that_is_too_low_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("limit", [120, 1_024, 20_000])
+@pytest.mark.parametrize("disks", [1, 2])
+def test_the_shares_leave_room_for_connections(limit: int, disks: int) -> None:
+    shares = shares_of(limit, disks)
+    assert disks * (2 * shares.files + DESCRIPTORS_A_MAP * shares.maps) + SPARE <= limit
+
+
+def test_more_segments_than_may_be_open_are_a_warning_and_too_low_a_limit_an_error(tmp_path: Path) -> None:
     with_segments(tmp_path, 100)
-    assert check_limit(64 + 5 * 120, [tmp_path])[0] == "warning"
-    assert check_limit(64 + 300, [tmp_path])[0] == "warning"
-    with pytest.raises(
-        ConfigurationError, match=r"100 segments, which need 364 open files or more, and 363 open files"
-    ):
-        check_limit(63 + 300, [tmp_path])
+    assert check_limit(64 + 266, [tmp_path])[0] == "info"
+    assert check_limit(64 + 264, [tmp_path])[0] == "warning"
+    with pytest.raises(ConfigurationError, match="90 open files are allowed, which is too few"):
+        check_limit(90, [tmp_path])
 
 
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:

@@ -297,12 +297,80 @@ def test_a_hole_is_read_on_a_full_file_system_in_memory(tmp_path: Path) -> None:
         subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
+def held_in(folder: Path) -> int:
+    """How many descriptors of files in a folder this process has."""
+    links = [*Path("/proc/self/fd").iterdir()]
+    return sum(str(folder) in str(link.readlink()) for link in links if link.is_symlink())
+
+
+def test_files_without_end_hold_a_bounded_number_of_descriptors_and_lose_nothing(tmp_path: Path) -> None:
+    disk, count, most = PosixDisk(most_open_files=5), 40, 5
+    files = [disk.open_file(tmp_path / str(number)) for number in range(count)]
+    for round in range(3):
+        for number, file in enumerate(files):
+            file.append(bytes([number, round]))
+            assert held_in(tmp_path) <= most
+    for number, file in enumerate(files):
+        file.flush()
+        assert file.size == 6 and file.read(0, 9) == bytes([number, 0, number, 1, number, 2])
+    with disk.side_by_side():
+        for file in files:
+            file.flush()
+        assert held_in(tmp_path) <= most + count, "what is flushed at the end of the block is open until then"
+    assert held_in(tmp_path) <= most and disk.failure is None
+    files.clear()
+    del file
+    assert held_in(tmp_path) == 0
+
+
+def test_of_two_files_that_which_was_used_lately_stays_open(tmp_path: Path) -> None:
+    disk = PosixDisk(most_open_files=3)
+    busy, idle = disk.open_file(tmp_path / "busy"), disk.open_file(tmp_path / "idle")
+    disk.open_file(tmp_path / "0")
+    opened: list[object] = []
+    for number in range(1, 6):
+        disk.open_file(tmp_path / str(number)).append(b"x")
+        opened.append(busy.opened())
+    links = {each.readlink().name for each in Path("/proc/self/fd").iterdir() if each.is_symlink()}
+    assert "busy" in links and "idle" not in links and len({*map(id, opened)}) == 1
+    idle.append(b"x")
+    assert idle.size == 1
+
+
+def test_a_reader_keeps_a_file_that_was_closed_renamed_and_removed(tmp_path: Path) -> None:
+    disk = PosixDisk(most_open_files=1)
+    file = disk.open_file(tmp_path / "a")
+    file.append(b"abc")
+    reader = file.opened()
+    disk.open_file(tmp_path / "b").append(b"x")
+    disk.open_file(tmp_path / "c").append(b"x")
+    disk.rename(tmp_path / "a", tmp_path / "a.deleted")
+    disk.remove(tmp_path / "a.deleted")
+    assert reader.read(0, 9) == b"abc" and os.pread(reader.fileno(), 9, 1) == b"bc"
+    with pytest.raises(FileNotFoundError):
+        file.append(b"d")
+    assert file.size == 3 and disk.failure is None
+    del reader
+    assert held_in(tmp_path) == 0
+
+
+def test_a_file_that_was_closed_is_found_under_its_new_name_and_no_other_is_taken_for_it(tmp_path: Path) -> None:
+    disk = PosixDisk()
+    file = disk.open_file(tmp_path / "a")
+    file.append(b"abc")
+    file.close()
+    (tmp_path / "a").rename(tmp_path / "b")
+    (tmp_path / "a").write_bytes(b"another")
+    with pytest.raises(FileNotFoundError):
+        file.append(b"d")
+    file.moved(tmp_path / "b")
+    file.append(b"d")
+    assert (tmp_path / "b").read_bytes() == b"abcd" and (tmp_path / "a").read_bytes() == b"another"
+    assert disk.failure is None
+
+
 def test_mapped_files_without_end_hold_a_bounded_number_of_descriptors(tmp_path: Path) -> None:
     disk, count = PosixDisk(), MOST_OPEN_MAPS + 50
-
-    def held() -> int:
-        links = [*Path("/proc/self/fd").iterdir()]
-        return sum(str(tmp_path) in str(link.readlink()) for link in links if link.is_symlink())
 
     files = [disk.map_file(tmp_path / str(number)) for number in range(count)]
     for round in range(2):
@@ -311,11 +379,11 @@ def test_mapped_files_without_end_hold_a_bounded_number_of_descriptors(tmp_path:
             file.write_at(round, bytes([number % 251]))
             file.flush()
             assert file.buffer[round] == number % 251
-    assert held() <= 2 * MOST_OPEN_MAPS
+    assert held_in(tmp_path) <= 2 * MOST_OPEN_MAPS
     assert all(file.buffer[:2] == bytes([number % 251] * 2) for number, file in enumerate(files))
     files.clear()
     del file
-    assert held() == 0
+    assert held_in(tmp_path) == 0
 
 
 def test_a_mapped_file_that_was_closed_is_found_under_its_new_name_and_no_other_is_taken_for_it(tmp_path: Path) -> None:

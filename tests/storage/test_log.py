@@ -12,7 +12,7 @@ from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
-from reference.storage.log import Log, PendingFlush
+from reference.storage.log import Log, LogSlice, PendingFlush
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
@@ -231,6 +231,32 @@ def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
     held.release()
     with pytest.raises(ValueError, match="released"):
         held.read()
+
+
+def test_logs_with_more_segments_than_may_be_open_read_roll_and_delete(tmp_path: Path) -> None:
+    disk = PosixDisk(most_open_files=2, most_open_maps=2)
+    config = LogConfig(segment_bytes=200, retention_ms=0, file_delete_delay_ms=0)
+    logs = [Log(disk, tmp_path / f"t-{index}", config, NOW, topic="t", partition=index) for index in range(4)]
+    held: list[tuple[LogSlice, bytes]] = []
+    for _ in range(6):
+        for log in logs:
+            append(log, 2)
+            records = log.read(log.log_end_offset - 1, 1 << 20).records
+            assert isinstance(records, LogSlice)
+            held.append((records, records.read()))
+    for log in logs:
+        assert log.segment_count > 2 and [*offsets(log, 0)] == [*range(12)]
+        log.flush(NOW)
+        log.delete_old_segments(NOW + 10, 12)
+        log.tick(NOW + 20)
+        assert names(log, ".log") == [f"{12:020d}.log"]
+    assert all(each.read() == before for each, before in held), "who reads a segment goes on when it is gone"
+    for log in logs:
+        append(log, 1)
+        log.close()
+        again = Log(disk, log.folder, config, NOW, topic="t", partition=log.partition, clean=True, log_start=12)
+        assert (again.log_start_offset, again.log_end_offset) == (12, 13)
+    assert disk.failure is None
 
 
 def test_timestamps_are_found_by_position_not_by_order() -> None:

@@ -45,13 +45,9 @@ class OpenFile:
 
 
 class PosixFile:
-    """A file that is opened when it is used: while too many are open, those that were not used for longest are closed.
+    """A file that is opened when it is used: while too many are open, those that were not used for longest are closed."""
 
-    A file that was closed may have bytes that are not durable. Its next flush, by another descriptor, makes them so, and
-    reports an error of the disk that happened in between (Linux since 4.13, as long as it remembers the file).
-    """
-
-    __slots__ = ("__weakref__", "_disk", "_identity", "_open", "_path", "is_used", "size")
+    __slots__ = ("__weakref__", "_disk", "_durable", "_identity", "_open", "_path", "_writes", "is_used", "size")
 
     def __init__(self, path: Path, disk: PosixDisk) -> None:
         self._disk = disk
@@ -60,6 +56,8 @@ class PosixFile:
         self._open: OpenFile | None = OpenFile(descriptor, disk)
         self.is_used = True
         """Since the disk last looked for a file to close."""
+        self._writes = self._durable = 0
+        """How often the file was changed, and up to which change it is durable."""
         found = os.fstat(descriptor)
         self.size = found.st_size
         self._identity = found.st_dev, found.st_ino
@@ -81,8 +79,16 @@ class PosixFile:
         self._disk.file_opened(self)
         return opened
 
+    @property
+    def is_durable(self) -> bool:
+        return self._durable == self._writes
+
     def close(self) -> None:
-        """Hold no descriptor until the file is used again; those who read it keep theirs."""
+        """Hold no descriptor until the file is used again; those who read it keep theirs. Errors: OSError."""
+        if self._open is not None and not self.is_durable:
+            # An error of the disk after this could be reported to no flush: the system may forget it with the file.
+            with self._disk.noticed():
+                self._flushed_by(self._open, self._writes)
         self._open = None
 
     def moved(self, path: Path) -> None:
@@ -93,6 +99,7 @@ class PosixFile:
         """See `File`."""
         size, length = self.size, len(data)
         descriptor = self.opened().descriptor
+        self._writes += 1
         try:
             written = os.pwrite(descriptor, data, size)
             while written < length:
@@ -110,6 +117,7 @@ class PosixFile:
     def rewrite(self, position: int, data: Buffer) -> None:
         """See `File`."""
         opened, written = self.opened(), 0
+        self._writes += 1
         with self._disk.noticed():
             while written < len(data):
                 written += os.pwrite(opened.descriptor, memoryview(data)[written:], position + written)
@@ -117,13 +125,18 @@ class PosixFile:
     def truncate(self, size: int) -> None:
         """See `File`."""
         opened = self.opened()
+        self._writes += 1
         with self._disk.noticed():
             os.ftruncate(opened.descriptor, size)
         self.size = size
 
     def flush(self) -> None:
         """See `File`."""
-        self._disk.make_durable(self, self.opened().flush)
+        self._disk.make_durable(self, partial(self._flushed_by, self.opened(), self._writes))
+
+    def _flushed_by(self, opened: OpenFile, writes: int) -> None:
+        opened.flush()
+        self._durable = max(self._durable, writes)
 
 
 def another_file(path: Path) -> FileNotFoundError:
@@ -132,6 +145,9 @@ def another_file(path: Path) -> FileNotFoundError:
 
 MOST_OPEN_FILES = 10_000
 """Of one disk, where its process does not say otherwise: of a log file that was not used for longest the descriptor is closed."""
+
+MOST_LOOKED_AT = 16
+"""Files, before one is closed that was used lately, or must be flushed first."""
 
 MOST_OPEN_MAPS = 500
 """Of one disk: a mapped file that was not used for longest is closed, and opened again when it is used."""
@@ -261,14 +277,19 @@ class PosixDisk(Failing):
                 longest.close()
 
     def file_opened(self, file: PosixFile) -> None:
-        """Another file is open: close one that was not used since this was last looked for, if there are too many."""
+        """Another file is open: close one that was not used since this was last looked for, if there are too many.
+
+        One that is durable goes first. Errors: OSError, of a flush.
+        """
         files = self._open_files
         files.append(weakref.ref(file))
+        looked_at = 0
         while len(files) > self._most_open_files:
             longest = files.popleft()()
             if longest is None:
                 continue  # it is closed, for nothing refers to it any more
-            if longest.is_used:
+            looked_at += 1
+            if longest is file or ((longest.is_used or not longest.is_durable) and looked_at < MOST_LOOKED_AT):
                 longest.is_used = False
                 files.append(weakref.ref(longest))
             else:

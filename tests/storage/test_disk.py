@@ -337,6 +337,52 @@ def test_of_two_files_that_which_was_used_lately_stays_open(tmp_path: Path) -> N
     assert idle.size == 1
 
 
+def test_a_file_is_durable_before_it_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the disk that comes later is reported to nothing that this process still does with the file."""
+    disk, files, flushed = PosixDisk(most_open_files=3), [], []
+    fdatasync = os.fdatasync
+
+    def flush(descriptor: int) -> None:
+        flushed.append(name_of(descriptor))
+        fdatasync(descriptor)
+
+    def open_another() -> None:
+        files.append(disk.open_file(tmp_path / f"{len(files)}.log"))
+
+    monkeypatch.setattr(os, "fdatasync", flush)
+    for _ in range(20):
+        open_another()
+        files[-1].append(b"x")
+        is_open = {name_of(int(each.name)) for each in descriptors()}
+        closed = {f"{number}.log" for number in range(len(files))} - is_open
+        assert closed <= {*flushed} and len(closed) == max(0, len(files) - 3)
+    files[0].flush()
+    for _ in range(5):
+        open_another()
+    assert len(flushed) == len({*flushed}) + 1, "what is durable is closed as it is"
+
+    def breaks(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fdatasync", breaks)
+    with pytest.raises(OSError, match="Input/output error"):
+        for _ in range(5):
+            open_another()
+            files[-1].append(b"x")
+    assert disk.failure is not None
+
+
+def descriptors() -> list[Path]:
+    return [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
+
+
+def name_of(descriptor: int) -> str:
+    try:
+        return Path(f"/proc/self/fd/{descriptor}").readlink().name
+    except OSError:
+        return ""
+
+
 def test_a_reader_keeps_a_file_that_was_closed_renamed_and_removed(tmp_path: Path) -> None:
     disk = PosixDisk(most_open_files=1)
     file = disk.open_file(tmp_path / "a")

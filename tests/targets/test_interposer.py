@@ -89,6 +89,17 @@ def content(node: Interposer, name: str) -> str:
     return (node.data / name).read_text()
 
 
+def test_a_path_that_the_loader_would_split_is_no_obstacle(tmp_path):
+    """It parts LD_PRELOAD at colons and blanks, as in the name of a folder of results."""
+    if reason := building.obstacle():
+        pytest.skip(reason)
+    data = tmp_path / "reference:3 run" / "data"
+    data.mkdir(parents=True)
+    node = Interposer(data.parent / "interposer", data)
+    run(node, ("open", "a", []), ("write", "a", "never flushed"))
+    assert node.lose_power() == len("never flushed")
+
+
 @pytest.mark.parametrize("flush", ["fsync", "fdatasync"])
 def test_what_was_appended_after_the_flush_is_lost(node, flush):
     run(node, ("open", "a", []), ("write", "a", "durable"), (flush, "a"), ("write", "a", " lost"))

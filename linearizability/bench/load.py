@@ -117,7 +117,7 @@ class LoadConnection:
         if security.tls:
             self.socket = security.tls.wrap_socket(self.socket, server_hostname=host)
         if mechanism := security.authentication():
-            asyncio.run(Authentication(self._exchange, security.mechanism, mechanism).run())
+            asyncio.run(Authentication(self._exchange, security.mechanism, mechanism, security.client_id).run())
 
     async def _exchange(self, data: bytes) -> bytes:
         self.socket.sendall(data)

@@ -44,7 +44,7 @@ def read_quorum_state(disk: Disk, folder: Path) -> QuorumState:
         if min(state.leader, state.voted) < -1 or not 0 <= state.leader_epoch < 2**31:
             raise ValueError(f"{state} cannot be")
         return state
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, CorruptFile) as error:
         raise CorruptFile(f"{path}: no quorum state: {error}") from error
 
 

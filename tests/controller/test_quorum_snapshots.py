@@ -226,6 +226,8 @@ def test_a_log_without_its_beginning_is_refused() -> None:
         '{"leaderId": 1, "leaderEpoch": -4, "votedId": -1}',
         '{"leaderId": 1, "leaderEpoch": 4294967296, "votedId": -1}',
         '{"leaderId": -7, "leaderEpoch": 4, "votedId": -1}',
+        '{"leaderId": 1, "leaderEpoch": 4, "votedId": -1, "votedDirectoryId": "AAAAAAAAAAAAA@AAAAAAAA"}',
+        '{"leaderId": 1, "leaderEpoch": 4, "votedId": -1, "votedDirectoryId": 7}',
     ],
 )
 def test_a_quorum_state_that_is_damaged_is_named(text: str) -> None:

@@ -50,6 +50,7 @@ from reference.storage.segment import (
     file_name,
 )
 from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, SegmentChecksum
+from reference.storage.snapshot_check import load_producers
 from reference.storage.swaps import complete_swaps
 from reference.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 
@@ -451,7 +452,7 @@ class _Recovery:
 
     def _rebuild_producers_to(self, offset: Offset, segments: list[Segment]) -> None:
         if self.producers.end_offset != offset or not segments:
-            self.producers.load(self.log_start, offset)
+            load_producers(self.producers, segments, self.log_start, offset)
             replay(self.producers, segments, offset)
 
 

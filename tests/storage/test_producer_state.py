@@ -164,6 +164,24 @@ def test_a_snapshot_brings_the_state_back() -> None:
     assert append_as(again, 8, 1, 2, transactional=True).is_duplicate
 
 
+@pytest.mark.parametrize("others", [[(9, 0), (7, 0)], [(7, 3)], [(7, 0), (9, 0), (9, 1), (9, 2), (9, 3)]])
+def test_a_snapshot_of_another_partition_is_passed_over(others: list[tuple[int, int]]) -> None:
+    """It is whole, and names no partition: a retry would be stored a second time."""
+    own, other = SimulatedDisk(), SimulatedDisk()
+    for disk, batches in ((own, [(7, 0), (7, 1), (9, 0)]), (other, others)):
+        log = open_log(disk)
+        for producer, sequence in batches:
+            append_as(log, producer, sequence)
+        log.close()
+    (name,), (wrong,) = (
+        [each for each in disk.list_folder(FOLDER) if each.endswith(".snapshot")] for disk in (own, other)
+    )
+    own.write_file(FOLDER / name, other.read_file(FOLDER / wrong))
+    log = open_log(own, clean=True, recovery_point=3)
+    assert append_as(log, 7, 1).is_duplicate and append_as(log, 9, 0).is_duplicate
+    assert not append_as(log, 9, 1).is_duplicate
+
+
 def test_a_damaged_snapshot_is_passed_over() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)

@@ -13,11 +13,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from linearizability.progress import is_verbose
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,36 +62,11 @@ def session(master: str = "", conf: Mapping[str, str] | None = None) -> SparkSes
     builder = SparkSession.builder.master(master)  # type: ignore[attr-defined]
     for name, value in (chosen | given).items():
         builder = builder.config(name, value)
-    with _apart():
-        started = builder.getOrCreate()
-        started.sparkContext.setLogLevel((chosen | given)["spark.log.level"])
+    started = builder.getOrCreate()
+    started.sparkContext.setLogLevel((chosen | given)["spark.log.level"])
     if not master.startswith("local"):
         ship(started)
     return started
-
-
-@contextmanager
-def _apart() -> Iterator[None]:
-    """The JVM that starts meanwhile keeps what it says on standard error to itself: four lines of warnings.
-
-    Where it does not start, they are printed. With --verbose nothing is kept back.
-    """
-    if is_verbose():
-        yield
-        return
-    sys.stderr.flush()
-    own = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
-        try:
-            yield
-        except BaseException:
-            said.seek(0)
-            os.write(own, said.read())
-            raise
-        finally:
-            os.dup2(own, 2)
-            os.close(own)
 
 
 def ship(spark: SparkSession) -> None:

@@ -92,6 +92,7 @@ def hooks_of_all() -> Any:
     class Hooks:
         hooks = ("kill", "restart", "pause", "resume", "stop", "start", "partition", "heal", "power-loss", "config")
         addresses = AddressMap()
+        security = None
 
         def __getattr__(self, name: str) -> Any:
             return lambda *_, **__: None

@@ -29,6 +29,7 @@ class Hooks:
     hooks = ("kill", "stop", "restart", "pause", "resume")
     addresses = AddressMap()
     coordinator: int | None = None
+    security = None
 
     def __init__(self) -> None:
         self.done: list[tuple[str, int]] = []

@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.kafka import KafkaCluster
-from linearizability.targets.mixed import MixedCluster
+from linearizability.targets.mixed import MixedCluster, Role
 from linearizability.targets.reference import TIDEGAUGE
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import name_of
@@ -38,7 +38,7 @@ class ChangingCluster(MixedCluster):
     def __init__(self, kinds: list[str], folder: Path) -> None:
         opened = [open_target(kind, folder=folder / "unused") for kind in kinds]
         clusters = [each for each in opened if isinstance(each, ClusterTarget)]
-        super().__init__("mixed:" + ",".join(kinds), clusters, [True] * len(kinds), folder=folder)
+        super().__init__("mixed:" + ",".join(kinds), clusters, [Role.BOTH] * len(kinds), folder=folder)
 
     def properties(self, member: Member) -> dict[str, str]:
         given = super().properties(member)

@@ -40,7 +40,7 @@ _numbers = itertools.count(1)
 
 
 REFERENCE = "reference:1"
-KAFKA = pytest.param("kafka:4.3.1", marks=[pytest.mark.kafka, pytest.mark.sampled(days=3, together=True)])
+KAFKA = pytest.param("kafka:4.3.1", marks=[pytest.mark.kafka, pytest.mark.sampled(days=6, together=True)])
 BESIDE_KAFKA = pytest.mark.parametrize("broker", [REFERENCE, KAFKA], indirect=True)
 
 

@@ -76,7 +76,7 @@ def test_properties_of_listeners_are_for_adapters_that_say_so(tmp_path, listener
     }
     path.write_text(
         f"import json, sys\nfor line in sys.stdin:\n    asked = json.loads(line)\n    ok = {results!r}.get(asked['command'], {{}})\n"
-        "    print(json.dumps({'id': asked['id'], 'ok': ok}), flush=True)\n    print(asked, file=sys.stderr, flush=True)\n"
+        "    print(asked, file=sys.stderr, flush=True)\n    print(json.dumps({'id': asked['id'], 'ok': ok}), flush=True)\n"
     )
     given = {"listener.name.a.b": "1", "log.retention.ms": "2"}
     with open_target(f"exec:{sys.executable} {path}", folder=tmp_path, config=given) as target:

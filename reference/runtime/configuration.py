@@ -343,6 +343,14 @@ def remarks(configuration: ServerConfiguration) -> list[str]:
         and name not in AUTHORIZER_SETTINGS
         and not is_served_on_listener(name, listeners)
     ]
+    verifies = (
+        configuration.properties.get("transaction.partition.verification.enable", "true").strip().lower() == "true"
+    )
+    if configuration.peers_release == PEERS_RELEASES["2.8"] and verifies:
+        found.append(
+            f"transaction.partition.verification.enable has no effect on transactions that another broker coordinates: with "
+            f"{INTER_BROKER_PROTOCOL}=2.8 none can be asked"
+        )
     authorizer = "" if configuration.properties.get("authorizer.class.name") else ", and no authorizer"
     found += [
         f"listener {each.name}://{each.host}:{each.port} is open to everyone who can reach it: there is no encryption "

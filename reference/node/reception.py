@@ -126,9 +126,8 @@ class Reception:
                 self._refuse(client, header, f"API {key} version {version} is not served")
                 return None
             if api.handler is None:
-                view = memoryview(
-                    bytes(view)
-                )  # its decision may wait, and the frame's bytes are valid in this call alone
+                # Its decision may wait, and the frame's bytes are valid in this call alone.
+                view = memoryview(bytes(view))
             body, _ = decode_from(form.request, version, view, position)
         except UnknownVersion as error:
             self._refuse(client, error.header, str(error))

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ConsumerGroupState, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
 from linearizability.targets import Target, open_target
 from tests.clients.test_consumer_protocol import QUICK
-from tests.tools.jvm import Ran, Tools
+from tests.tools.jvm import TIMEOUT_S, Ran, Tools
 
 pytestmark = pytest.mark.java
 
@@ -65,6 +66,18 @@ def steady_producer(bootstrap: str, topic: str) -> Iterator[None]:
         thread.join(60)
 
 
+def wait_for_members(admin: AdminClient, group: str, number: int) -> None:
+    """Nothing is there to read before: the first consumer would leave with its records before a slow second one came."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        with suppress(KafkaException):  # the coordinator is not there yet, or nobody has come
+            seen = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+            if len(seen.members) == number and seen.state == ConsumerGroupState.STABLE:
+                return
+        time.sleep(0.1)
+    raise TimeoutError(f"{group} is not stable with {number} members after {TIMEOUT_S:g} s")
+
+
 def shares(ran: Ran) -> list[frozenset[int]]:
     """What a verifiable consumer owned, one after the other."""
     owned: frozenset[int] = frozenset()
@@ -91,8 +104,9 @@ def test_two_java_consumers_share_a_topic(
     admin.create_topics([NewTopic(topic, PARTITIONS, 1)])[topic].result(30)
     where = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group-id", f"group-{topic}")
     how = (*where, "--max-messages", RECORDS, *ASSIGNMENTS[assignment], "--command-config", settings)
+    consumers = [tools.start("kafka-verifiable-consumer", *how) for _ in range(2)]
+    wait_for_members(admin, f"group-{topic}", 2)
     with steady_producer(broker.bootstrap, topic):
-        consumers = [tools.start("kafka-verifiable-consumer", *how) for _ in range(2)]
-        first, second = (shares(consumer.result(120)) for consumer in consumers)
+        first, second = (shares(consumer.result(TIMEOUT_S)) for consumer in consumers)
     halves = {(mine, other) for mine in first for other in second if len(mine) == len(other) == PARTITIONS // 2}
     assert any(not mine & other for mine, other in halves), f"{first} and {second}"

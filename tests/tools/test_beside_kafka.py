@@ -341,7 +341,7 @@ def controllers_answers(node: Node, timeout_ms: int) -> list[str]:
                 for topic in answer.topics:
                     topic.configs = []
             made = any(topic.name == "timed" for topic in wire.call(MetadataRequest(topics=None)).topics)
-            answers.append(re.sub(r"UUID\('[^0].*?'\)", "UUID", f"{answer}: {made}"))
+            answers.append(re.sub(r"UUID\('(?!0{8}-0{4}).*?'\)", "UUID", f"{answer}: {made}"))
     return answers
 
 

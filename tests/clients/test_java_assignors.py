@@ -70,7 +70,7 @@ def wait_for_members(admin: AdminClient, group: str, number: int) -> None:
     """Nothing is there to read before: the first consumer would leave with its records before a slow second one came."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
-        with suppress(KafkaException):  # the coordinator is not there yet, or nobody has come
+        with suppress(KafkaException):  # the coordinator is not there yet, or no consumer has come
             seen = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
             if len(seen.members) == number and seen.state == ConsumerGroupState.STABLE:
                 return

@@ -42,6 +42,8 @@ def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
         faults += _late_orders(choices, schedule)
     elif more == 1:
         faults += _depositions(choices, schedule)
+    if choices.integer(0, 3) == 0:
+        faults += _written_requests(choices, schedule)
     return schedule.model_copy(
         update={
             "coordination": "zookeeper",
@@ -138,6 +140,25 @@ def _depositions(choices: Choices, schedule: Schedule) -> list[Fault]:
             ),
         ]
         at_ms += slow_ms + choices.integer(200, 800)
+    return found
+
+
+def _written_requests(choices: Choices, schedule: Schedule) -> list[Fault]:
+    """Tools write requests into ZooKeeper, while the controller falls, or loses its session or its znode."""
+    found: list[Fault] = []
+    at_ms = choices.integer(50, 400)
+    while at_ms < schedule.duration_ms:
+        written = _reassignment(choices, schedule, at_ms)
+        kind = choices.one_of(("zookeeper-reassign", "zookeeper-reassign", "zookeeper-elect"))
+        befalls = choices.one_of(("crash", "zookeeper-expire", "zookeeper-depose", "zookeeper-cut", "pause"))
+        for_ms = choices.one_of((300, 900, 1_500))
+        found += [
+            written.model_copy(update={"kind": kind}),
+            Fault(
+                at_ms=max(1, at_ms + choices.integer(-20, 100)), kind=befalls, role="controller", node=1, for_ms=for_ms
+            ),
+        ]
+        at_ms += choices.integer(200, 900)
     return found
 
 

@@ -19,6 +19,8 @@ from linearizability.simulation.schedule import (
 )
 from linearizability.simulation.simulated_zookeeper import PLACE
 from linearizability.simulation.world import MICROSECONDS_A_MS
+from reference.protocol.primitives import NodeId
+from reference.zookeeper import znodes
 
 
 def _crash(cluster: SimulatedCluster, fault: Fault) -> None:
@@ -217,6 +219,20 @@ def _expire(cluster: SimulatedCluster, fault: Fault) -> None:
         cluster.zookeeper.expire(fault.node)
 
 
+def _write_reassignment(cluster: SimulatedCluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        key = fault.topic or cluster.schedule.topics[0].name, fault.partition
+        replicas = [NodeId(each) for each in fault.others or reversed(cluster.schedule.node_ids)]
+        cluster.zookeeper.write_request(znodes.REASSIGNMENTS, znodes.encode_reassignments({key: replicas}))
+
+
+def _write_elections(cluster: SimulatedCluster, fault: Fault) -> None:
+    if cluster.zookeeper is not None:
+        cluster.zookeeper.write_request(
+            znodes.PREFERRED_ELECTION, znodes.encode_partitions(sorted(cluster.partitions()))
+        )
+
+
 def _slow_zookeeper(cluster: SimulatedCluster, fault: Fault) -> None:
     if cluster.zookeeper is not None:
         cluster.zookeeper.extra_us += fault.amount * MICROSECONDS_A_MS
@@ -276,6 +292,8 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "zookeeper-slow": (_slow_zookeeper, _fast_zookeeper),
     "zookeeper-change": (_change_zookeeper, _recover_zookeeper),
     "zookeeper-depose": (_depose, None),
+    "zookeeper-reassign": (_write_reassignment, None),
+    "zookeeper-elect": (_write_elections, None),
     "halves": (_cut, _uncut),
     "slow-node": (_slow_node, _fast_node),
     "uneven": (_uneven, _even),

@@ -50,7 +50,7 @@ from linearizability.simulation.schedule import (
     Updater,
 )
 from linearizability.simulation.seeking import SimulatedSeeker
-from linearizability.simulation.settling import out_of_sync, unsettled
+from linearizability.simulation.settling import unfinished, unsettled
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.updating import SimulatedUpdater
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
@@ -386,14 +386,14 @@ class SimulatedRun:
             raise Violation("no-progress", text)
 
     def _wait_for_replicas(self) -> None:
-        """Wait until every replica is in sync. Errors: Violation."""
-        if self.cluster.is_alone or self._schedule.coordination == "zookeeper":
+        """Wait until every replica is in sync, or no tool's request is left in ZooKeeper. Errors: Violation."""
+        if self.cluster.is_alone:
             return
         until_us = self._world.now_us + IN_SYNC_BOUND_MS * MICROSECONDS_A_MS
-        self._world.run(until_us, lambda: not out_of_sync(self.cluster), LOOK_EVERY_US)
-        if late := out_of_sync(self.cluster):
-            text = f"{IN_SYNC_BOUND_MS} ms after everything was healed these are not in sync: {'; '.join(late[:3])}"
-            self._world.broken("replica-out-of-sync", text)
+        self._world.run(until_us, lambda: not unfinished(self.cluster), LOOK_EVERY_US)
+        if late := unfinished(self.cluster):
+            rule = "replica-out-of-sync" if self.cluster.zookeeper is None else "request-left-in-zookeeper"
+            self._world.broken(rule, f"{IN_SYNC_BOUND_MS} ms after everything was healed: {'; '.join(late[:3])}")
 
     def _deposed(self) -> list[str]:
         """The nodes that lead a partition by their own knowledge, while a newer leader was elected."""

@@ -39,6 +39,9 @@ FAULTS: dict[str, str] = {
     "zookeeper-slow": "for `for_ms` everything to and from ZooKeeper takes `amount` ms longer",
     "zookeeper-change": "for `for_ms` ZooKeeper has no leader: connections and answers are lost, what it carried out is not",
     "zookeeper-depose": "an operator deletes /controller: a controller is elected again, and the former's session goes on",
+    "zookeeper-reassign": "a tool writes into ZooKeeper: the partition shall have the replicas `others`, or all nodes, the last "
+    "first (not where a former such request is left)",
+    "zookeeper-elect": "a tool writes into ZooKeeper: preferred replicas shall lead (not where a former such request is left)",
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",
@@ -255,7 +258,8 @@ class Fault(Value):
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
         "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step", "zookeeper-cut", "zookeeper-expire",
-        "zookeeper-slow", "zookeeper-change", "zookeeper-depose", "add-voter", "remove-voter",
+        "zookeeper-slow", "zookeeper-change", "zookeeper-depose", "zookeeper-reassign", "zookeeper-elect", "add-voter",
+        "remove-voter",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The target node, by its id."""

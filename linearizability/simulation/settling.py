@@ -51,6 +51,13 @@ def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
     return ends
 
 
+def unfinished(cluster: SimulatedCluster) -> list[str]:
+    """What the controller still has to bring about: replicas out of sync, or beside a ZooKeeper what tools wrote into it."""
+    if cluster.zookeeper is not None:
+        return [f"ZooKeeper still holds {path}" for path in cluster.zookeeper.requests_left()]
+    return [f"{replica} is not in sync" for replica in out_of_sync(cluster)]
+
+
 def out_of_sync(cluster: SimulatedCluster) -> list[str]:
     """The replicas on sound disks that are not in sync with a leader, as the active controller knows."""
     active = cluster.active_controller()

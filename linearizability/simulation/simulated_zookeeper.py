@@ -24,6 +24,7 @@ from reference.zookeeper.operations import (
     CloseSession,
     Code,
     ConnectionLost,
+    Create,
     GetChildren,
     GetData,
     OpenSession,
@@ -41,6 +42,8 @@ PLACE = 0
 """Where ZooKeeper is, in the geography of nodes."""
 
 FIRST_SESSION: SessionId = 0x1000
+OF_TOOLS: SessionId = 0xFFF
+"""A session that is none of a broker's."""
 LOOK_EVERY_US = 20 * MICROSECONDS_A_MS
 """How often a cut is looked at, and a session."""
 
@@ -174,10 +177,22 @@ class SimulatedZooKeeper:
             self.tree.remove(znodes.CONTROLLER)
             self._fire()
 
+    # ---- what tools write
+
+    def write_request(self, path: str, data: bytes) -> None:
+        """A tool asks for something by a znode, unless ZooKeeper has no leader or the former request is still there."""
+        if self.is_up and self.tree.carry_out(Create(path, data), OF_TOOLS).code == Code.OK:
+            self.world.counts[f"zookeeper {path} written"] += 1
+            self.world.trace.note(f"a tool writes {path}: {data.decode()}")
+            self._fire()
+
+    def requests_left(self) -> list[str]:
+        return [path for path in (znodes.REASSIGNMENTS, znodes.PREFERRED_ELECTION) if self.tree.find(path) is not None]
+
     # ---- sessions
 
     def has_session(self, session: SessionId) -> bool:
-        return session in self._sessions
+        return session == OF_TOOLS or session in self._sessions
 
     def _look(self) -> None:
         self.world.after(LOOK_EVERY_US, self._look)

@@ -8,6 +8,8 @@ PartitionReassignmentRevert.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
 from reference.controller.elections import is_unclean_allowed, terms_of
@@ -26,6 +28,9 @@ from reference.protocol.messages.list_partition_reassignments import (
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.primitives import NodeId, TopicName
 
+Absent = Callable[[PartitionImage, Collection[NodeId]], Collection[NodeId]]
+"""Which of a partition's wanted replicas need not be registered."""
+
 Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
 TopicAnswer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 PartitionAnswer = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
@@ -33,8 +38,25 @@ OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
+def no_broker(partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
+    return ()
+
+
+def present_replicas(partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
+    """Beside a ZooKeeper a broker that is down is not registered; only those that are added must be (validateReplicas)."""
+    return partition.replicas
+
+
+def any_broker(partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
+    """What a tool wrote into ZooKeeper is not validated: a broker may come later."""
+    return replicas
+
+
 def alter_partition_reassignments(
-    image: MetadataImage, configuration: Configuration, request: AlterPartitionReassignmentsRequest
+    image: MetadataImage,
+    configuration: Configuration,
+    request: AlterPartitionReassignmentsRequest,
+    absent: Absent = no_broker,
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Begin, change or call off reassignments; each partition has its own result."""
     response = AlterPartitionReassignmentsResponse(
@@ -49,7 +71,10 @@ def alter_partition_reassignments(
             result = PartitionAnswer(partition_index=wanted.partition_index, error_message=None)
             answer.partitions.append(result)
             try:
-                record = _alter(image, configuration, asked.name, wanted, request.allow_replication_factor_change)
+                topic, partition = _find(image, asked.name, wanted.partition_index)
+                if wanted.replicas is not None:
+                    validate_assignment(image, wanted.replicas, absent=absent(partition, wanted.replicas))
+                record = _alter(image, configuration, topic, wanted, request.allow_replication_factor_change)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message
                 continue
@@ -58,20 +83,22 @@ def alter_partition_reassignments(
     return decision
 
 
-def _alter(
-    image: MetadataImage, configuration: Configuration, name: TopicName, wanted: Wanted, may_change_factor: bool
-) -> PartitionChangeRecord | None:
+def _find(image: MetadataImage, name: TopicName, index: int) -> tuple[TopicImage, PartitionImage]:
     topic = image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
-    partition = topic.partitions.get(wanted.partition_index)
+    partition = topic.partitions.get(index)
     if partition is None:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{wanted.partition_index}."
-        )
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    return topic, partition
+
+
+def _alter(
+    image: MetadataImage, configuration: Configuration, topic: TopicImage, wanted: Wanted, may_change_factor: bool
+) -> PartitionChangeRecord | None:
+    partition = topic.partitions[wanted.partition_index]
     if wanted.replicas is None:
         return _call_off_reassignment(image, configuration, topic, wanted.partition_index, partition)
-    validate_assignment(image, wanted.replicas)
     if not may_change_factor:
         _require_same_factor(partition, wanted.replicas)
     return _reassign(image, configuration, topic, wanted.partition_index, partition, wanted.replicas)

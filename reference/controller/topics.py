@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -206,15 +206,19 @@ def _manual_assignments(image: MetadataImage, topic: CreateTopicsRequest.Creatab
     return assignments
 
 
-def validate_assignment(image: MetadataImage, replicas: Sequence[NodeId], factor: int | None = None) -> None:
+def validate_assignment(
+    image: MetadataImage, replicas: Sequence[NodeId], factor: int | None = None, absent: Collection[NodeId] = ()
+) -> None:
     """Refuse replicas that cannot be; `factor` is how many there must be, where that is known.
+
+    Those in `absent` need not be registered.
 
     Errors: KafkaError INVALID_REPLICA_ASSIGNMENT for none, doubled or unknown brokers, or another factor (TOP-07).
     """
     if not replicas:
         raise _wrong_assignment("includes an empty replica list.")
     for replica, times in sorted(Counter(replicas).items()):
-        if replica not in image.brokers:
+        if replica not in image.brokers and replica not in absent:
             raise _wrong_assignment(f"includes broker {replica}, but no such broker is registered.")
         if times > 1:
             raise _wrong_assignment(f"includes the broker {replica} more than once.")

@@ -307,15 +307,29 @@ def decode_cluster_id(path: str, data: bytes) -> str:
 
 
 def encode_partitions(partitions: Sequence[tuple[TopicName, int]]) -> bytes:
-    """/admin/preferred_replica_election, /isr_change_notification."""
+    """/admin/preferred_replica_election."""
     return _json({"version": 1, "partitions": [{"topic": topic, "partition": index} for topic, index in partitions]})
 
 
+def encode_reassignments(partitions: Mapping[tuple[TopicName, int], Sequence[NodeId]]) -> bytes:
+    """/admin/reassign_partitions."""
+    listed = [
+        {"topic": topic, "partition": index, "replicas": [*replicas]} for (topic, index), replicas in partitions.items()
+    ]
+    return _json({"version": 1, "partitions": listed})
+
+
+def _broker_id(value: Any) -> NodeId:
+    if not 0 <= int(value) < 1 << 31:
+        raise ValueError(f"{value} is no broker id")
+    return NodeId(int(value))
+
+
 def decode_partitions(path: str, data: bytes) -> list[tuple[TopicName, int, list[NodeId]]]:
-    """Topic, partition, and, of /admin/reassign_partitions, the wanted replicas. Errors: DamagedZnode."""
+    """/admin/preferred_replica_election; of /admin/reassign_partitions the wanted replicas too. Errors: DamagedZnode."""
     try:
         return [
-            (str(each["topic"]), int(each["partition"]), [*map(NodeId, each.get("replicas", ()))])
+            (str(each["topic"]), int(each["partition"]), [*map(_broker_id, each.get("replicas", ()))])
             for each in _read(path, data)["partitions"]
         ]
     except (KeyError, ValueError, TypeError, AttributeError) as error:

@@ -100,7 +100,7 @@ OF_ZOOKEEPER = {kind for kind in FAULTS if kind.startswith("zookeeper-")}
 def test_schedules_of_clusters_that_zookeeper_coordinates_reach_every_fault_of_zookeeper():
     drawn = [draw(seed, None, 3, coordination="zookeeper") for seed in range(200)]
     assert {fault.kind for each in drawn for fault in each.faults} >= OF_ZOOKEEPER
-    assert len(OF_ZOOKEEPER) == 5
+    assert len(OF_ZOOKEEPER) == 7
     assert "stop-replica" in {fault.messages for each in drawn for fault in each.faults}
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
 

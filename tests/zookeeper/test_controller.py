@@ -18,6 +18,7 @@ from reference.node.zookeeper.writer import Writer
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from reference.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import (
@@ -34,7 +35,11 @@ from reference.zookeeper.operations import (
 from tests.zookeeper.local import OTHER, OWN, LocalZooKeeper
 
 TOPIC_ID = UUID(int=7, version=4)
-ANSWERS = {LeaderAndIsrRequest: LeaderAndIsrResponse, UpdateMetadataRequest: UpdateMetadataResponse}
+ANSWERS = {
+    LeaderAndIsrRequest: LeaderAndIsrResponse,
+    StopReplicaRequest: StopReplicaResponse,
+    UpdateMetadataRequest: UpdateMetadataResponse,
+}
 
 
 class Alone:
@@ -74,6 +79,11 @@ class Alone:
     def win(self) -> None:
         """The election is over; nothing is read yet."""
         self.controller.won(1, ZnodeVersion(0), True, 0)
+
+    def win_again(self) -> None:
+        """In the same epoch, over another connection."""
+        self.zookeeper.session.connections += 1
+        self.controller.won(1, ZnodeVersion(0), False, 0)
 
     def settle(self) -> None:
         self.zookeeper.settle()

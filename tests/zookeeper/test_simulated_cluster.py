@@ -4,23 +4,22 @@ import pytest
 
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import run_schedule
+from linearizability.simulation.run import SimulatedRun
 from linearizability.simulation.schedule import FAULTS, Consumer, Fault, Producer, Schedule, Topic
+from reference.zookeeper import znodes
 
 TOPIC = Topic(name="orders", configs={"min.insync.replicas": "2"})
 CLIENTS = (Producer(acks="all", version=9, batches=60), Consumer())
 
 
-def completed(*faults: Fault, seed: int = 0, duration_ms: int = 3_000):
-    schedule = Schedule(
-        seed=seed,
-        nodes=3,
-        coordination="zookeeper",
-        topics=(TOPIC,),
-        clients=CLIENTS,
-        faults=faults,
-        duration_ms=duration_ms,
+def schedule_of(*faults: Fault) -> Schedule:
+    return Schedule(
+        nodes=3, coordination="zookeeper", topics=(TOPIC,), clients=CLIENTS, faults=faults, duration_ms=3_000
     )
-    outcome, _ = run_schedule(schedule)
+
+
+def completed(*faults: Fault):
+    outcome, _ = run_schedule(schedule_of(*faults))
     assert outcome.verdict == "valid", f"{outcome.rule}: {outcome.text}"
     assert outcome.acknowledged_by_all > 0
     return outcome
@@ -58,3 +57,42 @@ def test_a_schedule_has_one_trace():
 def test_a_quorum_has_no_zookeeper_to_be_cut_from():
     with pytest.raises(ValueError, match="needs a cluster that ZooKeeper coordinates"):
         Schedule(nodes=3, faults=(Fault(at_ms=1, kind="zookeeper-cut", node=1),))
+
+
+BEFALLS = ("crash", "zookeeper-expire", "zookeeper-depose", "zookeeper-cut", "pause")
+
+
+@pytest.mark.parametrize("at_ms", [595, 605, 615])
+@pytest.mark.parametrize("kind", BEFALLS)
+def test_a_reassignment_that_a_tool_wrote_is_carried_out_by_one_controller_or_the_next(kind: str, at_ms: int):
+    written = Fault(at_ms=600, kind="zookeeper-reassign", topic="orders", others=(3, 1))
+    befalls = Fault(at_ms=at_ms, kind=kind, role="controller", node=1, for_ms=900)
+    run = SimulatedRun(schedule_of(*sorted((written, befalls), key=lambda fault: fault.at_ms)))
+    run.run()
+    zookeeper = run.cluster.zookeeper
+    assert zookeeper is not None and zookeeper.world.counts["zookeeper /admin/reassign_partitions written"] == 1
+    topic = zookeeper.tree.find(znodes.topic_path("orders"))
+    assert topic is not None
+    found = znodes.decode_assignment("", topic.data)
+    assert (found.partitions, found.adding, found.removing) == ({0: [3, 1]}, {}, {})
+
+
+@pytest.mark.parametrize("kind", BEFALLS)
+def test_a_preferred_election_that_a_tool_wrote_is_held(kind: str):
+    befalls = Fault(at_ms=605, kind=kind, role="controller", node=1, for_ms=900)
+    outcome = completed(Fault(at_ms=600, kind="zookeeper-elect"), befalls)
+    assert outcome.counts["zookeeper /admin/preferred_replica_election written"] == 1
+
+
+def test_a_request_that_is_never_taken_is_a_violation(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("reference.node.zookeeper.admin_requests.AdminRequests.next_step", lambda *arguments: None)
+    assert run_schedule(schedule_of(Fault(at_ms=600, kind="zookeeper-elect")))[0].rule == "request-left-in-zookeeper"
+
+
+def test_drawn_runs_in_which_tools_write_requests_keep_every_promise():
+    drawn = (draw(seed, None, 3, "records", "zookeeper") for seed in range(60))
+    chosen = [each for each in drawn if any(fault.kind == "zookeeper-reassign" for fault in each.faults)][:6]
+    assert len(chosen) == 6
+    found = [run_schedule(each)[0] for each in chosen]
+    assert [(each.rule, each.text) for each in found if each.verdict != "valid"] == []
+    assert sum(each.counts["zookeeper /admin/reassign_partitions written"] for each in found) > 0

@@ -91,11 +91,14 @@ DECIDED: dict[int, Decide] = {
         key: DECIDED_HANDLERS[key]
         for key in (
             CREATE_TOPICS, DELETE_TOPICS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, CREATE_PARTITIONS, ELECT_LEADERS,
-            ALTER_PARTITION_REASSIGNMENTS, LIST_PARTITION_REASSIGNMENTS, ALLOCATE_PRODUCER_IDS,
+            LIST_PARTITION_REASSIGNMENTS, ALLOCATE_PRODUCER_IDS,
         )
     },
     CONTROLLED_SHUTDOWN: shut_down_controlled,
     ALTER_PARTITION: lambda controller, version, body, now: controller.alter_partition(version, body, now),
+    ALTER_PARTITION_REASSIGNMENTS: lambda controller, version, body, now: controller.alter_partition_reassignments(
+        version, body, now
+    ),
 }  # fmt: skip
 
 

@@ -14,24 +14,25 @@ from typing import Any
 
 from reference.controller.configs import Configuration
 from reference.controller.elections import balance_leaders, move_leaders, places
-from reference.controller.image import NO_LEADER_CHANGE, TopicImage
-from reference.controller.isr_proposals import Answer as Proposed
-from reference.controller.isr_proposals import Proposal, accepted, alter_partition, members
-from reference.controller.topics import partition_record
+from reference.controller.image import NO_LEADER_CHANGE
+from reference.controller.isr_proposals import alter_partition
+from reference.controller.reassignments import alter_partition_reassignments, present_replicas
 from reference.node.active_controller import ActiveController, Decide
 from reference.node.decisions import Abandon, Answer
 from reference.node.identity import Identity
 from reference.node.principals import ANONYMOUS
 from reference.node.quotas import Mutations
 from reference.node.requests import Key
+from reference.node.zookeeper.admin_requests import AdminRequests, begun
 from reference.node.zookeeper.controller_requests import ControllerRequests
 from reference.node.zookeeper.controller_tracing import trace_writes
 from reference.node.zookeeper.loading import Found, LiveBroker, Reader, add_topic, fill, registered
 from reference.node.zookeeper.older_protocol import name_answers, with_ids
-from reference.node.zookeeper.own_steps import Step, dead_member, leaderless, without
+from reference.node.zookeeper.own_steps import Step, dead_member, leaderless, repeated, replicas_of, unled, without
 from reference.node.zookeeper.writer import Befores, Writer
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
@@ -39,7 +40,7 @@ from reference.protocol.messages.register_broker_record import RegisterBrokerRec
 from reference.protocol.messages.remove_topic_record import RemoveTopicRecord
 from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.messages.unregister_broker_record import UnregisterBrokerRecord
-from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
 from reference.storage.log_directory import Logger
@@ -95,6 +96,8 @@ class ZooKeeperController(ActiveController):
         self._held: list[tuple[TimestampMs, DeleteTopicsResponse, Answer]] = []
         """Answers that wait until their topics are gone."""
         self._is_stepping = False
+        self._admin = AdminRequests(writer, session, configuration, log)
+        self._admin.changed = self._step_on
         writer.committed = self._committed
         if trace is not None:
             writer.asked = lambda records, befores, now: trace_writes(
@@ -168,6 +171,7 @@ class ZooKeeperController(ActiveController):
         self.requests.begin(epoch, {key for keys in self._former.values() for key in keys})
         self._step("OnControllerFailover", controllerEpoch=epoch)
         self._watch_deletions(now)
+        self._admin.read(now)
         self.advance(now)
         for look in self._changed_while_loading:
             look(now)
@@ -255,20 +259,16 @@ class ZooKeeperController(ActiveController):
         for topic, answers in zip(body.topics, decision.response.topics, strict=True):
             for place, answer in enumerate(answers.partitions):
                 if answer.error_code == ErrorCode.INVALID_UPDATE_VERSION:
-                    answers.partitions[place] = self._repeated(topic.topic_id, topic.partitions[place], answer)
+                    answers.partitions[place] = repeated(self.image, topic.topic_id, topic.partitions[place], answer)
         name_answers(version, body, decision.response)
         return decision.response
 
-    def _repeated(self, topic_id: TopicId, proposal: Proposal, refused: Proposed) -> Proposed:
-        """A proposal that was written, and whose answer did not arrive, is accepted again: its leader learns it in no other way.
-
-        Source: LeaderAndIsr.equalsAllowStalePartitionEpoch of Apache Kafka 3.9.2.
-        """
-        partition = self.image.topics_by_id[topic_id].partitions[proposal.partition_index]
-        is_written = {each.broker_id for each in members(proposal)} == {*partition.isr}
-        if not is_written or proposal.leader_recovery_state != partition.leader_recovery_state:
-            return refused
-        return accepted(proposal.partition_index, partition)
+    def alter_partition_reassignments(
+        self, version: int, body: AlterPartitionReassignmentsRequest, now: TimestampMs
+    ) -> Message:
+        decision = alter_partition_reassignments(self.image, self.configuration, body, present_replicas)
+        self._admin.withdraw(begun(decision.response), now)
+        return self._made(decision, now)
 
     def _append_batches(self, records: Sequence[Message], now: TimestampMs) -> None:
         """Each change of the controller's own begins a leader epoch: brokers ignore LeaderAndIsr of the epoch that they act in.
@@ -356,6 +356,8 @@ class ZooKeeperController(ActiveController):
         if self._trace is not None:
             trace_writes(self._trace, self._writer, self.image, records, befores, is_answered=True)
         self.advance(now)
+        if self._admin.awaits_reassignments:
+            self._step_on(now)
 
     # ---- by itself
 
@@ -367,7 +369,7 @@ class ZooKeeperController(ActiveController):
         steps: list[str] = []
 
         def make(then: TimestampMs) -> None:
-            step = self._next_step()
+            step = self._next_step(then)
             if step is not None:
                 records, cause = step
                 steps.append(cause)
@@ -383,7 +385,7 @@ class ZooKeeperController(ActiveController):
 
         self._decisions.submit(make, made, abandoned, now)
 
-    def _next_step(self) -> Step | None:
+    def _next_step(self, now: TimestampMs) -> Step | None:
         self._begin_deletions()
         for find in (
             self._former_member,
@@ -391,7 +393,8 @@ class ZooKeeperController(ActiveController):
             self._broker_startup,
             partial(dead_member, self.image, self.configuration),
             partial(leaderless, self.image, self.configuration),
-            self._new_partitions,
+            partial(unled, self.image, self._stateless),
+            partial(self._admin.next_step, self._ordered, now),
         ):
             step = find()
             if step is not None:
@@ -431,15 +434,6 @@ class ZooKeeperController(ActiveController):
                 self.requests.owe_roles(key)
         return None
 
-    def _new_partitions(self) -> Step | None:
-        """Partitions without a state of which some replica is registered."""
-        records: list[Message] = []
-        for (name, index), replicas in self._stateless.items():
-            topic = self.image.topics.get(name)
-            if topic is not None and index not in topic.partitions and any(map(self.image.is_active, replicas)):
-                records.append(partition_record(self.image, topic.id, index, replicas))
-        return (records, "CreateTopic") if records else None
-
     def tick(self, now: TimestampMs) -> None:
         """Do what is due without being asked."""
         if not self.is_active:
@@ -465,7 +459,7 @@ class ZooKeeperController(ActiveController):
             topic = self.image.topics.get(name)
             if topic is None:
                 self._ordered.discard(name)
-            elif all(replica in self.image.brokers for _, replica in _replicas(topic)):
+            elif all(replica in self.image.brokers for _, replica in replicas_of(topic)):
                 self._deleting[name] = set()
                 self._step("StartTopicDeletion", topic=name)
                 self.requests.delete(topic)
@@ -481,7 +475,7 @@ class ZooKeeperController(ActiveController):
         """A topic none of whose replicas is left."""
         for name, gone in self._deleting.items():
             topic = self.image.topics.get(name)
-            if topic is not None and {(replica, key) for key, replica in _replicas(topic)} <= gone:
+            if topic is not None and {(replica, key) for key, replica in replicas_of(topic)} <= gone:
                 del self._deleting[name]
                 self._ordered.discard(name)
                 self._step("CompleteTopicDeletion", topic=name)
@@ -491,7 +485,3 @@ class ZooKeeperController(ActiveController):
     def _step(self, action: str, **arguments: Any) -> None:
         if self._trace is not None:
             self._trace(action, {"node": self._writer.node, "args": {"controller": self._writer.node, **arguments}})
-
-
-def _replicas(topic: TopicImage) -> list[tuple[Key, NodeId]]:
-    return [((topic.name, index), replica) for index, each in topic.partitions.items() for replica in each.replicas]

@@ -84,14 +84,17 @@ def _parsed(command: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _open(options: dict[str, str]) -> ScenarioRun:
-    """A cluster whose nodes have registered; options with a dot in their name are properties of the nodes."""
+    """A cluster whose nodes have registered; options with a dot in their name are properties of the nodes.
+
+    How the quorum elected its first leader is shown with `elections=shown` alone.
+    """
     properties = {name: value for name, value in options.items() if "." in name}
     coordination = options.get("coordination", "kraft")
     run = ScenarioRun(properties, int(options.get("nodes", "3")), coordination)
     for machine in run.cluster.machines:
         machine.start()
     run.wait({"for": "2000"})
-    if coordination == "kraft":
+    if coordination == "kraft" and options.get("elections") != "shown":
         run.lines, run.arrows = [], []
     return run
 

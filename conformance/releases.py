@@ -27,16 +27,23 @@ from conformance.results import Judgement, Verdict
 
 STORE = Path(__file__).parent / "requirements" / "releases.json"
 RELEASES = (
-    "0.10.2.2", "0.11.0.0", "1.0.2", "1.1.0", "2.0.1", "2.1.1", "2.4.1", "2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.2", "4.0.2",
-    "4.1.2", "4.2.1", "4.3.1", "4.4.0",
+    "0.10.2.2", "0.11.0.0", "1.0.2", "1.1.0", "2.0.1", "2.1.1", "2.4.1", "2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.2",
+    "3.9.2-zk", "4.0.2", "4.1.2", "4.2.1", "4.3.1", "4.4.0",
 )  # fmt: skip
 """The releases of the matrix: one of each line in which the protocol or its behaviour changed."""
+BY_ZOOKEEPER = "-zk"
+"""Behind a release that KRaft can coordinate, too: it was started with a ZooKeeper."""
 OWN_BUG = "Kafka's own bug"
 """How the reason of a failure begins that `known_bugs` has; its verdict in the matrix."""
 NOT_MEASURED = "not measured"
 LONGEST_REASON = 160
 Stored = dict[str, dict[str, dict[str, dict[str, str]]]]
 """By requirement, fingerprint, verdict and reason: releases, with spaces between them."""
+
+
+def order(version: str) -> tuple[tuple[int, ...], str]:
+    """Where a release stands among the others."""
+    return version_key(version), version
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +78,7 @@ class Matrix:
     def write(self, path: Path = STORE) -> None:
         """Store it, a line a requirement, in one step."""
         lines: Stored = {}
-        for (version, id), cell in sorted(self.cells.items(), key=lambda item: (item[0][1], version_key(item[0][0]))):
+        for (version, id), cell in sorted(self.cells.items(), key=lambda item: (item[0][1], order(item[0][0]))):
             place = lines.setdefault(id, {}).setdefault(cell.fingerprint, {}).setdefault(cell.verdict, {})
             place[cell.reason] = f"{place[cell.reason]} {version}" if cell.reason in place else version
         body = ",\n".join(f"{json.dumps(id)}: {json.dumps(line)}" for id, line in lines.items())
@@ -81,7 +88,7 @@ class Matrix:
 
     def versions(self) -> list[str]:
         """The releases of which something is stored, the oldest first."""
-        return sorted({version for version, _ in self.cells}, key=version_key)
+        return sorted({version for version, _ in self.cells}, key=order)
 
     def current(self, version: str, entry: Entry) -> Cell | None:
         """The cell of a requirement, unless its test has changed since."""
@@ -99,13 +106,24 @@ class Matrix:
             too_few = nodes > 1 and cell is not None and re.match(r"needs \d+ nodes", cell.reason)
             return cell is not None and not too_few and cell.verdict not in (Verdict.BLOCKED, Verdict.ENGINE_ERROR)
 
-        owed = [entry for entry in entries if entry.test and owed_by(entry.requirement, version)]
+        owed = [entry for entry in entries if entry.test and is_owed(entry, version)]
         asked = [entry for entry in owed if nodes == 1 or 1 < entry.requirement.needs.nodes <= nodes]
         return [entry for entry in asked if again or not known(entry)]
 
     def keep(self, version: str, entry: Entry, judgement: Judgement) -> None:
         """Store what a requirement said."""
         self.cells[version, entry.requirement.id] = cell_of(entry, judgement)
+
+
+def spec_of(version: str, nodes: int = 1) -> str:
+    """A release as a target."""
+    kind = "kafka-zk" if version.endswith(BY_ZOOKEEPER) else "kafka"
+    number = version.removesuffix(BY_ZOOKEEPER)
+    return f"{kind}:{number}:{nodes}" if nodes > 1 else f"{kind}:{number}"
+
+
+def is_owed(entry: Entry, version: str) -> bool:
+    return owed_by(entry.requirement, version, by_zookeeper=version.endswith(BY_ZOOKEEPER))
 
 
 def fingerprint(entry: Entry) -> str:
@@ -138,7 +156,7 @@ class Keeper:
         self.version, self.path, self.reported = version, path, reported
 
     def starting(self, group: Group, number: int, groups: int) -> None:
-        self.reported(f"kafka:{self.version}: start {number} of {groups}")
+        self.reported(f"{spec_of(self.version)}: start {number} of {groups}")
 
     def judging(self, entry: Entry) -> None:
         """Nothing is stored before the verdict."""
@@ -152,7 +170,7 @@ class Keeper:
             matrix.keep(self.version, catalogue()[id], judgement)
             matrix.write(self.path)
         if judgement.verdict not in (Verdict.PASS, Verdict.NOT_JUDGED):
-            self.reported(f"kafka:{self.version}: {id} {judgement.verdict}: {judgement.reason[:LONGEST_REASON]}")
+            self.reported(f"{spec_of(self.version)}: {id} {judgement.verdict}: {judgement.reason[:LONGEST_REASON]}")
 
 
 @contextmanager
@@ -186,7 +204,7 @@ def measure(
     from conformance.runner import Plan, run
 
     wanted = Matrix.read(path).lacking(version, entries, again=again, nodes=nodes)
-    spec = f"kafka:{version}:{nodes}" if nodes > 1 else f"kafka:{version}"
+    spec = spec_of(version, nodes)
     if wanted:
         plan = Plan(
             spec=spec,
@@ -209,7 +227,7 @@ def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
         if entry.test and level in ("", entry.requirement.level):
             cell = matrix.current(version, entry)
             verdict = cell.verdict if cell else NOT_MEASURED
-            if not owed_by(entry.requirement, version):
+            if not is_owed(entry, version):
                 verdict = "not owed"
             found[verdict] = found.get(verdict, 0) + 1
     return found
@@ -218,7 +236,7 @@ def counts(matrix: Matrix, version: str, level: str = "") -> dict[str, int]:
 def failures(matrix: Matrix, version: str) -> Iterator[tuple[Entry, Cell]]:
     """The requirements that did not pass on a release, tolerance and what was not judged left aside."""
     for entry in catalogue().values():
-        owed = entry.test and owed_by(entry.requirement, version)
+        owed = entry.test and is_owed(entry, version)
         cell = matrix.current(version, entry) if owed else None
         if cell and cell.verdict in (OWN_BUG, Verdict.FAIL, Verdict.ENGINE_ERROR):
             yield entry, cell

@@ -17,7 +17,10 @@ FAIL = 1
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
-Versions = Annotated[list[str] | None, typer.Argument(metavar="[VERSION]...", help="Releases, as 2.8.2; default: all.")]
+Versions = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[VERSION]...", help="Releases, as 2.8.2, or 3.9.2-zk with a ZooKeeper; default: all."),
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a release on standard output.")]
 
 
@@ -29,11 +32,12 @@ def root() -> None:
 @app.command(epilog="Examples:  tidegauge releases show   ·   tidegauge releases show 1.1.0 2.4.1 --json")
 def show(versions: Versions = None, as_json: Json = False) -> None:
     """Show the stored matrix: whether a release is measured as a whole, its verdicts, and each failure with its reason."""
+    from conformance import releases
     from conformance.levels import MUST
     from conformance.releases import NOT_MEASURED, OWN_BUG, RELEASES, Matrix, counts, failures
 
     matrix, failed = Matrix.read(), False
-    for version in versions or sorted({*RELEASES, *matrix.versions()}, key=_key):
+    for version in versions or sorted({*RELEASES, *matrix.versions()}, key=releases.order):
         found, musts = counts(matrix, version), counts(matrix, version, MUST)
         bad: list[dict[str, Any]] = []
         for entry, cell in failures(matrix, version):
@@ -44,7 +48,9 @@ def show(versions: Versions = None, as_json: Json = False) -> None:
             print(json.dumps({"version": version, "verdicts": found, "musts": musts, "failures": bad}))
             continue
         lacking = found.get(NOT_MEASURED, 0)
-        print(f"kafka:{version}: {f'{lacking} requirements are not measured' if lacking else 'measured as a whole'}")
+        print(
+            f"{releases.spec_of(version)}: {f'{lacking} requirements are not measured' if lacking else 'measured as a whole'}"
+        )
         print(f"    musts: {_in_words(musts)}; all: {_in_words(found)}")
         for one in bad:
             what = one["reason"] if one["verdict"] == OWN_BUG else f"{one['verdict']}: {one['reason']}"
@@ -83,9 +89,11 @@ def measure(
     except ValueError as error:
         raise typer.BadParameter(str(error)) from error
     chosen = versions or releases.RELEASES
-    networked = nodes > 1 and any(needs_network(Backend.AUTO, f"kafka:{each}:{nodes}", entries) for each in chosen)
+    networked = nodes > 1 and any(
+        needs_network(Backend.AUTO, releases.spec_of(each, nodes), entries) for each in chosen
+    )
     for version in chosen:
-        folder = new_run_folder("releases", f"kafka:{version}", results)
+        folder = new_run_folder("releases", releases.spec_of(version), results)
         count = releases.measure(
             version,
             entries,
@@ -95,7 +103,7 @@ def measure(
             reported=_reported,
             open_target=open_networked if networked else None,
         )
-        _reported(f"kafka:{version}: {count} requirements were measured")
+        _reported(f"{releases.spec_of(version)}: {count} requirements were measured")
 
 
 @app.command(
@@ -112,12 +120,13 @@ def store(
     for path in paths:
         run = report.read(path)
         kind, _, rest = run.target.spec.partition(":")
-        if kind != "kafka" or ":" in rest:
+        version = f"{rest}{releases.BY_ZOOKEEPER}" if kind == "kafka-zk" else rest
+        if kind not in ("kafka", "kafka-zk") or ":" in rest:
             raise typer.BadParameter(f"{path} is a run on {run.target.spec}, not on one node kafka:VERSION")
         kept = [one for one in run.judgements if one.requirement.id in catalogue() and not one.requirement.untestable]
         for judgement in kept:
-            matrix.keep(rest, catalogue()[judgement.requirement.id], judgement)
-        _reported(f"kafka:{rest}: {len(kept)} verdicts of {path}")
+            matrix.keep(version, catalogue()[judgement.requirement.id], judgement)
+        _reported(f"{run.target.spec}: {len(kept)} verdicts of {path}")
     matrix.write()
 
 
@@ -127,7 +136,3 @@ def _in_words(found: dict[str, int]) -> str:
 
 def _reported(text: str) -> None:
     Progress().keep(text)
-
-
-def _key(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]

@@ -152,6 +152,7 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
         Case("tidegauge releases measure 2.4.1", {"2.4.1": "4.3.1"}, "--only API-01 --again"),
         Case("tidegauge releases measure 2.4.1 --only GRP --only TOP-20", {"2.4.1": "4.3.1", "GRP": "GRP-01"}, "--again"),
         Case("tidegauge releases measure 4.3.1 --nodes 3", more="--only API-01 --again"),
+        Case("tidegauge releases measure 3.9.2-zk", more="--only API-01 --again"),
         Case("tidegauge doctor --target kafka:4.3.1 --json"),
         Case("tidegauge run --target reference:3", more=ONE_RULE),
         Case("tidegauge run FRM PRD-05..PRD-09"),

@@ -8,7 +8,8 @@ PartitionReassignmentRevert.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from enum import Enum
 
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
@@ -28,9 +29,6 @@ from reference.protocol.messages.list_partition_reassignments import (
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.primitives import NodeId, TopicName
 
-Absent = Callable[[PartitionImage, Collection[NodeId]], Collection[NodeId]]
-"""Which of a partition's wanted replicas need not be registered."""
-
 Wanted = AlterPartitionReassignmentsRequest.ReassignablePartition
 TopicAnswer = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 PartitionAnswer = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
@@ -38,25 +36,35 @@ OngoingTopic = ListPartitionReassignmentsResponse.OngoingTopicReassignment
 OngoingPartition = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 
 
-def no_broker(partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
-    return ()
+class Origin(Enum):
+    """Where a request to reassign comes from, by which Kafka's controllers treat it differently."""
+
+    QUORUM = "a client of a cluster with a metadata quorum"
+    BESIDE_ZOOKEEPER = "a client of a cluster with a ZooKeeper"
+    ZNODE = "a tool, which wrote it into ZooKeeper"
+
+    def may_be_absent(self, partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
+        """The replicas that need not be registered. Beside a ZooKeeper no broker is that is down, and only those that are added
+        must be (KafkaController.validateReplicas); of what was written into it none must."""
+        match self:
+            case Origin.QUORUM:
+                return ()
+            case Origin.BESIDE_ZOOKEEPER:
+                return _original(partition)
+            case Origin.ZNODE:
+                return replicas
 
 
-def present_replicas(partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
-    """Beside a ZooKeeper a broker that is down is not registered; only those that are added must be (validateReplicas)."""
-    return partition.replicas
-
-
-def any_broker(partition: PartitionImage, replicas: Collection[NodeId]) -> Collection[NodeId]:
-    """What a tool wrote into ZooKeeper is not validated: a broker may come later."""
-    return replicas
+def _original(partition: PartitionImage) -> list[NodeId]:
+    """The replicas from before a reassignment that is under way."""
+    return [each for each in partition.replicas if each not in partition.adding_replicas]
 
 
 def alter_partition_reassignments(
     image: MetadataImage,
     configuration: Configuration,
     request: AlterPartitionReassignmentsRequest,
-    absent: Absent = no_broker,
+    origin: Origin = Origin.QUORUM,
 ) -> Decision[AlterPartitionReassignmentsResponse]:
     """Begin, change or call off reassignments; each partition has its own result."""
     response = AlterPartitionReassignmentsResponse(
@@ -73,8 +81,8 @@ def alter_partition_reassignments(
             try:
                 topic, partition = _find(image, asked.name, wanted.partition_index)
                 if wanted.replicas is not None:
-                    validate_assignment(image, wanted.replicas, absent=absent(partition, wanted.replicas))
-                record = _alter(image, configuration, topic, wanted, request.allow_replication_factor_change)
+                    validate_assignment(image, wanted.replicas, absent=origin.may_be_absent(partition, wanted.replicas))
+                record = _alter(image, configuration, topic, wanted, request.allow_replication_factor_change, origin)
             except KafkaError as error:
                 result.error_code, result.error_message = error.code, error.message
                 continue
@@ -94,14 +102,22 @@ def _find(image: MetadataImage, name: TopicName, index: int) -> tuple[TopicImage
 
 
 def _alter(
-    image: MetadataImage, configuration: Configuration, topic: TopicImage, wanted: Wanted, may_change_factor: bool
+    image: MetadataImage,
+    configuration: Configuration,
+    topic: TopicImage,
+    wanted: Wanted,
+    may_change_factor: bool,
+    origin: Origin,
 ) -> PartitionChangeRecord | None:
     partition = topic.partitions[wanted.partition_index]
     if wanted.replicas is None:
         return _call_off_reassignment(image, configuration, topic, wanted.partition_index, partition)
     if not may_change_factor:
         _require_same_factor(partition, wanted.replicas)
-    return _reassign(image, configuration, topic, wanted.partition_index, partition, wanted.replicas)
+    reassign = _reassign if origin is Origin.QUORUM else _reassign_from_original
+    target = reassign(topic, wanted.partition_index, partition, wanted.replicas)
+    terms = terms_of(image, configuration, topic, partition, Election.ONLINE)
+    return change_partition(topic.id, wanted.partition_index, partition, target, terms)
 
 
 def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> None:
@@ -113,14 +129,7 @@ def _require_same_factor(partition: PartitionImage, replicas: list[NodeId]) -> N
         )
 
 
-def _reassign(
-    image: MetadataImage,
-    configuration: Configuration,
-    topic: TopicImage,
-    index: int,
-    partition: PartitionImage,
-    replicas: list[NodeId],
-) -> PartitionChangeRecord | None:
+def _reassign(topic: TopicImage, index: int, partition: PartitionImage, replicas: list[NodeId]) -> Target:
     """The wanted replicas come first, those that go stay behind them until the others are in sync."""
     removing = sorted({*partition.replicas} - {*replicas})
     adding = sorted({*replicas} - {*partition.replicas})
@@ -128,8 +137,32 @@ def _reassign(
     target.replicas = [*replicas, *removing]
     target.removing_replicas = removing or partition.removing_replicas
     target.adding_replicas = adding or partition.adding_replicas
-    terms = terms_of(image, configuration, topic, partition, Election.ONLINE)
-    return change_partition(topic.id, index, partition, target, terms)
+    return target
+
+
+def _reassign_from_original(topic: TopicImage, index: int, partition: PartitionImage, replicas: list[NodeId]) -> Target:
+    """As `_reassign`; but what a former reassignment was about to add is forgotten, unless it is wanted again.
+
+    Source: ReplicaAssignment.reassignTo of Apache Kafka 3.9.2. Errors: KafkaError INVALID_REPLICA_ASSIGNMENT where none of the
+    replicas would be in sync.
+    """
+    original = _original(partition)
+    target = Target.unchanged(partition)
+    target.removing_replicas = [each for each in original if each not in replicas]
+    target.adding_replicas = [each for each in replicas if each not in original]
+    target.replicas = [*replicas, *target.removing_replicas]
+    target.isr = [each for each in partition.isr if each in target.replicas]
+    if partition.isr and not target.isr:
+        raise _would_be_unclean(topic, index)
+    return target
+
+
+def _would_be_unclean(topic: TopicImage, index: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+        "leader election.",
+    )
 
 
 def _call_off_reassignment(
@@ -153,11 +186,7 @@ def _call_off_reassignment(
     if not target.isr:
         target.isr = target.replicas[:1]
         if not is_unclean_allowed(configuration, topic.name):
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
-                "leader election.",
-            )
+            raise _would_be_unclean(topic, index)
     return change_partition(topic.id, index, partition, target, terms_of(image, configuration, topic, partition))
 
 

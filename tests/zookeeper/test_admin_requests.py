@@ -268,3 +268,33 @@ def test_a_znode_that_another_client_changes_meanwhile_is_read_again() -> None:
     alone.settle()
     assert alone.controller.is_active and assignment(alone).adding == {0: [4]}
     assert asked(alone) == [entry([1, 2, 4])]
+
+
+@pytest.mark.parametrize("is_znode", [True, False])
+def test_what_a_former_reassignment_was_about_to_add_is_forgotten(is_znode: bool) -> None:
+    """As ReplicaAssignment.reassignTo of Kafka 3.9.2; by the rule of KRaft this one would never end."""
+    alone = begun([1, 2, 3, 4, 5], REPLICAS)
+    assert ask_to_reassign(alone, [1, 2, 4]) == ErrorCode.NONE
+    if is_znode:
+        write(alone, znodes.REASSIGNMENTS, entry([1, 3, 5]))
+        alone.settle()
+    else:
+        ask_to_reassign(alone, [1, 3, 5])
+    found = assignment(alone)
+    assert (found.partitions, found.adding, found.removing) == ({0: [1, 3, 5, 2]}, {0: [5]}, {0: [2]})
+    propose(alone, [1, 2, 3, 5])
+    assert (assignment(alone).partitions, asked(alone)) == ({0: [1, 3, 5]}, None)
+    ask_to_reassign(alone, [1, 3, 4])
+    assert ask_to_reassign(alone, [1, 3, 5]) == ErrorCode.NONE
+    assert (assignment(alone).partitions, assignment(alone).adding) == ({0: [1, 3, 5]}, {})
+
+
+def test_no_reassignment_leaves_only_replicas_that_are_not_in_sync() -> None:
+    alone = begun([1, 2, 3, 4, 5], REPLICAS)
+    ask_to_reassign(alone, [4, 5])
+    propose(alone, [1, 4])
+    for broker in (1, 2, 3):
+        alone.end(broker)
+    alone.settle()
+    assert alone.state().isr == (4,)
+    assert ask_to_reassign(alone, [5]) == ErrorCode.INVALID_REPLICA_ASSIGNMENT

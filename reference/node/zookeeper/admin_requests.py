@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from reference.controller.configs import Configuration
 from reference.controller.elections import PREFERRED_ELECTION, elect_leaders
-from reference.controller.reassignments import alter_partition_reassignments, any_broker
+from reference.controller.reassignments import Origin, alter_partition_reassignments
 from reference.node.requests import Key
 from reference.node.zookeeper.own_steps import Step
 from reference.node.zookeeper.writer import Writer
@@ -133,7 +133,7 @@ class AdminRequests:
                     partition_index=index, replicas=new[name, index]
                 )
                 topic.partitions.append(wanted)
-        decision = alter_partition_reassignments(self._image, self._configuration, request, any_broker)
+        decision = alter_partition_reassignments(self._image, self._configuration, request, Origin.ZNODE)
         for answers in decision.response.responses:
             for answer in answers.partitions:
                 if answer.error_code:

@@ -16,7 +16,7 @@ from reference.controller.configs import Configuration
 from reference.controller.elections import balance_leaders, move_leaders, places
 from reference.controller.image import NO_LEADER_CHANGE
 from reference.controller.isr_proposals import alter_partition
-from reference.controller.reassignments import alter_partition_reassignments, present_replicas
+from reference.controller.reassignments import Origin, alter_partition_reassignments
 from reference.node.active_controller import ActiveController, Decide
 from reference.node.decisions import Abandon, Answer
 from reference.node.identity import Identity
@@ -266,7 +266,7 @@ class ZooKeeperController(ActiveController):
     def alter_partition_reassignments(
         self, version: int, body: AlterPartitionReassignmentsRequest, now: TimestampMs
     ) -> Message:
-        decision = alter_partition_reassignments(self.image, self.configuration, body, present_replicas)
+        decision = alter_partition_reassignments(self.image, self.configuration, body, Origin.BESIDE_ZOOKEEPER)
         self._admin.withdraw(begun(decision.response), now)
         return self._made(decision, now)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from linearizability.bench.brokers import cluster_cpu_seconds, cluster_resident_mb, open_for_bench
 from linearizability.bench.load import ALL_CASES
+from linearizability.interrupting import until_interrupted
 from linearizability.targets import TargetError
 from linearizability.targets.cluster import ClusterTarget, write_properties
 
@@ -68,6 +69,9 @@ def measure(target: ClusterTarget, case: str, plan: Plan) -> dict[str, Any]:
         except (subprocess.TimeoutExpired, BrokenPipeError) as trouble:
             load.kill()
             raise RuntimeError(f"{case} on {target.spec}: the load did not end: {trouble}") from trouble
+        except KeyboardInterrupt:
+            load.kill()
+            raise
         used = cluster_cpu_seconds(target) - before
     if load.returncode:
         raise RuntimeError(
@@ -96,10 +100,14 @@ def is_steady(rounds: Sequence[dict[str, Any]]) -> bool:
 
 
 def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
-    """Measure both brokers; gives the table that is saved as JSON. Errors: TargetError, RuntimeError."""
+    """Measure both brokers; gives the table that is saved as JSON, and says whether it is whole (`until_interrupted`).
+
+    Errors: TargetError, RuntimeError.
+    """
     specs = (subject, against)
     table: dict[str, Any] = {"subject": subject, "against": against, "security": plan.protocol, "rows": [], "idle": {}}
     with (
+        until_interrupted(table),
         open_for_bench(subject, folder / "subject", nodes=plan.nodes, protocol=plan.protocol) as a,
         open_for_bench(against, folder / "against", nodes=plan.nodes, protocol=plan.protocol) as b,
     ):
@@ -112,7 +120,12 @@ def compare(subject: str, against: str, plan: Plan, folder: Path, progress: Prog
                 "resident_mb": cluster_resident_mb(target),
             }
         for case in plan.cases:
-            table["rows"].append(compare_case(case, targets, plan, progress))
+            rounds: dict[str, list[dict[str, Any]]] = {spec: [] for spec in specs}
+            try:
+                measure_rounds(case, targets, plan, rounds, progress)
+            finally:
+                if all(rounds.values()):
+                    table["rows"].append(row_of(case, rounds, plan))
         for spec, target in targets.items():
             table["idle"][spec]["resident_mb_after"] = cluster_resident_mb(target)
     return table
@@ -126,24 +139,31 @@ def _refuse_clusters(plan: Plan, targets: Iterable[ClusterTarget]) -> None:
             raise TargetError(f"{target.spec}: '{grouped[0]}' is measured on one node")
 
 
-def compare_case(case: str, targets: dict[str, ClusterTarget], plan: Plan, progress: Progress) -> dict[str, Any]:
-    """One row: the medians of both sides and their ratios. Errors: RuntimeError."""
-    rounds: dict[str, list[dict[str, Any]]] = {spec: [] for spec in targets}
-    steady = False
+def measure_rounds(
+    case: str,
+    targets: dict[str, ClusterTarget],
+    plan: Plan,
+    rounds: dict[str, list[dict[str, Any]]],
+    progress: Progress,
+) -> None:
+    """Measure a case on both sides in turn, into `rounds`. Errors: RuntimeError."""
     for number in range(plan.rounds):
         for spec, target in targets.items():
             progress(f"{case}: {spec}, round {number + 1} of {'at most ' * plan.until_steady}{plan.rounds}")
             rounds[spec].append(measure(target, case, plan))
-        steady = all(map(is_steady, rounds.values()))
-        if plan.until_steady and steady:
+        if plan.until_steady and all(map(is_steady, rounds.values())):
             break
+
+
+def row_of(case: str, rounds: dict[str, list[dict[str, Any]]], plan: Plan) -> dict[str, Any]:
+    """One row: the medians of both sides and their ratios."""
     quoted = {spec: each[-STEADY_ROUNDS:] if plan.until_steady else each for spec, each in rounds.items()}
     medians = {spec: median_of(each) for spec, each in quoted.items()}
     ours, theirs = medians.values()
     return {
         "case": case,
         "medians": medians,
-        "steady": steady,
+        "steady": all(map(is_steady, rounds.values())),
         "measured": {spec: [each["requests_per_s"] for each in found] for spec, found in rounds.items()},
         "rate_ratio": ours["requests_per_s"] / theirs["requests_per_s"],
         "cpu_ratio": ours["broker_cpu_us"] / theirs["broker_cpu_us"],

@@ -14,6 +14,7 @@ from linearizability.bench.history import history
 from linearizability.bench.scale import scale
 from linearizability.bench.suite import suite
 from linearizability.damage.campaign import damage
+from linearizability.interrupting import announce, leave
 from linearizability.options import SecuredBy, SecurityProtocol
 from linearizability.progress import Progress
 
@@ -25,7 +26,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="Measure brokers and checkers side by side.",
+    help="Measure brokers and checkers side by side. Interrupted, a command shows what it measured until then, and exits 130.",
 )
 
 ENGINE_ERROR = 3
@@ -171,14 +172,17 @@ def _compare(kind: str, target: str, against: str, plan: Plan, json_: bool) -> N
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None
     (folder / "bench.json").write_text(json.dumps(table, indent=1))
-    bench.draw(table, folder / "bench.svg")
+    if table["rows"]:
+        bench.draw(table, folder / "bench.svg")
+    announce(table)
     show(table)
     typer.echo(f"results: {folder}")
     if json_:
-        summary = {"folder": str(folder), "subject": target, "against": against, "idle": table["idle"]}
-        summary["security"] = table["security"]
-        summary["rows"] = [{key: value for key, value in row.items() if key != "medians"} for row in table["rows"]]
-        typer.echo(json.dumps(summary))
+        summary = {"folder": str(folder), "subject": target, "against": against}
+        summary |= {name: table[name] for name in ("idle", "security", "interrupted")}
+        rows = [{key: value for key, value in row.items() if key != "medians"} for row in table["rows"]]
+        typer.echo(json.dumps(summary | {"rows": rows}))
+    leave(table)
 
 
 def show(table: dict[str, object]) -> None:
@@ -230,9 +234,10 @@ def show(table: dict[str, object]) -> None:
     idle = table["idle"]
     assert isinstance(idle, dict)
     for spec, facts in idle.items():
+        after = f", {facts['resident_mb_after']:.0f} MB after the load" if "resident_mb_after" in facts else ""
         console.print(
             f"{spec}, nodes: {facts['nodes']}; first answer after {facts['seconds_to_first_answer']:.2f} s, "
-            f"{facts['resident_mb']:.0f} MB idle, {facts['resident_mb_after']:.0f} MB after the load"
+            f"{facts['resident_mb']:.0f} MB idle{after}"
         )
 
 
@@ -269,10 +274,10 @@ def failover(
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None
     (folder / "bench.json").write_text(json.dumps(table, indent=1))
+    announce(table)
     bench.show(table)
     typer.echo(f"results: {folder}")
     if json_:
         rows = [{key: value for key, value in row.items() if key != "rounds"} for row in table["rows"]]
         typer.echo(json.dumps({"folder": str(folder), **table, "rows": rows}))
-    if bench.unsound(table):
-        raise typer.Exit(1)
+    leave(table, 1 if bench.unsound(table) else 0)

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, LoadConnection, make_topic, produce_body
+from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 from linearizability.targets.cluster import ClusterTarget
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -152,23 +153,32 @@ def compare(
 
     table: dict[str, Any] = {"subject": subject, "against": against, "megabytes": megabytes, "rows": []}
     with (
+        until_interrupted(table),
         open_for_bench(subject, folder / "subject", CONFIG) as a,
         open_for_bench(against, folder / "against", CONFIG) as b,
     ):
         for name in cases:
             data = batches(CASES[name], megabytes * 1_000_000)
             found: dict[str, list[dict[str, float]]] = {subject: [], against: []}
-            for number in range(rounds):
-                for spec, target in ((subject, a), (against, b)):
-                    progress(f"{name}: {spec}, round {number + 1} of {rounds}")
-                    found[spec].append(measure(target, CASES[name], data))
-            medians = {
-                spec: {key: statistics.median(each[key] for each in measured) for key in measured[0]}
-                for spec, measured in found.items()
-            }
-            ratio = medians[subject]["mb_per_s"] / medians[against]["mb_per_s"]
-            table["rows"].append({"case": name, "ratio": ratio, "medians": medians, "rounds": found})
+            try:
+                for number in range(rounds):
+                    for spec, target in ((subject, a), (against, b)):
+                        progress(f"{name}: {spec}, round {number + 1} of {rounds}")
+                        found[spec].append(measure(target, CASES[name], data))
+            finally:
+                if all(found.values()):
+                    table["rows"].append(row_of(name, found))
     return table
+
+
+def row_of(case: str, found: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
+    """One row: the medians of both sides, the subject first, and the ratio of their rates."""
+    medians = {
+        spec: {key: statistics.median(each[key] for each in measured) for key in measured[0]}
+        for spec, measured in found.items()
+    }
+    ours, theirs = medians.values()
+    return {"case": case, "ratio": ours["mb_per_s"] / theirs["mb_per_s"], "medians": medians, "rounds": found}
 
 
 def compaction(
@@ -195,10 +205,12 @@ def compaction(
         typer.echo(f"bench: {error}", err=True)
         raise typer.Exit(ENGINE_ERROR) from None
     (folder / "compaction.json").write_text(json.dumps(table, indent=1))
+    announce(table)
     show(table)
     typer.echo(f"results: {folder}")
     if json_:
         typer.echo(json.dumps({"folder": str(folder)} | table))
+    leave(table)
 
 
 def show(table: dict[str, Any]) -> None:

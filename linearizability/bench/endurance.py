@@ -11,7 +11,7 @@ The hours are made of legs. Each leg starts a fresh cluster and is a round of a 
 The history is judged by the rules, the compacted topic by its last values. Memory, descriptors, files and latency are sampled all
 the time; a quantity has *grown* when its median in the last fifth of the longest stretch without a start or an end of a node
 (that of the dead follower) exceeds that of the first fifth by more than a tolerance. Every leg is stored as soon as it is over,
-and `--resume` adds legs until the hours are full.
+and `--resume` adds legs until the hours are full. A leg that is interrupted is judged and shown, and not stored.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from linearizability.faults.injection import Injection
 from linearizability.faults.plan import FAST_FAILOVER, Plan
 from linearizability.faults.round import Round, RoundResult
 from linearizability.faults.schedule import Schedule, Wave
+from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
 from linearizability.targets import TargetError
@@ -197,7 +198,10 @@ def grown(found: Mapping[str, Mapping[str, float]]) -> list[str]:
 def run_leg(
     spec: str, minutes: float, rate_per_s: float, seed: int, folder: Path, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """One leg, as the row that is stored. Errors: TargetError."""
+    """One leg, as the row that is stored; one that Ctrl-C ended is judged too, and has the minutes that it lasted.
+
+    Errors: TargetError.
+    """
     all_faults()
     plan = Plan(target=spec, minutes=minutes, seed=seed, rate_per_s=rate_per_s, engine="local")
     (folder / "plan.json").write_text(plan.model_dump_json(indent=1) + "\n")
@@ -214,7 +218,10 @@ def run_leg(
         side.end()
         say("reading the compacted topic")
         lost = side.written.lost(read_compacted(target.bootstrap))
-        return row_of(spec, minutes, rate_per_s, seed, result, side, lost, sampler.samples)
+        if leg.interrupted:
+            minutes = round(leg.attacked_s / 60, 3)
+        row = row_of(spec, minutes, rate_per_s, seed, result, side, lost, sampler.samples)
+        return row | {"interrupted": True} if leg.interrupted else row
 
 
 def row_of(
@@ -339,7 +346,8 @@ def endurance(
     legs = read_store(store) if resume else []
     folder = new_run_folder("bench", "endurance")
     until = time.monotonic() + minutes * 60
-    with Progress(hours_) as progress:
+    said: dict[str, Any] = {"folder": str(folder), "store": str(store)}
+    with until_interrupted(said), Progress(hours_) as progress:
         while (left := (hours_ - hours(legs, target)) * 60) > LEAST_MINUTES and time.monotonic() < until:
             number, done = len(legs) + 1, hours(legs, target)
             home = folder / f"leg-{number}"
@@ -354,14 +362,18 @@ def endurance(
                 progress.clear()
                 typer.echo(f"bench: {error}", err=True)
                 raise typer.Exit(ENGINE_ERROR) from None
+            if legs[-1].get("interrupted"):
+                raise KeyboardInterrupt  # by which the leg was ended
             write_store(store, legs)
             draw(legs, store.with_suffix(".svg"))
+    announce(said)
     show(legs)
     ours = [leg for leg in legs if leg["target"] == target]
     if json_:
         rows = [{key: value for key, value in leg.items() if key != "samples"} for leg in ours]
-        typer.echo(json.dumps({"folder": str(folder), "store": str(store), "hours": hours(legs, target), "legs": rows}))
+        typer.echo(json.dumps(said | {"hours": hours(legs, target), "legs": rows}))
     if any(leg["verdict"] == "invalid" or leg["grew"] for leg in ours):
         raise typer.Exit(1)
+    leave(said)
     if any(leg["verdict"] != "valid" for leg in ours):
         raise typer.Exit(2)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from typing import Any
 from linearizability.bench.brokers import open_for_bench
 from linearizability.bench.streams import ACKNOWLEDGED_WITHIN_S, LOOK_EVERY_S, Stream, partitions, require
 from linearizability.faults.plan import FAST_FAILOVER
+from linearizability.interrupting import until_interrupted
 from linearizability.targets import Target, TargetError
 from linearizability.workload.cluster import create_topic, elect_preferred, look
 
@@ -55,7 +57,7 @@ class Side:
 
     target: Target
     streams: Sequence[Stream]
-    rounds: dict[str, list[Round]] = field(default_factory=dict[str, list[Round]])
+    rounds: defaultdict[str, list[Round]] = field(default_factory=lambda: defaultdict[str, list[Round]](list))
 
     def inject(self, fault: str) -> Round:
         """One fault on the leader of all partitions, measured; the cluster is whole again afterwards.
@@ -178,8 +180,9 @@ class Plan:
 def compare(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
     """Measure both clusters in turn; gives the table that is saved as JSON. Errors: TargetError."""
     require(plan.clients)
-    table: dict[str, Any] = {"subject": plan.subject, "against": plan.against, "timeouts": FAST_FAILOVER, "rows": []}
-    with ExitStack() as clusters:
+    table: dict[str, Any] = {"subject": plan.subject, "against": plan.against, "timeouts": FAST_FAILOVER}
+    table |= {"rows": [], "records": {}}
+    with until_interrupted(table), ExitStack() as clusters:
         targets = {
             name: clusters.enter_context(open_for_bench(spec, folder / name, CONFIG, nodes=3))
             for name, spec in zip(SIDES, (plan.subject, plan.against), strict=True)
@@ -190,14 +193,21 @@ def compare(plan: Plan, folder: Path, progress: Progress) -> dict[str, Any]:
                 for name, target in targets.items()
             }
             for fault in plan.faults:
-                for number in range(plan.rounds):
-                    for name, side in sides.items():
-                        progress(f"{fault}: {name} {side.target.spec}, round {number + 1} of {plan.rounds}")
-                        side.rounds.setdefault(fault, []).append(side.inject(fault))
-                measured = {name: side.rounds[fault] for name, side in sides.items()}
-                table["rows"] += [row(fault, client, measured) for client in plan.clients]
+                try:
+                    _measure(fault, sides, plan.rounds, progress)
+                finally:
+                    measured = {name: side.rounds[fault] for name, side in sides.items() if side.rounds[fault]}
+                    if len(measured) == len(sides):
+                        table["rows"] += [row(fault, client, measured) for client in plan.clients]
         table["records"] = {name: side.count_records() for name, side in sides.items()}
     return table
+
+
+def _measure(fault: str, sides: Mapping[str, Side], rounds: int, progress: Progress) -> None:
+    for number in range(rounds):
+        for name, side in sides.items():
+            progress(f"{fault}: {name} {side.target.spec}, round {number + 1} of {rounds}")
+            side.rounds[fault].append(side.inject(fault))
 
 
 def _start_streams(running: ExitStack, target: Target, clients: Sequence[str], folder: Path) -> list[Stream]:
@@ -251,7 +261,8 @@ def show(table: Mapping[str, Any]) -> None:
     records = Table(title="records, read in the end")
     for name in ("cluster", "client", "acknowledged", "not acknowledged", "lost", "doubled"):
         records.add_column(name, justify="left" if name in ("cluster", "client") else "right")
-    for name in SIDES:
-        for client, counts in table["records"][name].items():
+    for name, clients in table["records"].items():
+        for client, counts in clients.items():
             records.add_row(table[name], client, *(f"{count:,}" for count in counts.values()))
-    console.print(records)
+    if records.row_count:
+        console.print(records)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 
 if TYPE_CHECKING:
@@ -288,22 +289,25 @@ def fuzz(
     ]
     kept = read_store(store) if resume else {}
     trials = {name: trial for name, trial in kept.items() if _still_counts(name, trial)}
+    said: dict[str, Any] = {"store": str(store)}
     try:
         interpreter = RemoteInterpreter(python, check(python)) if python else None
     except InterpreterError as error:
         raise typer.BadParameter(str(error), param_hint="--python") from error
     try:
-        interrupted = _run_all(chosen, seeds, schedules, minutes, trials, store, interpreter)
+        with until_interrupted(said):
+            _run_all(chosen, seeds, schedules, minutes, trials, store, interpreter)
     finally:
         if interpreter is not None:
             interpreter.close()
     text = table(rows(chosen, trials))
     if record:
         write_table(table(rows(MUTANTS, trials)))
+    announce(said)
     print(text)
     if json_:
-        said = [row.to_json() for row in rows(chosen, trials)]
-        print(json.dumps({"store": str(store), "interrupted": interrupted, "rows": said}))
+        print(json.dumps(said | {"rows": [row.to_json() for row in rows(chosen, trials)]}))
+    leave(said)
 
 
 def _still_counts(task: str, trial: Trial) -> bool:
@@ -324,8 +328,8 @@ def _run_all(
     trials: dict[str, Trial],
     store: Path,
     interpreter: RemoteInterpreter | None,
-) -> bool:
-    """Run what is missing; true where Ctrl-C or the time ended it."""
+) -> None:
+    """Run what is missing, each trial stored as soon as it is over."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
 
     def is_missing(task: Task) -> bool:
@@ -334,15 +338,11 @@ def _run_all(
 
     missing = [*filter(is_missing, tasks(chosen, seeds))]
     with Progress(len(missing)) as progress:
-        try:
-            for number, task in enumerate(missing, 1):
-                if time.monotonic() >= until:
-                    return True
-                progress(f"{task.name}, trial {number} of {len(missing)}")
-                trial = trials[task.name] = run_trial(task, schedules, interpreter)
-                write_store(store, trials)
-                outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
-                progress.keep(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}")
-        except KeyboardInterrupt:
-            return True
-    return False
+        for number, task in enumerate(missing, 1):
+            if time.monotonic() >= until:
+                return
+            progress(f"{task.name}, trial {number} of {len(missing)}")
+            trial = trials[task.name] = run_trial(task, schedules, interpreter)
+            write_store(store, trials)
+            outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
+            progress.keep(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}")

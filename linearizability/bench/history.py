@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 
+from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 
 PLANTED = {"lost-write": 6, "duplicate": 2, "inconsistent-offsets": 4, "nonmonotonic-poll": 1, "phantom-read": 2}
@@ -399,6 +400,7 @@ def history(
         raise typer.BadParameter(f"a partition has at least {2 * LEAST_RECORDS} facts", param_hint="--partitions")
     folder = new_run_folder("bench", "history")
     rows: list[dict[str, Any]] = []
+    summary: dict[str, Any] = {"folder": str(folder), "cores": os.cpu_count(), "rows": rows}
 
     def report(item: dict[str, Any]) -> None:
         rows.append(item)
@@ -407,7 +409,8 @@ def history(
     numbers = sorted(facts or [1_000_000])
     progress = Progress(sum(numbers))
     place: Any = standalone() if master == "standalone" else nullcontext(master)
-    with progress, place as address, tempfile.TemporaryDirectory(prefix="tidegauge-bench-", dir=folder) as temporary:
+    scratch = tempfile.TemporaryDirectory(prefix="tidegauge-bench-", dir=folder)
+    with until_interrupted(summary), progress, place as address, scratch as temporary:
         progress.step("starting the engines", 0)
         warm = Path(temporary) / "warm"
         few = sizes_of(20_000)
@@ -427,9 +430,11 @@ def history(
                 for item in measure_spark(store, written, names, address):
                     report(item | {"partitions": len(written)})
             shutil.rmtree(store)
-    draw(rows, folder / "history.svg")
-    summary = {"folder": str(folder), "cores": os.cpu_count(), "load": os.getloadavg()[2], "rows": rows}
+    if rows:
+        draw(rows, folder / "history.svg")
+    summary["load"] = os.getloadavg()[2]
     (folder / "bench.json").write_text(json.dumps(summary, indent=1))
+    announce(summary)
     for item in rows:
         print(
             f"{item['engine']:16} {item['rules']:10} {item['facts']:>12,} facts {item['seconds']:>9.2f} s "
@@ -437,3 +442,4 @@ def history(
         )
     if as_json:
         print(json.dumps(summary))
+    leave(summary)

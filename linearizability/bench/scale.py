@@ -40,6 +40,7 @@ from linearizability.bench.load import (
 from linearizability.bench.scale_report import draw, show
 from linearizability.client.requests import new_topic, produce_request
 from linearizability.faults.plan import FAST_FAILOVER
+from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 from linearizability.results import new_run_folder
 from linearizability.targets import Node, TargetError
@@ -427,7 +428,8 @@ def scale(
     planned = steps([spec for spec in (target, against) if spec], counts)
     missing = [step for step in planned if "failed" in rows.get(step.name, {"failed": "not run"})]
     weights = [STARTS_WEIGH + step.count for step in missing]
-    with Progress(sum(weights)) as progress:
+    said: dict[str, Any] = {"folder": str(folder), "store": str(store)}
+    with until_interrupted(said), Progress(sum(weights)) as progress:
         for number, step in enumerate(missing):
             if time.monotonic() > until:
                 break
@@ -436,8 +438,8 @@ def scale(
             progress.keep(json.dumps(rows[step.name]))
             write_store(store, rows)
     draw(rows.values(), store.with_suffix(".svg"))
+    announce(said)
     show(rows.values())
     if json_:
-        print(json.dumps({"folder": str(folder), "store": str(store), "rows": [*rows.values()]}))
-    if any("failed" in row for row in rows.values()):
-        raise typer.Exit(ENGINE_ERROR)
+        print(json.dumps(said | {"rows": [*rows.values()]}))
+    leave(said, ENGINE_ERROR if any("failed" in row for row in rows.values()) else 0)

@@ -15,6 +15,7 @@ import ast
 import hashlib
 import json
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -31,7 +32,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from linearizability.interrupting import leave, until_interrupted
 from linearizability.progress import Progress
+from linearizability.targets import leash
 
 if TYPE_CHECKING:
     from linearizability.mutants.wire.rewriting import Lie
@@ -137,18 +140,43 @@ def selection(lie: Lie, usage: dict[str, Usage], seed: int) -> list[str]:
     return sorted({*speakers, *BASIC.get(lie.api, ()), *draw.sample(others, min(BYSTANDERS, len(others)))})
 
 
+_started: list[subprocess.Popen[Any]] = []
+
+
+def start_suite(command: Sequence[str], **more: Any) -> subprocess.Popen[Any]:
+    """Start the suite as a process that Ctrl-C does not reach: `end_suites` ends it."""
+    process = leash.start(command, **more)
+    _started.append(process)
+    return process
+
+
+def end_suites() -> None:
+    """End the suites that still run, in good order: what they judge is not waited for."""
+    for process in _started:
+        if process.poll() is None:
+            leash.kill_group(process.pid, signal.SIGTERM)
+
+
 def run_suite(name: str, ids: Sequence[str], behind: str, folder: Path, timeout_s: float) -> list[dict[str, Any]]:
     """The JSON lines of `tidegauge run` on the proxy; a line without an id where it did not end or reported nothing."""
     target = f"exec:{sys.executable} -m linearizability.mutants.wire adapter {name} {behind}"
     command = [sys.executable, "-m", "tidegauge", "run", *ids, "--target", target, "--json", "--results", str(folder)]
+    process = start_suite(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
-    except subprocess.TimeoutExpired as error:
-        said = error.stdout.decode() if isinstance(error.stdout, bytes) else error.stdout or ""
+        said, complaint = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        leash.kill_group(process.pid, signal.SIGKILL)
+        said, _ = process.communicate()
         return [*_lines(said), {"id": "", "verdict": ENGINE_ERROR, "reason": f"no end within {timeout_s:g} s"}]
-    lines = _lines(done.stdout)
+    except KeyboardInterrupt:
+        end_suites()
+        process.communicate()
+        raise
+    finally:
+        leash.let_go(process.pid)
+    lines = _lines(said)
     if not lines:
-        lines = [{"id": "", "verdict": ENGINE_ERROR, "reason": done.stderr.strip()[-300:]}]
+        lines = [{"id": "", "verdict": ENGINE_ERROR, "reason": complaint.strip()[-300:]}]
     return lines
 
 
@@ -169,13 +197,15 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         if self.process and self.process.stdin:
-            self.process.stdin.close()
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
             self.process.wait()
+            leash.let_go(self.process.pid)
 
     def judge(self, lie: Lie, ids: Sequence[str]) -> list[dict[str, Any]]:
         """The verdicts; a line without an id where the process ended or did not answer in time. The next lie gets a new one."""
         if self.process is None or self.process.poll() is not None:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            self.process = start_suite(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert self.process.stdin and self.process.stdout
         limit = threading.Timer(RUN_TIMEOUT_S, self.process.kill)
         limit.start()
@@ -391,9 +421,6 @@ def suite(
             f"{unknown[0]!r} is no lie: `python -m linearizability.mutants.wire list`", param_hint="--lie"
         )
     kept = Store.read(store)
-    if again or not kept.usage:
-        kept.usage = baseline(behind)
-        kept.write(store)
     chosen = [LIES[name] for name in lies or LIES if not areas or {id[:3] for id in LIES[name].accusers} & set(areas)]
     if count:
         chosen = random.Random(seed).sample(chosen, min(count, len(chosen)))
@@ -401,17 +428,22 @@ def suite(
     names = {lie.name for lie in chosen}
     kept.trials = {name: each for name, each in kept.trials.items() if name in LIES and (resume or name not in names)}
     missing = [lie for lie in chosen if _is_missing(lie, kept.trials, lie.name in entire)]
-    until = time.monotonic() + minutes * 60
-    if not rewritings or lies or count or areas:
-        _run_all(missing, entire, kept, (store, behind, seed, jobs, until))
-    said = summary({lie.name: kept.trials[lie.name] for lie in chosen if lie.name in kept.trials}, LIES)
-    if rewritings:
-        kept.rewritten = kept.rewritten if resume else {}
-        rewrite(rewritings, jobs, kept.rewritten, lambda: kept.write(store), until)
+    said: dict[str, Any] = {}
+    with until_interrupted(said):
+        if again or not kept.usage:
+            kept.usage = baseline(behind)
+            kept.write(store)
+        until = time.monotonic() + minutes * 60
+        if not rewritings or lies or count or areas:
+            _run_all(missing, entire, kept, (store, behind, seed, jobs, until))
+        if rewritings:
+            kept.rewritten = kept.rewritten if resume else {}
+            rewrite(rewritings, jobs, kept.rewritten, lambda: kept.write(store), until)
+    said |= summary({lie.name: kept.trials[lie.name] for lie in chosen if lie.name in kept.trials}, LIES)
     said["rewritings"] = rewritings_reported(kept.rewritten)
     print(json.dumps(said) if json_ else json.dumps(said, indent=1))
-    if said["engine_errors"] or said["bystanders_accused"] or said["not_found"] or said["rewritings"]["bad_seeds"]:
-        raise typer.Exit(1)
+    failed = said["engine_errors"] or said["bystanders_accused"] or said["not_found"] or said["rewritings"]["bad_seeds"]
+    leave(said, 1 if failed else 0)
 
 
 def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
@@ -420,7 +452,7 @@ def _is_missing(lie: Lie, trials: dict[str, Trial], whole: bool) -> bool:
 
 
 def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path, str, int, int, float]) -> None:
-    """Run what is missing, some at a time; Ctrl-C and the time leave what was stored."""
+    """Run what is missing, some at a time, each stored as soon as it is tried."""
     store, behind, seed, jobs, until = how
     idle: SimpleQueue[Worker] = SimpleQueue()
 
@@ -446,7 +478,9 @@ def _run_all(lies: Sequence[Lie], entire: set[str], kept: Store, how: tuple[Path
                     progress.keep(f"{lie.name}: {_in_words(trial)}")
                 progress.often(f"{number} of {len(lies)} lies tried", number)
         except KeyboardInterrupt:
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            end_suites()
+            raise
 
 
 def _in_words(trial: Trial) -> str:

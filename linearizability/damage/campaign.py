@@ -17,6 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Broker, Trial, Verdict, ground_of, reference, run
+from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
 
 REFERENCE = "reference"
@@ -104,12 +105,14 @@ def damage(
     silently less, or refused without a name.
     """
     results = Results(read_store(store).get(target) if resume else None)
-    with nullcontext(reference()) if target == REFERENCE else _kafka(target) as broker:
+    said: dict[str, Any] = {"store": str(store)}
+    with until_interrupted(said), nullcontext(reference()) if target == REFERENCE else _kafka(target) as broker:
         _run(broker, results, count, store)
+    announce(said)
     print(table(results))
     if json_:
-        print(json.dumps({"trials": sum(results.run.values()), "failed": results.failed, "store": str(store)}))
-    raise typer.Exit(1 if results.failed else 0)
+        print(json.dumps(said | {"trials": sum(results.run.values()), "failed": results.failed}))
+    leave(said, 1 if results.failed else 0)
 
 
 def _kafka(target: str) -> AbstractContextManager[Broker]:
@@ -121,12 +124,14 @@ def _kafka(target: str) -> AbstractContextManager[Broker]:
 def _run(broker: Broker, results: Results, count: int, store: Path) -> None:
     missing = sum(max(count - run, 0) for run in results.run.values())
     stored_every = STORED_EVERY if broker.name == REFERENCE else 1  # a start of Kafka takes seconds
-    with Progress(missing) as progress:
-        for done, trial in enumerate(trials(broker, results, count), 1):
-            results.add(trial)
-            if trial.verdict in FAILURES:
-                progress.keep(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}")
-            progress.often(f"{done} of {missing} trials, {results.failed} failed", done)
-            if done % stored_every == 0:
-                write_store(store, broker.name, results)
-    write_store(store, broker.name, results)
+    try:
+        with Progress(missing) as progress:
+            for done, trial in enumerate(trials(broker, results, count), 1):
+                results.add(trial)
+                if trial.verdict in FAILURES:
+                    progress.keep(f"{trial.end} {trial.number}: {trial.damage}: {trial.verdict}: {trial.why}")
+                progress.often(f"{done} of {missing} trials, {results.failed} failed", done)
+                if done % stored_every == 0:
+                    write_store(store, broker.name, results)
+    finally:
+        write_store(store, broker.name, results)

@@ -1,0 +1,49 @@
+"""What a benchmark does when it is interrupted: it reports what it measured until then, marked as incomplete, and exits 130.
+
+table = {"rows": []}
+with until_interrupted(table), open_for_bench(...) as target:     # the brokers are stopped first
+    ...
+announce(table)
+show(table)                                                       # the same rows as JSON, with "interrupted"
+leave(table)
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+INTERRUPTED = 130
+
+
+@contextmanager
+def until_interrupted(table: MutableMapping[str, Any]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end the block early, without an error; `interrupted` in the table says whether they did."""
+    table["interrupted"] = False
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler) if in_main_thread else None
+    try:
+        yield
+    except KeyboardInterrupt:
+        table["interrupted"] = True
+    finally:
+        if in_main_thread:
+            signal.signal(signal.SIGTERM, before)
+
+
+def announce(table: Mapping[str, Any]) -> None:
+    """Above the rows: that they are not all."""
+    if table["interrupted"]:
+        typer.echo("interrupted: what was measured until then:")
+
+
+def leave(table: Mapping[str, Any], code: int = 0) -> None:
+    """Exit by the code of what was measured; where that is 0 and the rest is missing, by 130."""
+    code = code or (INTERRUPTED if table["interrupted"] else 0)
+    if code:
+        raise typer.Exit(code)

@@ -16,6 +16,7 @@ from linearizability.history.facts import COLUMNS, NEVER, UNKNOWN, Flag, Kind, O
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
 from linearizability.rules.partition import Columns, PartitionHistory, is_in, order_of
+from linearizability.rules.proof import Proofs
 from linearizability.rules.rule import Context, Found, Rule, RunRule
 from linearizability.rules.transactions import emit_dependencies
 
@@ -216,7 +217,7 @@ def groups_of(codes: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[n
         yield int(code), order[bounds[i] : bounds[i + 1]]
 
 
-def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
+def proven_operations(facts: pa.Table) -> Proofs:
     """Operations within transactions, of unknown outcome, that wrote to several partitions and of which an ok poll of
     committed records returned one.
 
@@ -224,23 +225,25 @@ def proven_operations(facts: pa.Table) -> npt.NDArray[np.int64]:
     the few appends of such operations are joined with the polls.
     """
     if not facts.num_rows:
-        return np.empty(0, np.int64)
+        return Proofs()
     kind, outcome = facts.column("kind").to_numpy(), facts.column("outcome").to_numpy()
     flags = facts.column("flags").to_numpy()
     open_ended = (kind == Kind.APPEND) & (outcome == Outcome.INFO) & ((flags & SPREAD) == SPREAD)
     if not open_ended.any():
-        return np.empty(0, np.int64)
+        return Proofs()
     values = facts.column("value").to_numpy()
     wanted = np.unique(values[open_ended])
     candidates = (kind == Kind.OBSERVATION) & (outcome == Outcome.OK) & ((flags & int(Flag.READ_COMMITTED)) != 0)
     candidates[candidates] = is_in(values[candidates], wanted)
     columns = ["topic", "partition", "value"]
     sent = facts.select([*columns, "operation"]).filter(pa.array(open_ended))
-    seen = facts.select(columns).filter(pa.array(candidates))
+    seen = facts.select([*columns, "completed"]).filter(pa.array(candidates))
     names = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("value", pa.int64())])
     sent = sent.cast(pa.schema([*names, pa.field("operation", pa.int64())]))
-    joined = sent.join(seen.cast(names).group_by(columns).aggregate([]), columns, join_type="inner")
-    return np.unique(joined.column("operation").to_numpy())
+    seen = seen.cast(pa.schema([*names, pa.field("completed", pa.int64())]))
+    first = seen.group_by(columns).aggregate([("completed", "min")])
+    joined = sent.join(first, columns, join_type="inner")
+    return Proofs.of(joined.column("operation").to_numpy(), joined.column("completed_min").to_numpy())
 
 
 def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int = UNKNOWN) -> Context:

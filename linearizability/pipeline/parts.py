@@ -28,6 +28,7 @@ from linearizability.pipeline.local import judge_partition
 from linearizability.rules import RULES
 from linearizability.rules.cut import NO_PLACE, Array, By, Owned
 from linearizability.rules.partition import Columns, Mask, PartitionHistory, is_in
+from linearizability.rules.proof import Proofs
 from linearizability.rules.retention import log_start_rows
 from linearizability.rules.rule import MAX_WITNESSES, Context, Found, Rule, in_order
 
@@ -252,7 +253,7 @@ class Judge:
     context: Context
     rules: tuple[Rule, ...]
     carried: Carried
-    proven: Array
+    proven: Proofs
 
     def rules_by(self, by: By) -> list[Rule]:
         return [rule for rule in self.rules if rule.cut is not None and rule.cut.by is by]
@@ -326,7 +327,7 @@ def judge_parts(parts: Parts, key: Key, context: Context, rules: Iterable[Rule])
     return merged([*along, *_along_the_processes(parts, judge)])
 
 
-def _proven(key: Key, carried: Carried, context: Context) -> Array:
+def _proven(key: Key, carried: Carried, context: Context) -> Proofs:
     """What the whole partition proves of operations in doubt: all facts of their values are carried."""
     whole = PartitionHistory(*key, carried.columns)
     whole.prove(context.proven)

@@ -64,6 +64,7 @@ from linearizability.pipeline.spark_session import session
 from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from linearizability.rules.partition import PartitionHistory
+from linearizability.rules.proof import Proofs
 from linearizability.rules.rule import FOUND_SCHEMA, Anomaly, Context, Found, Rule, RunRule, found_table
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ def collect_emitted(table: pa.Table) -> dict[str, dict[str, npt.NDArray[Any]]]:
     return emitted
 
 
-def proven_operations(facts: DataFrame) -> dict[str, npt.NDArray[np.int64]]:
+def proven_operations(facts: DataFrame) -> dict[str, Proofs]:
     """As `local.proven_operations`, for each run."""
     from pyspark.sql import functions as f
 
@@ -316,13 +317,13 @@ def proven_operations(facts: DataFrame) -> dict[str, npt.NDArray[np.int64]]:
         (f.col("kind") == int(Kind.OBSERVATION))
         & (f.col("outcome") == int(Outcome.OK))
         & (f.col("flags").bitwiseAND(f.lit(int(Flag.READ_COMMITTED))) != 0)
-    ).select("run", "topic", "partition", "value")
+    ).select("run", "topic", "partition", "value", "completed")
     joined = seen.join(f.broadcast(in_doubt), ["run", "topic", "partition", "value"])
-    table = joined.select("run", "operation").distinct().toArrow()
-    operations: dict[str, list[int]] = {}
-    for run, operation in zip(table["run"].to_pylist(), table["operation"].to_pylist(), strict=True):
-        operations.setdefault(run, []).append(operation)
-    return {run: np.unique(np.array(numbers, np.int64)) for run, numbers in operations.items()}
+    table = joined.groupBy("run", "operation").agg(f.min("completed").alias("at")).toArrow()
+    proofs: dict[str, list[tuple[int, int]]] = {}
+    for run, operation, at in zip(*(table[name].to_pylist() for name in ("run", "operation", "at")), strict=True):
+        proofs.setdefault(run, []).append((operation, at))
+    return {run: Proofs.of(*np.array(pairs, np.int64).T) for run, pairs in proofs.items()}
 
 
 def collect(table: pa.Table) -> dict[str, list[Found]]:

@@ -29,6 +29,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from linearizability.rules.proof import Proofs
+
 if TYPE_CHECKING:
     from linearizability.rules.partition import PartitionHistory
     from linearizability.rules.rule import Context
@@ -52,8 +54,8 @@ class Owned:
     by: By
     low: int
     high: int
-    proven: Array
-    """Operations of unknown outcome that happened, by the facts of the whole partition. Sorted."""
+    proven: Proofs
+    """Operations of unknown outcome that happened, by the facts of the whole partition."""
 
     def __call__(self, places: Array) -> npt.NDArray[np.bool_]:
         return (places >= self.low) & (places < self.high)

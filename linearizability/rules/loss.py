@@ -124,12 +124,15 @@ def _first(partition: PartitionHistory, rows: Array) -> Array:
 
 def in_force_before(partition: PartitionHistory, moment: Array) -> Mask:
     """The appends that a reader which began at that time must be given: of a transaction, once its commit was answered. What had
-    no answer may take effect at any later time: outside of transactions it is due once a client had read it."""
+    no answer may take effect at any later time: it is due once a client had read it, or another record of its transaction."""
     appends = partition.appends
     stepwise = appends.extra >= 0
     answered = np.where(stepwise, appends.extra + 1000 * appends.session.astype(np.int64), appends.completed)
     answered = np.where(stepwise & (appends.session == MAX_WAIT_US), NEVER, answered)
-    alone = (appends.outcome == Outcome.INFO) & ~appends.flag(Flag.TRANSACTIONAL)
+    unknown, transactional = appends.outcome == Outcome.INFO, appends.flag(Flag.TRANSACTIONAL)
+    undecided, alone = unknown & transactional & ~stepwise, unknown & ~transactional
+    if undecided.any():
+        answered = np.where(undecided, partition.proven_transactions.times(appends.operation), answered)
     if alone.any():
         rows = np.flatnonzero((partition.writer >= 0) & (partition.observations.outcome == Outcome.OK))
         first = np.full(len(appends), NEVER)

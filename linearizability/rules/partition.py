@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from linearizability.history.facts import NEVER, Flag, Kind, Outcome, join_key
 from linearizability.rules.cut import Owned
+from linearizability.rules.proof import Proofs
 
 Array = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
@@ -235,8 +236,8 @@ class PartitionHistory:
         return mask
 
     @cached_property
-    def proven_transactions(self) -> Array:
-        """Operations within transactions, of unknown outcome, that an ok poll proves, here or in another partition. Sorted.
+    def proven_transactions(self) -> Proofs:
+        """Operations within transactions, of unknown outcome, that an ok poll proves, here or in another partition.
 
         A transaction happens as a whole, so one of its records proves the others; but only if it was given to a reader of
         committed records.
@@ -245,14 +246,16 @@ class PartitionHistory:
             return self.owned.proven
         committed = (self.observations.outcome == Outcome.OK) & self.observations.flag(Flag.READ_COMMITTED)
         unknown = (self.appends.outcome == Outcome.INFO) & self.appends.flag(Flag.TRANSACTIONAL)
-        proven = self._marked(self.writer[committed]) & unknown
-        return np.unique(np.concatenate([self.appends.operation[proven], self._proven_by_others]))
+        rows = np.flatnonzero(committed & (self.writer >= 0))
+        rows = rows[unknown[self.writer[rows]]]
+        here = Proofs.of(self.appends.operation[self.writer[rows]], self.observations.completed[rows])
+        return here.also(self._proven_by_others)
 
-    _proven_by_others: Array = np.empty(0, np.int64)
+    _proven_by_others = Proofs()
 
-    def prove(self, operations: Array) -> None:
+    def prove(self, proofs: Proofs) -> None:
         """Operations that wrote to several partitions and of which another partition shows that they happened."""
-        self._proven_by_others = operations
+        self._proven_by_others = proofs
 
     @cached_property
     def happened(self) -> Mask:
@@ -261,7 +264,7 @@ class PartitionHistory:
         unknown = self.appends.outcome == Outcome.INFO
         if unknown.any():
             transactional = self.appends.flag(Flag.TRANSACTIONAL)
-            proven = is_in(self.appends.operation, self.proven_transactions)
+            proven = self.proven_transactions.times(self.appends.operation) < NEVER
             certain = certain | (unknown & np.where(transactional, proven, self.read_by_ok))
         return certain
 

@@ -23,6 +23,7 @@ from linearizability.history.contract import Contract
 from linearizability.history.excuses import Excuse
 from linearizability.history.facts import NEVER
 from linearizability.rules.cut import NO_PLACE, Cut
+from linearizability.rules.proof import Proofs
 
 if TYPE_CHECKING:
     from linearizability.rules.partition import PartitionHistory
@@ -81,8 +82,8 @@ class Context:
     """The inputs of a check besides the facts."""
 
     contract: Contract = field(default_factory=Contract)
-    proven: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    """Operations over several partitions whose effect an ok poll saw in some partition. Sorted."""
+    proven: Proofs = field(default_factory=Proofs)
+    """Operations over several partitions whose effect an ok poll saw in some partition."""
     faults_at: int = NEVER
     """When the first fault began; NEVER where there was none."""
     heals_at: int = -1

@@ -19,7 +19,7 @@ from linearizability.history.facts import NEVER, Flag, Kind, Outcome
 from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.excusing import eras, explained, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL
-from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
+from linearizability.rules.partition import Array, Mask, PartitionHistory
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, expired_by, log_starts
 from linearizability.rules.rule import Context
 
@@ -110,7 +110,7 @@ def _must_be_delivered(partition: PartitionHistory) -> Mask:
     if not len(placed) or not len(partition.appends):
         return mask
     appends = partition.appends
-    proven = is_in(appends.operation, partition.proven_transactions)
+    proven = partition.proven_transactions.times(appends.operation) < NEVER
     undecided = (appends.outcome == Outcome.INFO) & appends.flag(Flag.TRANSACTIONAL) & ~proven
     may_be_passed = (appends.outcome == Outcome.FAIL) | undecided
     mask[partition.observation_slot[placed[may_be_passed[writer[placed]]]]] = False

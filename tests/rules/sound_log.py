@@ -32,6 +32,7 @@ class Feature(Enum):
     REPEATED = "a producer without idempotence stores a record twice"
     ONE_IN_FLIGHT = "producers have one request in flight"
     TRANSACTIONS = "producers commit and abort"
+    WHOLE = "a transaction is one operation of the history, as in imported ones"
     UNCOMMITTED = "consumers read uncommitted records"
     GROUP = "members of a group read one after the other, and commit"
     RETENTION = "the oldest records expire"
@@ -130,7 +131,7 @@ class Play:
         self.logs = [Log("t-0"), Log("t-1")]
         self.clients: dict[int, ClientHistory] = {}
         self.world = ClientHistory(WORLD, self.contract)
-        self.numbers, self.busy_until = Counter[int](), Counter[int]()
+        self.numbers, self.busy_until, self.crashed = Counter[int](), Counter[int](), Counter[int]()
         self.pending: list[tuple[int, Callable[[], object]]] = []
         self.acknowledged: set[int] = set()
         self.ended_for_sure: set[int] = set()
@@ -240,10 +241,13 @@ class Play:
             self.acknowledged.add(mop["value"])
 
     def _in_transaction(self) -> None:
-        process, rng = self.rng.choice(TRANSACTORS), self.rng
+        place, rng = self.rng.choice(TRANSACTORS), self.rng
+        process = place + 100 * self.crashed[place]
         if Feature.TRANSACTIONS not in self.has or not self._is_free(process):
             return
-        if process not in self.open:
+        if process not in self.open and Feature.WHOLE in self.has and rng.random() < 0.5:
+            self._transact(process)
+        elif process not in self.open:
             self.begun += 1
             self.open[process] = self.begun, []
             self._act(process, "begin", [], txn=f"x{self.begun}", producer=f"p{process}", epoch=self.begun)
@@ -261,6 +265,34 @@ class Play:
                 self._finish(process, False, "ok")
         else:
             self._finish(process, rng.random() < 0.7, rng.choices(["ok", "info"], [4, 1])[0])
+
+    def _transact(self, process: int) -> None:
+        """A whole transaction. Without an answer all of it may happen later, and be seen in one partition before the other; its
+        process is not heard of again, as Jepsen has it."""
+        self.begun += 1
+        number, rng = self.begun, self.rng
+        logs = [rng.choice(self.logs) for _ in range(rng.randint(1, 3))]
+        mops: list[Mop] = [{"op": "send", "key": log.name, "value": self._value()} for log in logs]
+        decided = rng.choice(["commit", "commit", "abort"])
+
+        def end() -> None:
+            for log in {id(each): each for each in logs}.values():
+                self._later(rng.choice([0, 1, 3, 30, 200]), lambda log=log: log.append(-1, number, decided))
+
+        def send() -> list[Mop]:
+            return [mop | {"offset": log.append(mop["value"], number)} for mop, log in zip(mops, logs, strict=True)]
+
+        if rng.random() < 0.5:
+            done, outcome = send(), "ok" if decided == "commit" else "fail"
+            end()
+            self._act(process, "txn", mops, done, outcome=outcome)
+            if outcome == "ok":
+                self.ended_for_sure.add(number)
+        else:
+            if rng.random() < 0.8:
+                self._later(rng.choice([0, 5, 40, 150]), lambda: (send(), end()))
+            self._act(process, "txn", mops, outcome="info")
+            self.crashed[process % 100] += 1
 
     def _finish(self, process: int, commit: bool, outcome: str) -> None:
         """The end of a transaction: the markers are written after the answer, one by one."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -18,8 +19,11 @@ MET = {
 }
 """Reasons without which these histories would show nothing."""
 
+FOUND = [242]
+"""Seeds that were accused once: by a final read that began before a transaction was shown to be committed."""
 
-def sound(seeds: range) -> Counter[str]:
+
+def sound(seeds: Iterable[int]) -> Counter[str]:
     """The reasons for which anomalies were permitted; none was a violation."""
     reasons = Counter[str]()
     for seed in seeds:
@@ -32,7 +36,7 @@ def sound(seeds: range) -> Counter[str]:
 
 
 def test_a_log_that_keeps_its_contract_is_not_accused() -> None:
-    reasons = sound(range(60))
+    reasons = sound([*range(60), *FOUND])
     assert set(reasons) >= {*MET, "excused"}, reasons
 
 

@@ -39,3 +39,26 @@ def test_who_looked(tmp_path, engine, first_reader, verdict, anomalies) -> None:
     (judgement,) = check([tmp_path], engine=engine, master="local[2]")
     assert judgement.verdict == verdict, judgement.to_json()
     assert anomalies <= set(judgement.anomalies)
+
+
+@pytest.mark.parametrize(("is_shown_before", "verdict"), [(False, "valid"), (True, "invalid")])
+def test_it_may_be_committed_after_a_final_read_of_one_partition(tmp_path, is_shown_before: bool, verdict: str) -> None:
+    """A final read must return what another partition had shown to be committed before, and no more."""
+    contract = Contract(acks="all", isolation="read_committed")
+    with Recorder.open(tmp_path, process=1, contract=contract, run="r") as producer:
+        producer.ok(producer.invoke("send", [send("t-2", 9)]), [send("t-2", 9, offset=0)])
+        producer.info(producer.invoke("txn", UNDECIDED), UNDECIDED, error="TIMED_OUT")
+    with (
+        Recorder.open(tmp_path, process=2, contract=contract, run="r") as reader,
+        Recorder.open(tmp_path, process=3, contract=contract, run="r") as other,
+    ):
+        if is_shown_before:
+            reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)]})])
+        final = other.invoke("drain")
+        other.ok(other.invoke("poll", [poll()]), [poll({})])
+        other.ok(final, [drain("t-1", 0, 0, 0)])
+        if not is_shown_before:
+            reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 1)]})])
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-2": [(0, 9)]})])
+    (judgement,) = check([tmp_path], engine="local")
+    assert judgement.verdict == verdict, judgement.to_json()

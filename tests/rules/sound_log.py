@@ -153,7 +153,8 @@ class Play:
     # -- time and operations -------------------------------------------------------------------------------------------
 
     def _event(self, process: int, number: int, kind: str, f: str, time: int, mops: list[Mop], **fields: Any) -> None:
-        event = {"type": kind, "time": time, "process": process, "operation": number, "f": f} | fields
+        """A moment of a play is a millisecond: waits are recorded as so many."""
+        event = {"type": kind, "time": 1000 * time, "process": process, "operation": number, "f": f} | fields
         client = self.clients.setdefault(process, ClientHistory(process, self.contract))
         client.events.append(event | ({"mops": mops} if mops else {}))
 
@@ -325,7 +326,7 @@ class Play:
         """An excuse begins, or is over."""
         if Feature.EXCUSE not in self.has:
             return
-        common = {"type": "mark", "time": self.now, "number": self.excuses}
+        common = {"type": "mark", "time": 1000 * self.now, "number": self.excuses}
         if self.excused:
             self.world.events.append(common | {"f": "excuse-over"})
             self.excused = []

@@ -87,7 +87,7 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
         expired = starts.known_at(absent_at) > places
         proven = places >= starts.highest
         if context.contract.cleanup == "delete":
-            proven &= undelivered | (starts.last_asked > absent_at)
+            proven &= starts.last_asked > absent_at
         doubtful = lost & ~proven & ~expired
         lost &= proven
         missing &= ~expired

@@ -269,7 +269,7 @@ class Play:
 
     def _transact(self, process: int) -> None:
         """A whole transaction. Without an answer all of it may happen later, and be seen in one partition before the other; its
-        process is not heard of again, as Jepsen has it."""
+        process ends there, as Jepsen has it."""
         self.begun += 1
         number, rng = self.begun, self.rng
         logs = [rng.choice(self.logs) for _ in range(rng.randint(1, 3))]

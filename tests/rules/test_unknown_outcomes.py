@@ -6,13 +6,14 @@ import pytest
 
 from linearizability.history.contract import Contract
 from linearizability.history.notation import history
-from linearizability.history.operations import drain, poll, send
+from linearizability.history.operations import drain, list_offsets, poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check, judge_history
 
 
-def record(folder, start: int) -> None:
-    """The first of two records has no answer, is read at offset 0, and is not in the final read from `start` on."""
+def record(folder, start: int, start_afterwards: int | None) -> None:
+    """The first of two records has no answer, is read at offset 0, and is not in the final read from `start` on; the log start is
+    asked for once more, or is not."""
     contract = Contract(acks="all", cleanup="delete")
     with Recorder.open(folder, process=1, contract=contract, run="r") as producer:
         producer.info(producer.invoke("send", [send("t-0", 1)]), [send("t-0", 1)], error="TIMED_OUT")
@@ -23,11 +24,16 @@ def record(folder, start: int) -> None:
         final = reader.invoke("drain")
         reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(1, 2)]})])
         reader.ok(final, [drain("t-0", start, 2, 2)])
+        if start_afterwards is not None:
+            reader.ok(reader.invoke("list_offsets"), [list_offsets("t-0", start_afterwards, 2)])
 
 
-@pytest.mark.parametrize(("start", "verdict"), [(1, "valid"), (0, "invalid")])
-def test_what_retention_took_is_not_lost(tmp_path, start: int, verdict: str) -> None:
-    record(tmp_path, start)
+@pytest.mark.parametrize(
+    ("start", "afterwards", "verdict"), [(1, None, "valid"), (0, 1, "unknown"), (0, None, "unknown"), (0, 0, "invalid")]
+)
+def test_what_retention_took_is_not_lost(tmp_path, start: int, afterwards: int | None, verdict: str) -> None:
+    """A record may expire while the final read goes on: only a log start that was asked for later shows that it did not."""
+    record(tmp_path, start, afterwards)
     (judgement,) = check([tmp_path])
     assert judgement.verdict == verdict, judgement.to_json()
     assert ("lost-write" in judgement.anomalies) == (verdict == "invalid")

@@ -45,7 +45,8 @@ class Broker:
         until = time.monotonic() + START_WITHIN_S
         while not listens(self.port):
             if self.process.poll() is not None or time.monotonic() > until:
-                raise Failed(f"the broker does not listen; see {self.folder / 'broker.log'}")
+                end = (self.folder / "broker.log").read_text(errors="replace")[-500:]
+                raise Failed(f"the broker does not listen; {self.folder / 'broker.log'} ends: {end}")
             time.sleep(0.05)
 
     def end(self, number):

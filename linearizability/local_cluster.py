@@ -129,7 +129,12 @@ def cluster(
     port: Annotated[int, typer.Option(help="Port of node 1; the others follow, controllers 100 above.")] = 9092,
     seconds: Annotated[float | None, typer.Option(help="Stop after so long; without it, at Ctrl-C.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of all nodes; may repeat.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="A setting of all nodes; may repeat. Each takes a tidegauge.metrics.listener of its own: the next port.",
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a change, and one at the end.")] = False,
 ) -> None:

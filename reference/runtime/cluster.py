@@ -34,6 +34,8 @@ READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 40.0
 POLL_S = 0.1
 MAX_NODES = 9
+MAX_REASON = 300
+METRICS = "tidegauge.metrics.listener"
 
 
 class Guest(Protocol):
@@ -103,7 +105,7 @@ def lay_out(
     for member in members:
         _check_coordination(member, zookeeper)
         coordinated = _by_zookeeper(member, zookeeper) if zookeeper else _by_quorum(member, voters)
-        properties = coordinated | _properties(member, nodes) | dict(settings)
+        properties = coordinated | _properties(member, nodes) | dict(settings) | _own_metrics(member, settings)
         configuration = check_configuration(properties, str(member.properties_file))
         if member.guest is not None:
             properties = {**member.guest.settings, **properties}
@@ -169,6 +171,12 @@ def _properties(member: Member, nodes: int) -> dict[str, str]:
         "transaction.state.log.num.partitions": "3",
         "replica.lag.time.max.ms": "5000",
     }
+
+
+def _own_metrics(member: Member, settings: Mapping[str, str]) -> dict[str, str]:
+    """The first node's metrics are at the port that is set, those of each further node at the next: all share one host."""
+    host, _, port = settings.get(METRICS, "").rpartition(":")
+    return {METRICS: f"{host}:{int(port) + member.id - 1}"} if port.isdecimal() and int(port) else {}
 
 
 class ClusterProcesses:
@@ -239,11 +247,18 @@ class ClusterProcesses:
         for member in self.members:
             while (found := describe(member)) is None or len(found.brokers) < len(self.members):
                 for dead, code in self.ended():
-                    raise ConfigurationError(f"node {dead.id} ended with exit code {code}: see {dead.log}")
+                    reason = last_line(dead.log)
+                    raise ConfigurationError(f"node {dead.id} ended with exit code {code}: {reason} ({dead.log})")
                 if time.monotonic() > until:
                     raise ConfigurationError(f"node {member.id} was not ready in time: see {member.log}")
                 time.sleep(POLL_S)
             said(f"node {member.id} at {HOST}:{member.port}")
+
+
+def last_line(log: Path) -> str:
+    """What a node wrote last: why it ended, mostly."""
+    lines = log.read_text(errors="replace").strip().splitlines()
+    return lines[-1][:MAX_REASON] if lines else "it wrote nothing"
 
 
 def describe(member: Member) -> MetadataResponse | None:

@@ -115,6 +115,15 @@ def _listeners(value: Any) -> Any:
     return [Listener.parse(item) for item in _list(value)] if isinstance(value, str) else value
 
 
+def _metrics_listener(value: Any) -> Any:
+    """An empty host is this machine alone."""
+    try:
+        listener = Listener.parse(f"METRICS://{value}")
+    except ValueError:
+        raise ValueError(f"tidegauge.metrics.listener: '{value}' is not HOST:PORT") from None
+    return listener if listener.host else listener.model_copy(update={"host": "127.0.0.1"})
+
+
 def _voters(value: Any) -> Any:
     return [Voter.parse(item) for item in _list(value)] if isinstance(value, str) else value
 
@@ -122,6 +131,7 @@ def _voters(value: Any) -> Any:
 Names = Annotated[list[str], BeforeValidator(_list)]
 Listeners = Annotated[list[Listener], BeforeValidator(_listeners)]
 Voters = Annotated[list[Voter], BeforeValidator(_voters)]
+MetricsListener = Annotated[Listener, BeforeValidator(_metrics_listener)]
 
 
 class ServerConfiguration(BaseModel):
@@ -137,7 +147,7 @@ class ServerConfiguration(BaseModel):
     voters: Voters = Field(alias="controller.quorum.voters", default_factory=list[Voter])
     log_dirs: Names = Field(alias="log.dirs")
     metadata_log_dir: str | None = Field(alias="metadata.log.dir", default=None)
-    metrics_listener: str | None = Field(alias="tidegauge.metrics.listener", default=None)
+    metrics_listener: MetricsListener | None = Field(alias="tidegauge.metrics.listener", default=None)
     log_format: str = Field(alias="tidegauge.log.format", default="text", pattern="^(text|json)$")
     truncation: str = Field(
         alias="tidegauge.replica.truncation", default="leader-epoch", pattern="^(leader-epoch|high-watermark)$"
@@ -170,9 +180,6 @@ class ServerConfiguration(BaseModel):
             raise ValueError("log.dirs is empty: a folder is needed")
         if self.peers_release == PEERS_RELEASES["2.8"] and self.zookeeper is None:
             raise ValueError("tidegauge.peers.release: 2.8 has no metadata quorum; it needs zookeeper.connect")
-        port = (self.metrics_listener or "0").rpartition(":")[2]
-        if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-            raise ValueError(f"tidegauge.metrics.listener: '{self.metrics_listener}' is not HOST:PORT")
         if len({*self.log_dirs}) != len(self.log_dirs):
             raise ValueError("log.dirs names a folder twice")
         names = [listener.name for listener in self.listeners]

@@ -7,6 +7,7 @@ the event loop's. Imported only where `tidegauge.metrics.listener` is set.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -70,8 +71,8 @@ def page(head: bytes, registry: CollectorRegistry) -> Page:
     return Page("404 Not Found", "text/plain", b"GET /metrics\n")
 
 
-async def serve_metrics(host: str, port: int, metrics: Metrics, node: Node) -> asyncio.Server:
-    """Answer GET /metrics on an address. Errors: OSError when it cannot be bound."""
+async def serve_metrics(listening: socket.socket, metrics: Metrics, node: Node) -> asyncio.Server:
+    """Answer GET /metrics on a listening socket."""
     registry = CollectorRegistry()
     registry.register(NodeCollector(metrics, node))
 
@@ -90,4 +91,4 @@ async def serve_metrics(host: str, port: int, metrics: Metrics, node: Node) -> a
         finally:
             writer.close()
 
-    return await asyncio.start_server(answer, host, port, limit=MAX_HEAD_BYTES)
+    return await asyncio.start_server(answer, sock=listening, limit=MAX_HEAD_BYTES)

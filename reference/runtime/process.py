@@ -35,7 +35,7 @@ from reference.runtime.folders import lock_folders, log_manager, open_folders
 from reference.runtime.formatting import controller_endpoints
 from reference.runtime.limited_log import LimitedHandler
 from reference.runtime.metrics import Metrics
-from reference.runtime.server import Server, advertised_endpoints, bind_listeners
+from reference.runtime.server import BoundListener, Server, advertised_endpoints, bind_listeners, bind_metrics
 from reference.security.errors import WrongSecurity
 from reference.storage.errors import CorruptFile, LogError
 
@@ -50,7 +50,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
         logger.warning("%s", remark)
     with contextlib.ExitStack() as open_files:
         folders = lock_folders(configuration, open_files)
-        listeners = bind_listeners(configuration)
+        listeners, metrics_listener = bind_listeners(configuration), bind_metrics(configuration)
         cluster_id, directories = open_folders(configuration, folders, logger, _id_of_cluster(configuration))
         say = speaker(logger)
         limit = raise_file_limit()
@@ -78,7 +78,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
             )
         except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:
             raise ConfigurationError(f"{configuration.folder} cannot be served: {error}") from error
-        asyncio.run(_serve(configuration, node, listeners, clock, logger, stop_with_stdin))
+        asyncio.run(_serve(configuration, node, listeners, metrics_listener, clock, logger, stop_with_stdin))
 
 
 def _id_of_cluster(configuration: ServerConfiguration) -> Callable[[str], str]:
@@ -115,6 +115,7 @@ async def _serve(
     configuration: ServerConfiguration,
     node: Node,
     listeners: list[Any],
+    metrics_listener: BoundListener | None,
     clock: Clock,
     logger: logging.Logger,
     stop_with_stdin: bool,
@@ -142,17 +143,13 @@ async def _serve(
     if stop_with_stdin:
         _at_end_of_stdin(loop, lambda: on_signal(signal.SIGTERM))
     metrics = None
-    if configuration.metrics_listener:
+    if metrics_listener is not None:
         from reference.runtime.exposition import serve_metrics
 
-        host, _, port = configuration.metrics_listener.rpartition(":")
-        try:
-            metrics = await serve_metrics(host or "127.0.0.1", int(port), server.metrics, node)
-        except OSError as error:
-            reason = f"{configuration.metrics_listener} cannot be bound: {error.strerror or error}"
-            raise ConfigurationError(f"tidegauge.metrics.listener: {reason}") from error
-        bound = metrics.sockets[0].getsockname()
-        logger.info("metrics at http://%s:%d/metrics", bound[0], bound[1])
+        metrics = await serve_metrics(metrics_listener.socket, server.metrics, node)
+        host = metrics_listener.socket.getsockname()[0]
+        where = f"[{host}]" if ":" in host else host
+        logger.info("metrics at http://%s:%d/metrics", where, metrics_listener.port)
     for listener in listeners:
         logger.info("listening on %s://%s:%d", listener.name, listener.socket.getsockname()[0], listener.port)
     logger.info("node %d of cluster %s serves %d partitions", node.id, node.cluster_id, len(node.partitions))

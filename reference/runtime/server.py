@@ -46,13 +46,18 @@ PERCENT_PER_NS = 100 / 1_000_000_000
 SYSTEM_BUFFER = -1
 """As a socket's buffer size: what the system gives it."""
 
+METRICS_BACKLOG = 10
+LISTENERS = "listeners"
+
 Logger = Callable[[str, str], None]
 
 
 class BoundListener:
     """A listening socket and the name of its listener; the sockets that it accepts inherit their receive buffer."""
 
-    def __init__(self, listener: Listener, backlog: int, receive_buffer_bytes: int = SYSTEM_BUFFER) -> None:
+    def __init__(
+        self, listener: Listener, backlog: int, receive_buffer_bytes: int = SYSTEM_BUFFER, setting: str = LISTENERS
+    ) -> None:
         family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
         self.name = listener.name
         self.socket = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
@@ -61,10 +66,11 @@ class BoundListener:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         try:
             self.socket.bind((listener.host or "0.0.0.0", listener.port))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a name of which a part is too long or empty cannot even be looked up
             self.socket.close()
-            where = f"{listener.name}://{listener.host}:{listener.port}"
-            raise ConfigurationError(f"listeners: {where} cannot be bound: {error.strerror or error}") from error
+            where = f"{listener.name}://" * (setting == LISTENERS) + f"{listener.host}:{listener.port}"
+            reason = getattr(error, "strerror", None) or error
+            raise ConfigurationError(f"{setting}: {where} cannot be bound: {reason}") from error
         self.socket.listen(backlog)
         self.port: int = self.socket.getsockname()[1]
 
@@ -84,6 +90,12 @@ def bind_listeners(configuration: ServerConfiguration) -> list[BoundListener]:
                 each.socket.close()
             raise
     return bound
+
+
+def bind_metrics(configuration: ServerConfiguration) -> BoundListener | None:
+    """Bind the address at which metrics are read, where there is one. Errors: ConfigurationError."""
+    listener = configuration.metrics_listener
+    return None if listener is None else BoundListener(listener, METRICS_BACKLOG, setting="tidegauge.metrics.listener")
 
 
 def advertised_endpoints(configuration: ServerConfiguration, bound: list[BoundListener]) -> tuple[Endpoint, ...]:
@@ -447,4 +459,13 @@ def prepare_socket(sock: socket.socket, send_buffer_bytes: int) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer_bytes)
 
 
-__all__ = ["BoundListener", "Close", "NodeBroken", "Server", "advertised_endpoints", "bind_listeners", "prepare_socket"]
+__all__ = [
+    "BoundListener",
+    "Close",
+    "NodeBroken",
+    "Server",
+    "advertised_endpoints",
+    "bind_listeners",
+    "bind_metrics",
+    "prepare_socket",
+]

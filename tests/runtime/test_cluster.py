@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.targets.ports import free_ports
-from reference.runtime.cluster import HOST, ClusterProcesses, Member, describe, lay_out
+from reference.runtime.cluster import HOST, METRICS, ClusterProcesses, Member, describe, lay_out
 from reference.runtime.configuration import ConfigurationError
 
 WITHIN_S = 90
@@ -162,3 +163,29 @@ def test_what_cannot_be_is_named(tmp_path: Path) -> None:
         lay_out(tmp_path, 0, 9092, {})
     with pytest.raises(ConfigurationError, match="Invalid value none"):
         lay_out(tmp_path, 3, 9092, {"num.partitions": "none"})
+
+
+def test_each_node_has_metrics_of_its_own(tmp_path: Path) -> None:
+    members = lay_out(tmp_path, 3, 9092, {METRICS: "127.0.0.1:9100"})
+    for member, port in zip(members, (9100, 9101, 9102), strict=True):
+        assert f"{METRICS}=127.0.0.1:{port}\n" in member.properties_file.read_text()
+    (any_port,) = lay_out(tmp_path / "other", 1, 9092, {METRICS: "127.0.0.1:0"})
+    assert f"{METRICS}=127.0.0.1:0\n" in any_port.properties_file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("listener", "reason"),
+    [
+        ("127.0.0.1:{taken}", "cannot be bound: Address already in use"),
+        ("nowhere.invalid:9100", "cannot be bound: "),
+        ("127.0.0.1", "'127.0.0.1' is not HOST:PORT"),
+    ],
+)
+def test_a_cluster_whose_metrics_cannot_be_served_says_so_in_a_line(listener: str, reason: str, tmp_path: Path) -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        listener = listener.format(taken=taken.getsockname()[1])
+        command = [sys.executable, "-m", "tidegauge", "cluster", "--nodes", "1", "--port", str(base_port())]
+        command += ["--folder", str(tmp_path / "c"), "--set", f"{METRICS}={listener}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
+    (line,) = done.stderr.splitlines()
+    assert done.returncode == 3 and METRICS in line and reason in line

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import random
 import re
 from io import StringIO
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from conformance import report
 from conformance.batches import batch
+from conformance.judging import keep
 from conformance.levels import MUST, SHOULD
 from conformance.report import anatomy
 from conformance.report.html import matrix_page, run_page
@@ -23,7 +25,7 @@ from conformance.report.junit import junit
 from conformance.report.markdown import summary
 from conformance.report.matrix import matrix, show
 from conformance.report.terminal import show as show_run
-from conformance.requirement import Requirement
+from conformance.requirement import Requirement, select
 from conformance.results import Case, Judgement, RecordedExchange, Run, RunVerdict, TargetRecord, Verdict
 from conformance.wire import frame, request_header
 from reference.protocol.apis import APIS
@@ -99,6 +101,26 @@ def test_json_reads_back_equal_and_has_the_names_of_the_summary(tmp_path: Path) 
     held = json.loads((tmp_path / "report.json").read_text())
     assert held["must"] == {"pass": 1, "fail": 1, "tolerated": 0, "blocked": 0, "not_judged": 0}
     assert held["verdict"] == "fail"
+
+
+def test_a_whole_run_of_passes_stays_small(tmp_path: Path) -> None:
+    """Every requirement passes and each sent more, in larger messages, than is kept; what was sent cannot be compressed."""
+    drawn = random.Random(7)
+    run = a_run()
+    run.judgements = [
+        Judgement(requirement=record, verdict=Verdict.PASS, seconds=0.1)
+        for record in (each.requirement for each in select([]))
+    ]
+    assert len(run.judgements) > 600
+    for judgement in run.judgements:
+        sent = [exchange(drawn.randbytes(4_000), MetadataResponse(cluster_id="x" * 10_000), 9) for _ in range(12)]
+        keep(judgement, sent, 0)
+    run.sum_up()
+    report.write(run, tmp_path)
+    sizes = {name: (tmp_path / name).stat().st_size for name in ("report.html", "report.json", "junit.xml")}
+    assert sizes["report.html"] < 2_000_000, sizes
+    assert sizes["report.json"] < 8_000_000, sizes
+    assert sizes["junit.xml"] < 1_000_000, sizes
 
 
 def test_junit_counts_failures_and_skips() -> None:

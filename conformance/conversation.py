@@ -13,8 +13,8 @@ from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.subject import Subject
 from conformance.target_profile import BY_TOPIC_ID
-from conformance.wire import CLIENT_ID, BrokerConnection, Failed, Misbehaved
-from linearizability.client.requests import GROUP
+from conformance.wire import CLIENT_ID, BrokerConnection, Failed, Misbehaved, NoAnswer
+from linearizability.client.requests import GROUP, TRANSACTION
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
 from reference.protocol.apis import APIS
@@ -36,6 +36,8 @@ CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders
 ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
              "current_leader_epoch"}  # fmt: skip
 """Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
+COORDINATED_BY = {GROUP: "offsets.topic.replication.factor", TRANSACTION: "transaction.state.log.replication.factor"}
+"""Key type -> how many replicas the topic of its coordinators has."""
 LEAST_WAIT_MS = 1
 """A fetch that shall not wait: as short as the target's profile allows. Requirements about waiting say their own time."""
 
@@ -256,7 +258,18 @@ class Conversation(Observations):
                 answer = self.call(FindCoordinatorRequest(key=key, key_type=key_type), version)
             return (answer.host, answer.port) if answer.error_code == ErrorCode.NONE else None
 
-        return self.eventually(found, f"{key} has a coordinator")
+        try:
+            return self.eventually(found, f"{key} has a coordinator")
+        except NoAnswer:
+            self._say_of_replicas(COORDINATED_BY.get(key_type, ""))
+            raise
+
+    def _say_of_replicas(self, setting: str) -> None:
+        """A broker with a topic of more replicas than there are nodes has no coordinator: Kafka's default is three."""
+        wanted = self.subject.profile.configs.get(setting) or ""
+        if wanted.isdecimal() and int(wanted) > self.subject.nodes:
+            nodes = "1 node" if self.subject.nodes == 1 else f"{self.subject.nodes} nodes"
+            self.saw(f"the target has {nodes}, and is configured with {setting}={wanted}")
 
     # ---- whether it is alive
 

@@ -50,7 +50,7 @@ ROLES = ("BecomeLeader", "BecomeFollower", "CommitIsr")
 PROCESSES = ("Restart", "Crash", "ShutDown")
 
 ARGUMENTS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(("SessionExpired", "OpenSession", *PROCESSES), ()),
+    **dict.fromkeys(("SessionExpired", "OpenSession", "DeposeController", *PROCESSES), ()),
     "RegisterBroker": ("brokerEpoch",),
     "ElectController": ("controllerEpoch",),
     "ResignController": (),
@@ -266,7 +266,8 @@ class _Known:
         if action == "RegisterBroker" and broker not in self.sessions:
             yield self._made("OpenSession", broker)
         if action == "ElectController" and self.controller:
-            yield self._made("SessionExpired", self.controller)
+            is_deposed = self.controller == broker  # else its session would be over, too
+            yield self._made("DeposeController" if is_deposed else "SessionExpired", self.controller)
 
     def _made(self, action: str, broker: int) -> Event:
         row: Event = {"node": 0, "action": action, "args": {"broker": broker}}
@@ -296,6 +297,8 @@ class _Known:
                 (self.left if broker in self.left else self.sessions).discard(broker)
                 self.registered.pop(broker, None)
                 self.controller = 0 if self.controller == broker else self.controller
+            case "DeposeController":
+                new, self.controller = self.controller != 0, 0
             case "RegisterBroker":
                 new = broker not in self.registered
                 self.registered[broker] = row["args"]["brokerEpoch"]

@@ -174,6 +174,8 @@ class SimulatedZooKeeper:
         """An operator deletes /controller; the session that it was of goes on."""
         if self.is_up and self.tree.find(znodes.CONTROLLER) is not None:
             self.world.trace.note("an operator deletes /controller")
+            if self.world.rows is not None:
+                self.world.rows.append({"action": "DeposeController", "node": 0, "args": {}})
             self.tree.remove(znodes.CONTROLLER)
             self._fire()
 

@@ -104,6 +104,7 @@ StepOf(e) ==
       [] e.action \in {"Crash", "ShutDown"} -> Ended(e.broker)
       [] e.action = "Restart"              -> Restart(e.broker)
       [] e.action = "ElectController"      -> ElectController(e.controller) /\ controllerEpoch' = e.controllerEpoch
+      [] e.action = "DeposeController"     -> Deposed
       [] e.action = "ResignController"     -> Resigned(e.controller)
       [] e.action = "OnControllerFailover" -> Failover(e)
       [] e.action \in {"BrokerFailure", "BrokerStartup"} -> Seen(e)

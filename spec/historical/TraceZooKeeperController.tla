@@ -57,6 +57,13 @@ Ended(b) ==
     /\ orphans' = IF b \in sessions THEN orphans \cup {b} ELSE orphans
     /\ UNCHANGED <<registered, controllerNode, faults>>
 
+\* An operator deletes /controller, and the session that it was of goes on.
+Deposed ==
+    /\ controllerNode # None
+    /\ controllerNode' = None
+    /\ UNCHANGED <<sessions, orphans, registered, czxid, controllerEpoch, topic, state, controllerVars, processVars,
+                   replicaVars, dataVars, faults>>
+
 \* It may resign while the node is still its own, and be the controller again in the same epoch.
 Resigned(b) ==
     /\ b \in running

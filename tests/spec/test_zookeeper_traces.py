@@ -172,6 +172,20 @@ def test_traces_of_drawn_runs_are_accepted() -> None:
     accepts(drawn_traces(SAMPLE))
 
 
+WRITTEN = [
+    seed
+    for seed in SEEDS
+    if any(fault.kind == "zookeeper-reassign" for fault in draw(seed, None, 3, "records", "zookeeper").faults)
+]
+
+
+@pytest.mark.java
+def test_traces_with_reassignments_that_tools_wrote_are_accepted() -> None:
+    traces = drawn_traces(WRITTEN[:4])
+    accepts(traces)
+    assert {"AddReplica", "RemoveReplica"} <= {event["action"] for trace in traces for event in trace.events}
+
+
 @pytest.mark.java
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
@@ -197,3 +211,20 @@ def test_a_decision_stands_where_it_was_asked_for_however_late_its_answer_comes(
     another = row_of("ElectLeader", 2, controllerEpoch=2, state=state(2, 2, [2], 2))
     rows = zookeeper_traces([*ROWS[1 : at("CreateTopic", 1)], created, asked, another, decided])["t-0 and ZooKeeper"]
     assert [row["action"] for row in rows][-3:] == ["CreateTopic", "RemoveReplicaFromIsr", "ElectLeader"]
+
+
+def test_a_controller_that_is_elected_again_in_its_session_was_deposed() -> None:
+    """Its node is gone; the end of another's session is what took that one's."""
+    elected = ROWS[: at("ElectController", 1) + 1]
+    again = row_of("ElectController", 1, controllerEpoch=2)
+    assert [each["action"] for each in trace_of([*elected, again], "x").events][-2:] == [
+        "DeposeController",
+        "ElectController",
+    ]
+    said = {"action": "DeposeController", "node": 0, "args": {}}
+    assert [each["action"] for each in trace_of([*elected, said, said, again], "x").events][-2:] == [
+        "DeposeController",
+        "ElectController",
+    ]
+    another = row_of("ElectController", 2, controllerEpoch=2)
+    assert "DeposeController" not in [each["action"] for each in trace_of([*elected, another], "x").events]

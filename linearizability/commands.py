@@ -37,7 +37,7 @@ FAULT_NAMES = (
 
 MOUNTED = {
     "history": "linearizability.history.commands",
-    "fuzz": "linearizability.simulation.commands",
+    "fuzz": "linearizability.campaign.commands",
     "bench": "linearizability.bench.commands",
     "targets": "linearizability.targets.commands",
     "findings": "linearizability.findings.commands",

@@ -93,7 +93,8 @@ def _with_progress(command: click.Command) -> click.Command:
     if isinstance(command, TyperGroup):
         for each in command.commands.values():
             _with_progress(each)
-        return command
+        if not command.invoke_without_command:
+            return command
     own = {name for each in command.params for name in each.opts}
     command.params += [each for each in typer.main.get_command(_progress).params if not own & set(each.opts)]
     return command

@@ -91,14 +91,21 @@ Results = Annotated[Path | None, typer.Option(help="Where result folders go; def
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object that sums up, as the last line.")]
 
 
-@app.command(
+fuzzing = typer.Typer(add_completion=False, rich_markup_mode=None)
+app.add_typer(fuzzing, name="fuzz")
+
+
+@fuzzing.callback(
+    invoke_without_command=True,
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
     "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --nodes 3 --schedules 5000 --record   ·   "
     "tidegauge fuzz --coordination zookeeper --nodes 3 --schedules 500   ·   "
     "tidegauge fuzz --mutant torn-tail-kept --until-found --json   ·   tidegauge fuzz --nodes 3 --python pypy3   ·   "
-    "tidegauge fuzz --nodes 3 --schedules 2000 --engine spark --master 'local[2]' --json"
+    "tidegauge fuzz --nodes 3 --schedules 2000 --engine spark --master 'local[2]' --json   ·   "
+    "tidegauge fuzz campaign night.toml",
 )
 def fuzz(
+    context: typer.Context,
     schedules: Schedules = None,
     minutes: Minutes = None,
     nodes: Nodes = 0,
@@ -123,6 +130,8 @@ def fuzz(
 
     Each seed is one schedule. A failing one is shrunk, kept with its explanation, and repeated by `tidegauge replay FILE`.
     """
+    if context.invoked_subcommand is not None:
+        return 0
     from linearizability.mutants.registry import MUTANTS
     from linearizability.pipeline.verdict import EXIT_CODES
     from linearizability.results import new_run_folder

@@ -28,8 +28,6 @@ from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.shrink import shrink
 
 SEEDS_A_TASK = 10
-MAX_KEPT = 5
-"""Failures that are shrunk and kept; all are counted and named."""
 SHRINK_S = 30.0
 """How long one failure may be made smaller; on a slow machine it stays larger, and fails all the same."""
 
@@ -59,7 +57,7 @@ def fuzz(plan: Plan, progress: Progress = lambda summary: None) -> Summary:
         summary.interrupted = True
     summary.seconds = time.monotonic() - began
     try:
-        for number, found in enumerate(summary.found[:MAX_KEPT], 1):
+        for number, found in enumerate(summary.found[: plan.kept], 1):
             _keep_small(plan, found, plan.folder / f"failure-{number}")
     except KeyboardInterrupt:
         summary.interrupted = True

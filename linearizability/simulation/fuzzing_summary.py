@@ -48,6 +48,8 @@ class Plan:
     """The Spark master; empty for the one that Spark's configuration names, or `local[*]`."""
     spark: Mapping[str, str] = field(default_factory=dict[str, str])
     """Spark's settings."""
+    kept: int = 5
+    """Failures that are shrunk and kept; all are counted and named."""
 
 
 @dataclass

@@ -120,6 +120,8 @@ SCENES: dict[str, tuple[Case, ...]] = {
         Case("tidegauge fuzz --nodes 3 --schedules 20", {"20": "1"}),
         Case("tidegauge fuzz --mutant torn-tail-kept --until-found --json", {"torn-tail-kept": "acknowledged-without-append"}, code=1),
         Case("tidegauge replay failing-schedule.json --open", shows="explorer.html"),
+        Case("tidegauge fuzz campaign night.toml", shows="report.html"),
+        Case("tidegauge fuzz campaign night.toml --night 2026-12-01 --json", shows="2026-12-01"),
     ),
     "an adapter": (
         Case("tidegauge adapter new my-adapter", shows="is written"),

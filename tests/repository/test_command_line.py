@@ -38,7 +38,7 @@ LEAST_EXAMPLES = 90
 
 def leaves(command: Any, path: list[str]) -> Iterator[tuple[list[str], Any]]:
     names = command.list_commands(None) if hasattr(command, "list_commands") else None
-    if names is None:
+    if names is None or (path and command.invoke_without_command):
         yield path, command
     for name in names or ():
         yield from leaves(command.get_command(None, name), [*path, name])
@@ -51,9 +51,16 @@ LEAVES = {" ".join(path): command for path, command in leaves(ROOT, [])}
 def parse(text: str) -> None:
     """Errors: UsageError for a command, an option or a choice that there is not."""
     words = shlex.split(text, comments=True)
-    assert words.pop(0) == "tidegauge", text
+    name = words.pop(0)
+    assert name == "tidegauge", text
     command: Any = ROOT
     while hasattr(command, "get_command"):
+        if (
+            command is not ROOT
+            and command.invoke_without_command
+            and words[:1] not in ([each] for each in command.commands)
+        ):
+            break
         while words[0].startswith("-"):
             words.pop(0)
         name = words.pop(0)

@@ -193,6 +193,7 @@ class Scene:
 
     def _a_simulation(self) -> None:
         shutil.copy(SCHEDULE, self.folder / "failing-schedule.json")
+        (self.folder / "night.toml").write_text("jobs = 1\n[[series]]\nminutes = 0.03\n")
 
     def _clusters(self) -> None:
         self._port()

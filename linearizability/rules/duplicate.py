@@ -10,9 +10,10 @@ from linearizability.history.facts import NEVER, Flag
 from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.excusing import of_values
 from linearizability.rules.partition import Array, PartitionHistory, is_in, repeated
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
 WITHOUT_IDEMPOTENCE = "a producer without idempotence may store a record twice when it retries"
+NO_SEND_RECORDED = f"{UNPROVEN}whether its producer was idempotent: no send of it is recorded"
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -37,9 +38,10 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     def permitted(indices: Array) -> Array:
         wanted = doubled[indices]
         sent = np.flatnonzero(np.isin(appends.value, wanted))
-        idempotent = np.ones(len(wanted), bool)
-        idempotent[np.searchsorted(wanted, appends.value[sent])] = appends.flag(Flag.IDEMPOTENT)[sent]
-        return np.where(idempotent, of_values(partition, wanted).reasons(context, partition), WITHOUT_IDEMPOTENCE)
+        place, idempotent, is_known = np.searchsorted(wanted, appends.value[sent]), *np.zeros((2, len(wanted)), bool)
+        idempotent[place], is_known[place] = appends.flag(Flag.IDEMPOTENT)[sent], True
+        reasons = np.where(is_known, of_values(partition, wanted).reasons(context, partition), NO_SEND_RECORDED)
+        return np.where(idempotent | ~is_known, reasons, WITHOUT_IDEMPOTENCE)
 
     stored = is_in(values, doubled)
     lowest = np.full(len(doubled), NEVER)

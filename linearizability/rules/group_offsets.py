@@ -193,6 +193,7 @@ REGRESSION = Rule(
     check=regression,
     cut=APART,
     rests_on_time=True,
+    rests_on_absence=True,
 )
 
 LOSS = Rule(

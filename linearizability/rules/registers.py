@@ -133,6 +133,7 @@ RULE = Rule(
     check=check,
     cut=APART,
     rests_on_time=True,
+    rests_on_absence=True,
 )
 
 UNDECIDED = Rule(

@@ -99,21 +99,26 @@ def skipped_slots(partition: PartitionHistory, context: Context, steps: Steps, i
 
 def must_be_delivered(partition: PartitionHistory) -> Mask:
     """Slots whose record every consumer must be given: known to be in the log, and not of a transaction that was aborted, or
-    that is unknown to have been committed: who reads uncommitted records was given those too."""
+    that is unknown to have been committed: consumers of uncommitted records are given those too. A record of which no send is
+    recorded may be of such a transaction."""
     return partition.once("must be delivered", lambda: _must_be_delivered(partition))
 
 
 def _must_be_delivered(partition: PartitionHistory) -> Mask:
-    writer = partition.writer
-    placed = np.flatnonzero((writer >= 0) & (partition.observation_slot >= 0))
+    writer, slots = partition.writer, partition.observation_slot
+    placed = np.flatnonzero((writer >= 0) & (slots >= 0))
     mask = partition.in_log.copy()
+    unsent, committed = (writer < 0) & (slots >= 0), partition.observations.flag(Flag.READ_COMMITTED)
+    mask[slots[unsent & ~committed]] = False
+    mask[slots[unsent & committed]] = True
+    mask[partition.append_slot[partition.log_appends]] = True
     if not len(placed) or not len(partition.appends):
         return mask
     appends = partition.appends
     proven = partition.proven_transactions.times(appends.operation) < NEVER
     undecided = (appends.outcome == Outcome.INFO) & appends.flag(Flag.TRANSACTIONAL) & ~proven
     may_be_passed = (appends.outcome == Outcome.FAIL) | undecided
-    mask[partition.observation_slot[placed[may_be_passed[writer[placed]]]]] = False
+    mask[slots[placed[may_be_passed[writer[placed]]]]] = False
     return mask
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from linearizability.agreement import METADATA_LOG, SNAPSHOT_OFTEN
-from linearizability.metadata_shell import shell, snapshot_differences
+from linearizability.metadata_shell import image, snapshot_differences
 from linearizability.targets.kafka import KafkaCluster
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Alter
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest as Configure
@@ -88,7 +88,7 @@ def test_each_kind_of_record_is_in_the_snapshots_of_both(cluster: SharingCluster
         cluster.stop(node)
     compared = {node: differences for node, _, differences in snapshot_differences(homes)}
     assert compared == {KAFKA: [], REFERENCE: []}
-    text = shell(max(homes[REFERENCE].glob("*.checkpoint")), "tree", "/image")
+    text = image(max(homes[REFERENCE].glob("*.checkpoint")))
     for section in SECTIONS:
         assert filled(text, section), f"{section} is empty: {text}"
 

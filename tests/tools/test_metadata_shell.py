@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from linearizability.metadata_shell import ATTEMPTS, shell, snapshot_differences
+from linearizability.metadata_shell import ATTEMPTS, image, shell, snapshot_differences
 from tests.tools.test_metadata_files import folder
 
 __all__ = ["folder"]
@@ -69,3 +69,23 @@ def test_a_snapshot_is_what_the_log_says_up_to_there(
             break
     assert f"{missing}/retention.ms:/5" in differences
     assert all(each.startswith(missing) for each in differences)
+
+
+def test_what_was_printed_before_anything_was_read_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two such images are equal, and no agreement."""
+    unread = "features:\n  metadataVersion:\n    Optional.empty\nprovenance:\n  offset -1, epoch -1, time 1969\n"
+    read, asked = (
+        "features:\n  metadataVersion:\n    Optional[4.3-IV0]\nprovenance:\n  offset 5, epoch 1, time 2026\n",
+        [],
+    )
+
+    def prints(file: Path, *command: str) -> str:
+        asked.append(file)
+        return unread if len(asked) < ATTEMPTS else read
+
+    monkeypatch.setattr("linearizability.metadata_shell.shell", prints)
+    assert image(folder) == read
+    monkeypatch.setattr("linearizability.metadata_shell.shell", lambda file, *command: unread)
+    assert image(folder) == ""
+    ((_, _, differences),) = snapshot_differences({1: folder})
+    assert differences == ["the shell read nothing of the snapshot"]

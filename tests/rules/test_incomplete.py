@@ -1,0 +1,115 @@
+"""A part of a history that keeps its contract accuses no broker: files that are missing, a beginning, a middle, an end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from linearizability.history.derivation import Derivation
+from linearizability.history.facts import FactsBuilder
+from linearizability.history.files import MISSING, Defect
+from linearizability.history.streams import History, unify
+from linearizability.pipeline.engine import judge_history
+from linearizability.pipeline.verdict import Judgement
+from linearizability.simulation.drawing import draw
+from linearizability.simulation.history_recorder import ClientHistory
+from linearizability.simulation.judging import run_schedule
+from tests.rules.sound_log import Defect as Broken
+from tests.rules.sound_log import Play
+
+ALWAYS = 1 << 62
+
+
+def part_of(histories: Sequence[ClientHistory], begin: int, end: int) -> Judgement:
+    """What these clients recorded from one time to another, with whole transactions, and all marks."""
+    builder = FactsBuilder("part")
+    history = History("part", histories[0].contract, defects=[Defect(MISSING, "a part")])
+    for each in histories:
+        derivation = Derivation(builder, each.contract, each.process << 32)
+        over: dict[int, int] = {}
+        transactions: dict[int, str] = {}
+        for event in each.events:
+            if event["type"] != "mark":
+                over[event["operation"]] = ALWAYS if event["type"] == "invoke" else event["time"]
+                if "txn" in event:
+                    transactions[event["operation"]] = event["txn"]
+        last = Counter[str]()
+        for operation, name in transactions.items():
+            last[name] = max(last[name], over[operation])
+        for event in (event for event in each.events if event["time"] <= end):
+            if event["type"] == "mark":
+                history.marks.append(event)
+                continue
+            number = event["operation"]
+            if max(over[number], last[transactions.get(number, "")]) < begin:
+                continue
+            if event["type"] == "invoke":
+                derivation.invoke(number, event["process"], event)
+            else:
+                derivation.complete(number, event["process"], event)
+        for number in list(derivation.open_operations()):
+            derivation.never_answered(number)
+        derivation.finish(complete=False)
+        history.tally.add(derivation.tally)
+        history.names.update(derivation.names)
+    history.facts = unify([builder.take()])
+    history.marks.sort(key=lambda mark: mark["time"])
+    return judge_history(history)
+
+
+def drawn_part(histories: Sequence[ClientHistory], rng: Random) -> Judgement:
+    """Marks are never missing: they are the recorder's own."""
+    times = [event["time"] for each in histories for event in each.events]
+    begin, end = sorted(rng.choices(times, k=2))
+    begin, end = 0 if rng.random() < 0.3 else begin, ALWAYS if rng.random() < 0.3 else end
+    chosen = rng.sample(histories, rng.randint(1, len(histories))) if rng.random() < 0.5 else [*histories]
+    marking = [each for each in histories if any(event["type"] == "mark" for event in each.events)]
+    return part_of([*chosen, *(each for each in marking if each not in chosen)], begin, end)
+
+
+def plays(seeds: range) -> None:
+    for seed in seeds:
+        play, rng = Play(seed), Random(seed)
+        for _ in range(4):
+            judgement = drawn_part(play.histories, rng)
+            assert judgement.verdict == "unknown", (seed, sorted(each.name for each in play.has), judgement.to_json())
+
+
+def runs(seeds: range, workload: str) -> None:
+    for seed in seeds:
+        outcome, rng = run_schedule(draw(seed, None, 3, workload, "kraft"))[0], Random(seed)
+        for _ in range(4):
+            judgement = drawn_part(outcome.histories, rng)
+            assert judgement.verdict == "unknown", (seed, workload, judgement.to_json())
+
+
+def test_a_part_of_a_sound_log() -> None:
+    plays(range(150))
+
+
+@pytest.mark.parametrize("workload", ["records", "transactions", "groups"])
+def test_a_part_of_a_simulated_run(workload: str) -> None:
+    runs(range(5000, 5002), workload)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("workload", ["records", "transactions", "groups", "copy"])
+def test_many_parts(workload: str) -> None:
+    plays(range(200_000, 202_000))
+    runs(range(210_000, 210_050), workload)
+
+
+@pytest.mark.parametrize("defect", [Broken.TWICE, Broken.OTHER], ids=lambda defect: defect.name)
+def test_what_is_there_shows_in_a_part(defect: Broken) -> None:
+    """The last three quarters of the time are enough for some of them."""
+    verdicts = Counter[str]()
+    for seed in range(40):
+        play = Play(seed, defect)
+        if play.is_broken:
+            quarter = max(event["time"] for each in play.histories for event in each.events) // 4
+            verdicts[part_of(play.histories, quarter, ALWAYS).verdict] += 1
+    assert verdicts["invalid"] > 2 and not verdicts["valid"], verdicts

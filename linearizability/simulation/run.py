@@ -392,7 +392,7 @@ class SimulatedRun:
         until_us = self._world.now_us + IN_SYNC_BOUND_MS * MICROSECONDS_A_MS
         self._world.run(until_us, lambda: not unfinished(self.cluster), LOOK_EVERY_US)
         if late := unfinished(self.cluster):
-            rule = "replica-out-of-sync" if self.cluster.zookeeper is None else "request-left-in-zookeeper"
+            rule = "replica-out-of-sync" if self.cluster.zookeeper is None else "zookeeper-not-followed"
             self._world.broken(rule, f"{IN_SYNC_BOUND_MS} ms after everything was healed: {'; '.join(late[:3])}")
 
     def _deposed(self) -> list[str]:

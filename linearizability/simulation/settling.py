@@ -8,7 +8,9 @@ from linearizability.simulation.client import Key
 from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import SimulatedMember
-from reference.controller.image import NO_LEADER
+from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
+from reference.controller.image import NO_LEADER, TOPIC_RESOURCE
+from reference.zookeeper import znodes
 
 
 def unsettled(cluster: SimulatedCluster, members: Sequence[SimulatedMember]) -> str:
@@ -54,8 +56,23 @@ def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
 def unfinished(cluster: SimulatedCluster) -> list[str]:
     """What the controller still has to bring about: replicas out of sync, or beside a ZooKeeper what tools wrote into it."""
     if cluster.zookeeper is not None:
-        return [f"ZooKeeper still holds {path}" for path in cluster.zookeeper.requests_left()]
+        left = [f"ZooKeeper still holds {path}" for path in cluster.zookeeper.requests_left()]
+        return left + _other_settings(cluster, cluster.zookeeper)
     return [f"{replica} is not in sync" for replica in out_of_sync(cluster)]
+
+
+def _other_settings(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) -> list[str]:
+    """The settings of topics that brokers hold otherwise than ZooKeeper: the controller would decide by them, and write them."""
+    found: list[str] = []
+    for machine in cluster.machines:
+        for name in machine.node.image.topics if machine.node is not None else ():
+            path = znodes.config_path(TOPIC_RESOURCE, name)
+            znode = zookeeper.tree.find(path)
+            written = {} if znode is None else znodes.decode_config(path, znode.data)
+            held = machine.node.image.configs.get((TOPIC_RESOURCE, name), {}) if machine.node is not None else {}
+            if held != written:
+                found.append(f"{machine.name} holds the settings {held} of {name}, where ZooKeeper says {written}")
+    return found
 
 
 def out_of_sync(cluster: SimulatedCluster) -> list[str]:

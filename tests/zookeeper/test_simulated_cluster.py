@@ -84,9 +84,15 @@ def test_a_preferred_election_that_a_tool_wrote_is_held(kind: str):
     assert outcome.counts["zookeeper /admin/preferred_replica_election written"] == 1
 
 
+@pytest.mark.parametrize("others", [(1, 2), (2, 3), (3, 1)])
+def test_a_broker_that_gives_up_its_replica_keeps_the_topic_s_settings(others: tuple[int, ...]):
+    """It may be the controller, which would write the settings without those that it forgot."""
+    completed(Fault(at_ms=600, kind="zookeeper-reassign", topic="orders", others=others))
+
+
 def test_a_request_that_is_never_taken_is_a_violation(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("reference.node.zookeeper.admin_requests.AdminRequests.next_step", lambda *arguments: None)
-    assert run_schedule(schedule_of(Fault(at_ms=600, kind="zookeeper-elect")))[0].rule == "request-left-in-zookeeper"
+    assert run_schedule(schedule_of(Fault(at_ms=600, kind="zookeeper-elect")))[0].rule == "zookeeper-not-followed"
 
 
 def test_drawn_runs_in_which_tools_write_requests_keep_every_promise():

@@ -255,7 +255,10 @@ class Orders:
             del topic.partitions[key[1]]
             if not topic.partitions:
                 self._forget(topic)
-                self._configs.forget(topic.name)
+                if (
+                    topic.name not in self._image.topics
+                ):  # else it was reassigned: the controller needs the settings all the same
+                    self._configs.forget(topic.name)
         return ErrorCode.NONE
 
     # ---- UpdateMetadata

@@ -192,6 +192,9 @@ class MetadataImage:
     open_transaction: Offset | None = None
     """Where a transaction of the metadata log begins that has not ended; nothing from there on is part of the image."""
 
+    registrations_vanish: bool = False
+    """Beside a ZooKeeper a broker that is down is not registered; a new topic may be given to it all the same."""
+
     def apply(self, record: Message, offset: Offset | None = None) -> None:
         """Replay one record. Records that carry no state (no-op) change nothing.
 

@@ -61,8 +61,9 @@ def api_versions(
 def api_versions_response(
     context: Context, apis: Mapping[int, Api], request: Request, error: ErrorCode
 ) -> ApiVersionsResponse:
-    """The list itself; features whose least level is 0 are reported from version 4 on (API-10)."""
+    """The list itself; features whose least level is 0 are reported from version 4 on (API-10), and beside a ZooKeeper none."""
     image = context.image
+    supported = SUPPORTED_FEATURES if context.controller is None else {}
     finalized = {**image.features, VOTERS_FEATURE: context.kraft_version()}
     return ApiVersionsResponse(
         error_code=error,
@@ -72,7 +73,7 @@ def api_versions_response(
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
-            for name, (lowest, highest) in SUPPORTED_FEATURES.items()
+            for name, (lowest, highest) in supported.items()
             if lowest > 0 or request.version >= 4
         ],
         finalized_features=[

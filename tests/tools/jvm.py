@@ -16,6 +16,8 @@ from linearizability.targets.artifacts import java, kafka_jars
 
 JAVA = Path(__file__).parent / "java"
 RELEASE = "4.3.1"
+ZOOKEEPER_RELEASE = "3.9.2"
+"""The last release whose brokers a ZooKeeper can coordinate."""
 TIMEOUT_S = 120.0
 """How long a tool may take; a busy machine needs a multiple of a quiet one."""
 
@@ -55,6 +57,13 @@ TOOLS = {
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
 }
 """The scripts' names and the main classes that they start."""
+OLDER_MAINS = {
+    "kafka-acls": "kafka.admin.AclCommand",
+    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-console-producer": "kafka.tools.ConsoleProducer",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+}
+"""What these started before 4.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +83,10 @@ class Ran:
 class Tools:
     """The JVM. It ends when this process does, because its standard input ends then."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: str = RELEASE) -> None:
+        self._mains = TOOLS if release == RELEASE else TOOLS | OLDER_MAINS
         self._process = subprocess.Popen(
-            [*java_command(), str(JAVA / "Tools.java")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [*java_command(release), str(JAVA / "Tools.java")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[Ran]] = {}
@@ -93,11 +103,17 @@ class Tools:
         with self._lock:
             number = next(self._numbers)
             self._waiting[number] = future
-            words = [str(number), TOOLS[tool], _encoded(stdin), *(_encoded(str(each)) for each in arguments)]
+            words = [str(number), self._mains[tool], _encoded(stdin), *(_encoded(str(each)) for each in arguments)]
             assert self._process.stdin is not None
             self._process.stdin.write(" ".join(words) + "\n")
             self._process.stdin.flush()
         return future
+
+    def end(self) -> None:
+        """End the JVM, before this process does."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(TIMEOUT_S)
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -117,11 +133,14 @@ def run_in_own_jvm(tool: str, *arguments: object, timeout_s: float = TIMEOUT_S, 
     return Ran(done.returncode, done.stdout, done.stderr)
 
 
-def java_command() -> list[str]:
+def java_command(release: str = RELEASE) -> list[str]:
     """Java with the tools' class path, quick to start."""
     options = ["-Xmx384m", "-Xshare:auto", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    logging = f"-Dlog4j2.configurationFile={JAVA / 'log4j2.properties'}"
-    return [str(java()), *options, logging, "-cp", ":".join(str(jar) for jar in kafka_jars(RELEASE))]
+    logging = [
+        f"-Dlog4j2.configurationFile={JAVA / 'log4j2.properties'}",
+        f"-Dlog4j.configuration=file:{JAVA / 'log4j.properties'}",
+    ]
+    return [str(java()), *options, *logging, "-cp", ":".join(str(jar) for jar in kafka_jars(release))]
 
 
 @cache

@@ -7,14 +7,11 @@ row that has become alike is red, too.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -33,26 +30,13 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
+from tests.tools.alike import Step, alike, compare
 from tests.tools.jvm import RELEASE, Tools
 
 pytestmark = [pytest.mark.java, pytest.mark.kafka]
 
 CONFIG = {"log.initial.task.delay.ms": "300", "auto.leader.rebalance.enable": "false", "background.threads": "4"}
 REFERENCE, KAFKA = "reference:1", f"kafka:{RELEASE}:1"
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One call; `{boot}`, `{controller}`, `{data}` and `{file}` are the node's own. `stdin` goes to the tool."""
-
-    tool: str
-    arguments: str
-    stdin: str = ""
-    files: Mapping[str, Any] | None = None
-    """What `{file}` holds, as JSON."""
-    is_short: bool = False
-    """Whether CI has time for it."""
-    needs: str = "--bootstrap-server {boot}"
 
 
 NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -214,23 +198,6 @@ DIFFERS = {
 }
 """Tool and arguments -> why the reference prints something else."""
 
-STACK = re.compile(r"\s+at |\s+\.\.\. \d+ more")
-_LIKE = [
-    (re.compile(r"\b\d{13}\b"), "TIME"),
-    (re.compile(r"\b(adminclient|producer|consumer)-\d+"), r"\1-N"),
-    (re.compile(r"\b[A-Za-z0-9_-]{22}\b"), "UUID"),
-    (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d[.,:]?\d*"), "DATE"),
-    (re.compile(r"\d+(\.\d+)? (ms|MB/sec|records/sec)"), r"N \2"),
-    (re.compile(r"(\"?(?:avg_throughput|target_throughput|timestamp)\"?:)[^,}]+"), r"\1N"),
-    (re.compile(r"(Epoch: |HighWatermark: |\"size\":|size: |lastTimestamp: )\d+"), r"\1N"),
-    (re.compile(r"^(\d+)\t\d+\.\d+$", re.M), r"\1 N"),
-    (re.compile(r"(th = )\d+"), r"\1N"),
-    (re.compile(r"^DATE, DATE, .*", re.M), "DATES AND RATES"),
-    (re.compile(r"^1\s+UUID\s+\d+", re.M), "1 UUID N"),
-    (re.compile(r"(ProducerId: ?|producerId: |baseSequence: |CRC: |crc: )-?\d+"), r"\1N"),
-    (re.compile(r"^\d+(\t| +)(0 +\t?\d)", re.M), r"N\1\2"),
-]
-
 
 class Node:
     """A target, and what its steps print."""
@@ -255,17 +222,8 @@ class Node:
             command = step.arguments.split()
             words = [*command[:1], *step.needs.split(), *command[1:]] if step.tool == "kafka-cluster" else words
         ran = self._tools.run(step.tool, *(word.format(**self._words) for word in words), stdin=step.stdin)
-        errors = [line for line in ran.errors.splitlines() if not STACK.match(line)]
-        return self._alike("\n".join([f"exit code {ran.code}", ran.out, *errors]))
-
-    def _alike(self, text: str) -> list[str]:
-        for name in ("data", "file", "boot", "controller"):
-            text = text.replace(self._words[name], name.upper())
-        for port in (self.member.node.port, self.member.controller_port):
-            text = re.sub(rf"\b{port}\b", "PORT", text)
-        for pattern, word in _LIKE:
-            text = pattern.sub(word, text)
-        return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+        names = {name: self._words[name] for name in ("data", "file", "boot", "controller")}
+        return alike(ran, names, (self.member.node.port, self.member.controller_port))
 
 
 @pytest.fixture(scope="module")
@@ -279,33 +237,18 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, tools: Tools) -> Iterator[li
         yield [Node(target, tools, folder) for target, folder in zip((kafka, reference), folders, strict=True)]
 
 
-def differences(nodes: list[Node], step: Step) -> list[str]:
-    theirs, ours = (sorted(node.run(step)) for node in nodes)
-    return [*difflib.unified_diff(theirs, ours, "kafka", "reference", lineterm="", n=0)]
-
-
-def compare(nodes: list[Node], steps: list[Step]) -> None:
-    wrong: list[str] = []
-    for step in steps:
-        name = f"{step.tool} {step.arguments}".strip()
-        found = differences(nodes, step)
-        if bool(found) != (name in DIFFERS):
-            wrong.append("\n".join([name, *(found or ["is alike, and is listed as different"])]))
-    assert not wrong, "\n\n".join(wrong)
-
-
 def test_every_script_is_run_or_left_out_for_a_reason() -> None:
     assert {*LEFT_OUT} == SCRIPTS - {step.tool for step in STEPS}
     assert {step.tool for step in STEPS} <= SCRIPTS
 
 
 def test_a_share_of_the_tools(nodes: list[Node]) -> None:
-    compare(nodes, [step for step in STEPS if step.is_short])
+    compare(nodes, [step for step in STEPS if step.is_short], DIFFERS)
 
 
 @pytest.mark.slow
 def test_all_tools(nodes: list[Node]) -> None:
-    compare(nodes, STEPS)
+    compare(nodes, STEPS, DIFFERS)
 
 
 def of_controller(timeout_ms: int) -> Iterator[Message]:

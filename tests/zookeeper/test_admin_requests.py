@@ -10,6 +10,7 @@ import pytest
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Delete, Multi, SetData, ZnodeVersion
 from tests.zookeeper.local import OTHER
@@ -287,6 +288,21 @@ def test_what_a_former_reassignment_was_about_to_add_is_forgotten(is_znode: bool
     ask_to_reassign(alone, [1, 3, 4])
     assert ask_to_reassign(alone, [1, 3, 5]) == ErrorCode.NONE
     assert (assignment(alone).partitions, assignment(alone).adding) == ({0: [1, 3, 5]}, {})
+
+
+@pytest.mark.parametrize(("replicas", "error"), [([1, 9], ErrorCode.NONE), ([9], ErrorCode.INVALID_REPLICA_ASSIGNMENT)])
+def test_a_new_topic_may_be_given_to_a_broker_that_is_down(replicas: list[int], error: ErrorCode) -> None:
+    alone = begun([1, 2, 3], REPLICAS)
+    alone.controller.image.registrations_vanish = True
+    by_hand = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="new", num_partitions=-1, replication_factor=-1, assignments=[by_hand]
+    )
+    found: list[Any] = []
+    body = CreateTopicsRequest(topics=[topic])
+    alone.controller.decide(19, 5, body, lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.settle()
+    assert found[0].topics[0].error_code == error
 
 
 def test_no_reassignment_leaves_only_replicas_that_are_not_in_sync() -> None:

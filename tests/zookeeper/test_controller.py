@@ -54,7 +54,7 @@ class Alone:
             Writer(1, image, self.zookeeper.session),
             Configuration(1, {}, image),
             Identity(1, "cluster", UUID(int=1), ()),
-            random.Random(0).randbytes,
+            random.Random(0),
             DECIDED,
             self.zookeeper.session,
             ControllerRequests(1, image, self._ask, lambda level, text: None),

@@ -55,7 +55,7 @@ def test_what_was_measured_until_then_is_shown(case: Case, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     "case",
     [
-        Case(("compaction", *SIDES, "--case", "1 KB, 4 of a key", "--megabytes", "20", "--rounds", "50"), "round 2", "rows"),
+        Case(("compaction", *SIDES, "--case", "1 KB, 4 of a key", "--megabytes", "40", "--rounds", "50"), "round 2", "rows"),
         Case(("scale", "--connections", "1", "--start", "1,2", "--partitions", "", "--store", "s"), "start/reference/1", "rows"),
         Case(("failover", "--target", "reference:3", "--against", "reference", "--client", "aiokafka", "--fault", "kill", "--rounds", "50"), "round 2", "rows"),
         Case(("endurance", "--target", "reference:1", "--hours", "1", "--store", "s"), " s: ", "legs", signal.SIGTERM),

@@ -114,10 +114,14 @@ def _rows(judgement: Judgement, target: str) -> list[tuple[str, str]]:
         "owed": record.owed,
         "confirmed": f"Kafka {', '.join(record.confirmed)}" if record.confirmed else "not yet",
         "the draft": record.draft,
-        "took": f"{judgement.seconds * 1000:.0f} ms" if judgement.seconds else "",
+        "took": _time(judgement.seconds) if judgement.seconds else "",
         "once more": f"tidegauge run {record.id} --target {shlex.quote(target)}" if is_wrong else "",
     }
     return [(label, text) for label, text in rows.items() if text]
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 1 else f"{seconds * 1000:.0f} ms"
 
 
 def _shown(judgement: Judgement) -> list[tuple[int, RecordedExchange]]:

@@ -186,7 +186,9 @@ def compaction(
     against: Annotated[str, typer.Option(help="The broker that it is compared with.")] = "kafka:4.3.1",
     case: Annotated[list[str] | None, typer.Option(help="A row of the comparison; may repeat. All by default.")] = None,
     rounds: Annotated[int, typer.Option(min=1, max=50, help="How often each case is measured on each broker.")] = 3,
-    megabytes: Annotated[int, typer.Option(min=40, max=10_000, help="How large the log is, before it is compressed.")] = 200,
+    megabytes: Annotated[
+        int, typer.Option(min=40, max=10_000, help="How large the log is, before it is compressed.")
+    ] = 200,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:
     """Let two brokers compact the same log in turn: megabytes a second, and CPU; saved as JSON."""

@@ -32,14 +32,15 @@ def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
     from matplotlib import pyplot
 
     found = [row for row in rows if "failed" not in row]
+    targets = {target: f"C{number}" for number, target in enumerate(dict.fromkeys(row["target"] for row in found))}
     figure, grid = pyplot.subplots(3, 4, figsize=(16, 10))
     for axes, (kind, column, title) in zip(grid.flat, PANELS, strict=True):
-        for target in dict.fromkeys(row["target"] for row in found):
+        for target, colour in targets.items():
             points = [
                 (r["count"], r[column]) for r in found if (r["kind"], r["target"]) == (kind, target) and column in r
             ]
             if points:
-                axes.plot(*zip(*sorted(points), strict=True), marker="o", label=target)
+                axes.plot(*zip(*sorted(points), strict=True), marker="o", color=colour, label=target)
         unit = "connections" if kind == "connections" else "partitions"
         axes.set(xscale="log", xlabel=unit, title=title)
         axes.set_ylim(bottom=0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,14 @@ def test_rows_are_kept_drawn_and_shown(tmp_path: Path, capsys: pytest.CaptureFix
     assert "<svg" in (tmp_path / "s.svg").read_text()
     show(rows.values())
     assert "TargetError: no" in capsys.readouterr().out
+
+
+def test_a_target_has_one_colour_in_all_panels(tmp_path: Path) -> None:
+    first = {"kind": "partitions", "target": "first", "count": 1, "created_s": 1.0}
+    alone = {"kind": "connections", "target": "second", "count": 1, "request_cpu_us": 1.0}
+    draw([first, first | {"target": "second"}, alone], tmp_path / "s.svg")
+    lines = re.findall(r"fill: none; stroke: (#[0-9a-f]{6}); stroke-width: 1.5", (tmp_path / "s.svg").read_text())
+    assert Counter(lines) == {"#1f77b4": 1 + 1, "#ff7f0e": 2 + 1}, "a line in each panel, and one in the legend"
 
 
 def test_partitions_without_a_leader_and_those_not_asked_for_are_left_out() -> None:

@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import conformance
-from conformance.releases import NOT_MEASURED, RELEASES, Matrix
-from conformance.requirement import Entry, owed_by
+from conformance.releases import NOT_MEASURED, RELEASES, Matrix, is_owed
+from conformance.requirement import Entry
 
 STRANGERS = Path(conformance.__path__[0]) / "strangers"
 NOT_OWED = "not owed"
@@ -59,7 +59,7 @@ def on_releases(entry: Entry) -> dict[str, Evidence]:
 
 
 def _on_release(entry: Entry, version: str) -> Evidence:
-    if not owed_by(entry.requirement, version):
+    if not is_owed(entry, version):
         return Evidence(NOT_OWED)
     if entry.test is None:
         return Evidence("untestable")

@@ -36,7 +36,7 @@ FAULT_NAMES = (
 """Said in the help, which imports no fault."""
 
 MOUNTED = {
-    "history": "linearizability.history.commands",
+    "history": "linearizability.history.rule_commands",
     "fuzz": "linearizability.campaign.commands",
     "bench": "linearizability.bench.commands",
     "targets": "linearizability.targets.commands",

@@ -1,4 +1,4 @@
-"""`tidegauge history check|show|rules|excerpt|import|export`."""
+"""`tidegauge history check|show|excerpt|import|export`; `rule_commands` has `rules` and `watch`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from linearizability.pipeline.verdict import Judgement
 
 ENGINE_ERROR = 3
-WHOLE = "no: the rule needs the whole partition in one place"
 
 app = typer.Typer(
     name="history", help="Check, show, import and export histories.", no_args_is_help=True, rich_markup_mode=None
@@ -228,7 +227,7 @@ def show(
 
     _known_format(form)
     paths = _existing(files)
-    _known_rules(rule or [])
+    known_rules(rule or [])
     if svg is not None:
         svg.mkdir(parents=True, exist_ok=True)
     drawn = 0
@@ -258,37 +257,6 @@ def show(
             if svg is not None:
                 drawn += 1
                 (svg / f"{drawn:04d}-{anomaly.rule}.svg").write_text(diagram(operations, key, anomaly.offset))
-
-
-@app.command(
-    epilog="Examples: tidegauge history rules | tidegauge history rules lost-write G1a | tidegauge history rules --json"
-)
-def rules(
-    names: Annotated[list[str] | None, typer.Argument(help="Only these rules.", show_default=False)] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a rule.")] = False,
-) -> None:
-    """Say of each rule what it finds invalid, when the contract permits it, what it needs, and show a history that breaks it."""
-    from textwrap import dedent, indent
-
-    from linearizability.rules import RULES
-
-    _known_rules(names or [])
-    for name in names or RULES:
-        rule = RULES[name]
-        record = {field: getattr(rule, field) for field in ("id", "definition", "promise", "source", "needs", "cost")}
-        record |= {"cut": f"by {rule.cut.by.value}, carries {rule.cut.state}" if rule.cut else WHOLE}
-        record |= {"weight": rule.weight.value, "optional": rule.optional, "example": dedent(rule.example).strip()}
-        if as_json:
-            print(json.dumps(record, ensure_ascii=False))
-            continue
-        print(f"{name} ({record['weight']}{', off by default' if rule.optional else ''})")
-        for field in ("definition", "promise", "source", "needs", "cost", "cut"):
-            print(f"  {record[field]}" if field == "definition" else f"  {field}: {record[field]}")
-        if record["example"]:
-            print(indent(str(record["example"]), "    "))
-        print()
-    if as_json:
-        print(json.dumps({"rules": len(names or RULES)}))
 
 
 class Target(StrEnum):
@@ -465,7 +433,7 @@ def _start_spark(master: str, conf: list[str]) -> None:
         raise typer.BadParameter(str(error), param_hint="--conf") from None
 
 
-def _known_rules(names: list[str]) -> None:
+def known_rules(names: list[str]) -> None:
     from linearizability.rules import RULES
 
     for name in names:

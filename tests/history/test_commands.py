@@ -13,10 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import tidegauge
-from linearizability.history.commands import app
 from linearizability.history.contract import Contract
 from linearizability.history.reader import read_histories
 from linearizability.history.recorder import Recorder
+from linearizability.history.rule_commands import app
 from linearizability.history.streams import History
 from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import Judgement

@@ -114,6 +114,9 @@ SCENES: dict[str, tuple[Case, ...]] = {
         Case("tidegauge history import history.edn imported.jsonl --contract acks=1"),
         Case("tidegauge history check FOLDER --format verifiable --contract min.insync.replicas=1 --contract cleanup=delete", {"FOLDER": "tools"}),
         Case("tidegauge history export results/latest kafka:127.0.0.1:9092/histories --to topic", AT),
+        Case("tidegauge history watch results/latest", code=1, shows="judges the whole"),
+        Case("tidegauge history watch results/latest --window 300 --json", code=1, shows='"ended": true'),
+        Case("tidegauge history watch kafka:127.0.0.1:9092/histories", AT, "--minutes 0.02", code=1),
     ),
     "a simulation": (
         Case("tidegauge fuzz --schedules 500", {"500": "2"}),
@@ -211,6 +214,9 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
     ),
     "histories on Spark": (
         Case("tidegauge history export results/latest kafka:127.0.0.1:9092/histories --to topic", AT),
+        Case("tidegauge history watch results/latest", code=1, shows="judges the whole"),
+        Case("tidegauge history watch results/latest --window 300 --json", code=1, shows='"ended": true'),
+        Case("tidegauge history watch kafka:127.0.0.1:9092/histories", AT, "--minutes 0.02", code=1),
         Case("tidegauge history check kafka:127.0.0.1:9092/histories --engine spark", AT, code=1),
         Case("tidegauge history check 'runs/*/history' hdfs://namenode:9000/runs/17", {"hdfs://namenode:9000/runs/17": "file:{folder}/runs/17"}, code=1),
     ),

@@ -65,7 +65,13 @@ def alter_one(
     return only(alter(broker, entry(entity, values), validate_only=validate_only), "entry").error_code
 
 
-def describe(broker: Broker, components: Mapping[str, tuple[int, str | None]], *, strict: bool = False) -> Any:
+def describe(
+    broker: Broker,
+    components: Mapping[str, tuple[int, str | None]],
+    *,
+    strict: bool = False,
+    to: tuple[str, int] | None = None,
+) -> Any:
     data = DescribeClientQuotasRequest.ComponentData
     return broker.call(
         DescribeClientQuotasRequest(
@@ -73,14 +79,15 @@ def describe(broker: Broker, components: Mapping[str, tuple[int, str | None]], *
                 data(entity_type=kind, match_type=match, match=name) for kind, (match, name) in components.items()
             ],
             strict=strict,
-        )
+        ),
+        to=to,
     )
 
 
-def described(broker: Broker, entity: Entity) -> dict[str, float]:
-    """The quotas of an entity, and of no other."""
+def described(broker: Broker, entity: Entity, to: tuple[str, int] | None = None) -> dict[str, float]:
+    """The quotas of an entity, and of no other; as the controller knows them, or the node of that address."""
     exact = {kind: (DEFAULT if name is None else EXACT, name) for kind, name in entity.items()}
-    answer = describe(broker, exact, strict=True)
+    answer = describe(broker, exact, strict=True, to=to)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeClientQuotas")
     return {value.key: value.value for each in answer.entries or () for value in each.values}
 
@@ -93,16 +100,23 @@ def quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Genera
         yield
     finally:
         alter(broker, entry(entity, dict.fromkeys(values)))
-        broker.eventually(lambda: not described(broker, entity), f"the quotas of {dict(entity)} are removed")
+        _wait_until_described(broker, entity, {})
 
 
 def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]) -> None:
-    """Quotas that are set, or removed, and described so."""
+    """Quotas that are set, or removed, and described so by every node: each learns of them in its own time."""
     for each in alter(broker, entry(entity, values)):
         if each.error_code != ErrorCode.NONE:
             raise Failed(f"AlterClientQuotas was refused with {error_name(each.error_code)} {message_of(each)}")
     wanted = {key: value for key, value in values.items() if value is not None}
-    broker.eventually(lambda: described(broker, entity) == wanted, f"the quotas of {dict(entity)} are described")
+    _wait_until_described(broker, entity, wanted)
+
+
+def _wait_until_described(broker: Broker, entity: Entity, wanted: Mapping[str, float]) -> None:
+    nodes = [(node.host, node.port) for node in broker.metadata([]).brokers] if broker.subject.nodes > 1 else [None]
+    for node in nodes:
+        what = f"{dict(wanted) or 'no quotas'} of {dict(entity)} are described by {node or 'the broker'}"
+        broker.eventually(lambda node=node: described(broker, entity, node) == wanted, what)
 
 
 # ---- clients

@@ -32,10 +32,26 @@ OURS, PLANTED = ("kraft", 1, "groups", ""), ("kraft", 1, "records", "high-waterm
 
 def row(night: str = "n1", **changed: object) -> Row:
     usual = Row(
-        night=night, tidegauge="0.1", coordination="kraft", nodes=1, workload="groups", mutant="", first_seed=0, schedules=4,
-        valid=4, invalid=0, unknown=0, excused=1, messages=400, acknowledged=40, cpu_seconds=2.0, seconds=3.0, to_first=None,
-        pairs=("a-b",), violations=(),
-    )  # fmt: skip
+        night=night,
+        tidegauge="0.1",
+        coordination="kraft",
+        nodes=1,
+        workload="groups",
+        mutant="",
+        first_seed=0,
+        schedules=4,
+        valid=4,
+        invalid=0,
+        unknown=0,
+        excused=1,
+        messages=400,
+        acknowledged=40,
+        cpu_seconds=2.0,
+        seconds=3.0,
+        to_first=None,
+        pairs=("a-b",),
+        violations=(),
+    )
     return replace(usual, **changed)
 
 

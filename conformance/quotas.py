@@ -105,18 +105,23 @@ def quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Genera
 
 def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]) -> None:
     """Quotas that are set, or removed, and described so by every node: each learns of them in its own time."""
+    for node in _nodes(broker):
+        broker.connection(node)  # made before, so that it counts for no quota of an address
     for each in alter(broker, entry(entity, values)):
         if each.error_code != ErrorCode.NONE:
             raise Failed(f"AlterClientQuotas was refused with {error_name(each.error_code)} {message_of(each)}")
-    wanted = {key: value for key, value in values.items() if value is not None}
-    _wait_until_described(broker, entity, wanted)
+    _wait_until_described(broker, entity, {key: value for key, value in values.items() if value is not None})
 
 
 def _wait_until_described(broker: Broker, entity: Entity, wanted: Mapping[str, float]) -> None:
-    nodes = [(node.host, node.port) for node in broker.metadata([]).brokers] if broker.subject.nodes > 1 else [None]
-    for node in nodes:
+    for node in _nodes(broker) or [None]:
         what = f"{dict(wanted) or 'no quotas'} of {dict(entity)} are described by {node or 'the broker'}"
         broker.eventually(lambda node=node: described(broker, entity, node) == wanted, what)
+
+
+def _nodes(broker: Broker) -> list[tuple[str, int]]:
+    """The addresses of a cluster's nodes; none of a single node, which all requests go to."""
+    return [(node.host, node.port) for node in broker.metadata([]).brokers] if broker.subject.nodes > 1 else []
 
 
 # ---- clients

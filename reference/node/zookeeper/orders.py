@@ -331,6 +331,10 @@ class Orders:
         image = self._image
         if topic.topic_name not in image.topics:
             self._apply(TopicRecord(name=topic.topic_name, topic_id=topic.topic_id), changes)
+        known = image.topics[topic.topic_name].partitions.get(state.partition_index)
+        asked = state.leader_epoch, state.zk_version
+        if known is not None and asked < (known.leader_epoch, known.partition_epoch):
+            return  # a request that was given up and sent again arrives behind later ones
         record = PartitionRecord(
             topic_id=topic.topic_id,
             partition_id=state.partition_index,
@@ -340,7 +344,7 @@ class Orders:
             leader_epoch=state.leader_epoch,
             partition_epoch=PartitionEpoch(state.zk_version),
         )
-        if state.partition_index in image.topics[topic.topic_name].partitions:
+        if known is not None:
             image.apply(record)
         else:
             self._apply(record, changes)

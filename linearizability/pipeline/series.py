@@ -120,14 +120,14 @@ def picture(drawn: Series) -> str:
         colors=("#7fb77e", "#d98880", "#d9b466"),
     )
     above.set_ylabel("sends/s")
-    above.legend(loc="upper right")
     below.plot(drawn.seconds, drawn.p50_ms, label="p50", color="#4f81bd")
     below.plot(drawn.seconds, drawn.p99_ms, label="p99", color="#c0504d")
     below.set(ylabel="ms", xlabel="seconds", yscale="log")
-    below.legend(loc="upper right")
-    for begin, end, _ in drawn.faults:
+    for number, (begin, end, _) in enumerate(drawn.faults):
         for axes in (above, below):
-            axes.axvspan(begin, end, color="#000000", alpha=0.08)
+            axes.axvspan(begin, end, color="#000000", alpha=0.08, label="a fault" if number == 0 else None)
+    above.legend(loc="upper right")
+    below.legend(loc="upper right")
     text = io.StringIO()
     figure.savefig(text, format="svg", bbox_inches="tight")
     pyplot.close(figure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -133,6 +134,8 @@ def test_both_draw_the_same(tmp_path: Path) -> None:
         }
         html = (tmp_path / name / "report.html").read_text()
         assert "poll u-0:999@0" in html and html.count("<svg") >= 2
+        legend = re.findall("<!-- (.*) -->", (tmp_path / name / "series-0000.svg").read_text())
+        assert "a fault" in legend and "unknown" in legend
     assert_same_series(tmp_path / "spark", tmp_path / "local")
     assert series_of(spark).faults == series_of(local).faults and len(series_of(spark).faults) == 1
 

@@ -234,6 +234,16 @@ def test_the_suite_finds_a_lie_and_accuses_no_bystander() -> None:
     )  # a log is read from its start, which DeleteRecords moved
 
 
+@pytest.mark.slow
+def test_a_log_start_that_only_a_fetch_knows_is_no_failure_of_retention() -> None:
+    with Worker("reference:1") as worker:
+        lines = worker.judge(LIES["earliest-is-0"], ["LOF-01", "RET-05"])
+    assert {line["id"]: line["verdict"] for line in lines if line["id"][:3] in ("LOF", "RET")} == {
+        "LOF-01": "fail",
+        "RET-05": "blocked",
+    }, lines
+
+
 def test_a_run_that_a_signal_cut_off_is_no_verdict_about_a_lie(
     tmp_path: Path, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

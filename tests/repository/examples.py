@@ -214,10 +214,12 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
     ),
     "histories on Spark": (
         Case("tidegauge history export results/latest kafka:127.0.0.1:9092/histories --to topic", AT),
-        Case("tidegauge history watch results/latest", code=1, shows="judges the whole"),
-        Case("tidegauge history watch results/latest --window 300 --json", code=1, shows='"ended": true'),
-        Case("tidegauge history watch kafka:127.0.0.1:9092/histories", AT, "--minutes 0.02", code=1),
         Case("tidegauge history check kafka:127.0.0.1:9092/histories --engine spark", AT, code=1),
+        Case("tidegauge history check 'hdfs://NAMENODE/runs/*' --master spark://HOST:7077 --conf spark.executor.memory=4g", {"hdfs://NAMENODE/": "file:{folder}/", "spark://HOST:7077": "local[1]"}, "--engine spark", code=1),
+        Case("tidegauge history check 'hdfs:///runs/*' --master yarn", {"hdfs:///": "file:{folder}/", "--master yarn": "--master 'local[1]'"}, "--engine spark", code=1),
+        Case("tidegauge history check 's3a://BUCKET/runs/*' --master k8s://https://HOST:6443", {"s3a://BUCKET/": "file:{folder}/", "k8s://https://HOST:6443": "'local[1]'"}, "--engine spark", code=1),
+        Case("tidegauge hunt --target reference:3 --minutes 60 --seed 7 --results /shared/results", {"--minutes 60": "--minutes 0.1", "/shared": "{folder}/shared"}),
+        Case("tidegauge history check '/shared/results/*' --engine spark", {"/shared/results": "{folder}/runs"}, code=1),
         Case("tidegauge history check 'runs/*/history' hdfs://namenode:9000/runs/17", {"hdfs://namenode:9000/runs/17": "file:{folder}/runs/17"}, code=1),
     ),
     "brokers measured": (

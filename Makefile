@@ -10,8 +10,8 @@ IMAGE := tidegauge
 IMAGE_FOLDER := build/image
 BASE_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
 EXTRAS := check
-# Tests side by side: one more than CI's two cores, because many wait for processes.
-JOBS ?= 3
+# Tests side by side: two more than CI's two cores, because many wait for processes.
+JOBS ?= 4
 
 # Programs that tests need, and their Debian packages. Docker is installed only where no systemd would start its daemon and keep it
 # (a container, CI): its tests start a daemon of their own, and end it.

@@ -72,6 +72,7 @@ CAPABILITIES = (
         r"conformance/(strangers|releases|known_bugs|changes|baseline)|linearizability/targets/strangers"
         r"|tests/(conformance|targets)/test_(strangers|releases|known_bugs)", True,
     ),
+    Capability("campaigns", "nights of simulated runs by a plan, and their report", r".*/campaign/", True),
     Capability("damage", "mutated histories and logs that the judges must notice", r".*/damage/", True),
     Capability("Spark", "histories that are too large for one machine", r"linearizability/pipeline|.*on_spark|tests/pipeline"),
     Capability("protocol", "frames, codecs, record batches, compression, errors", r"reference/protocol|tests/protocol"),

@@ -101,11 +101,15 @@ class PartitionOracle:
         self._batches: dict[tuple[int, int], tuple[BatchRecord, BatchRecord | None]] = {}
         self._led: dict[int, int] = {}
         """The epoch in which each node was last seen leading."""
+        self._deleted_below: Offset = Offset(0)
+        """The highest log start of any replica: what lies below is promised no more. A loss of power may take a raised start, and
+        a record of a deposed leader that nothing had truncated lies there again, in Kafka too."""
 
     # ---- what replicas show
 
     def observe(self, number: int, partition: Partition) -> None:
         """A replica has changed. Errors: Violation."""
+        self._deleted_below = max(self._deleted_below, partition.log.log_start_offset)
         view = self._follow(number, partition.log)
         if partition.is_leader:
             self._observe_leader(number, partition)
@@ -149,12 +153,16 @@ class PartitionOracle:
 
     def _match(self, number: int, batch: BatchRecord, previous: BatchRecord | None) -> None:
         """Log matching: a batch of one epoch at one offset is one batch, and the same one precedes it everywhere."""
+        if batch.next_offset <= self._deleted_below:
+            return
+        if previous is not None and previous.next_offset <= self._deleted_below:
+            previous = None
         known, known_previous = self._batches.setdefault((batch.leader_epoch, batch.base_offset), (batch, previous))
         if known != batch:
             self._broken("logs-differ", f"node {number} holds {batch}, and another replica held {known}")
         if known_previous is None:
             self._batches[batch.leader_epoch, batch.base_offset] = (batch, previous)
-        elif previous is not None and previous != known_previous:
+        elif previous is not None and previous != known_previous and known_previous.next_offset > self._deleted_below:
             self._broken("logs-differ", f"before {batch} node {number} holds {previous}, and another {known_previous}")
 
     def truncated(self, number: int, end: Offset) -> None:

@@ -1,6 +1,7 @@
 """What the replicas of one partition may show together, and when a oracle is excused."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,6 +98,17 @@ def test_the_same_batch_has_the_same_batch_before_it():
     show(book, 2, replica(FakeLog(1, 2, 4)))
     with pytest.raises(Violation, match=r"logs-differ.* before"):
         show(book, 3, replica(FakeLog(1, 3, 4)))
+
+
+def test_what_was_deleted_need_not_be_the_same():
+    """Replicas differ at offset 1: once the log begins at 2 nothing promises that record, while it begins at 1 all do."""
+    for start, differs in ((2, False), (1, True)):
+        book, log = oracle(), FakeLog(1, 2, 4)
+        show(book, 2, replica(log))
+        log.log_start_offset = start
+        show(book, 2, replica(log))
+        with pytest.raises(Violation, match="logs-differ") if differs else nullcontext():
+            show(book, 3, replica(FakeLog(1, 3, 4)))
 
 
 def test_what_was_committed_is_not_replaced():

@@ -90,7 +90,7 @@ LIES = [
     Lie("acls-for-all-names-hidden", LIST, "ACLs for all names are not found by other names", "ACL-74", answer=asks(lambda m: m.resource_name_filter != "*", lists("resources", lambda found: [one for one in found if one.resource_name != "*"]))),
     Lie("acls-of-one-kind-found", LIST, "of ACLs for several things the last is not found", "ACL-71 ACL-74 ACL-75", answer=last_missing("resources")),
     Lie("acls-without-authorizer-made", MAKE, "SECURITY_DISABLED is reported as no error", "ACL-79", answer=errors(E.SECURITY_DISABLED, 0)),
-    Lie("acl-for-all-names-literal", MAKE, "an ACL for all names counts for a topic `*` alone", "ACL-87", ask=when(lambda x, m: any(one.resource_type == ResourceType.TOPIC for one in m.creations), put("creations.resource_name", {"*": "no-name"}))),
+    Lie("acl-for-all-names-literal", MAKE, "an ACL for all names counts for a topic `*` alone", "ACL-69 ACL-87", ask=when(lambda x, m: any(one.resource_type == ResourceType.TOPIC for one in m.creations), put("creations.resource_name", {"*": "no-name"}))),
     Lie("acl-denies-all-is-read", MAKE, "an ACL that denies ALL denies READ alone", "ACL-51 ACL-83", ask=put("creations.operation", {Operation.ALL: Operation.READ}, lambda one: one.permission_type == Permission.DENY)),
 
     Lie("denied-produce-taken", "Produce", "TOPIC_AUTHORIZATION_FAILED is reported as no error", "ACL-01 ACL-50 ACL-51 ACL-52 ACL-54 ACL-55 ACL-56 ACL-72 ACL-83 ACL-86 ACL-87 ACL-88", answer=errors(E.TOPIC_AUTHORIZATION_FAILED, 0)),

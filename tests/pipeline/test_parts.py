@@ -20,6 +20,7 @@ from linearizability.pipeline.parts import LocalParts, NotCut, Plan, judge_parts
 from linearizability.rules import PARTITION_RULES
 from linearizability.rules.cut import By
 from linearizability.rules.partition import Columns, PartitionHistory
+from linearizability.rules.proof import Proofs
 from linearizability.rules.rule import Context, Found
 from tests.rules.random_histories import random_history
 
@@ -111,7 +112,8 @@ def random_context(rng: Random) -> Context:
         for begins in [rng.randrange(60)]
         for ends in [rng.choice([NEVER, begins + rng.randrange(30)])]
     )
-    return Context(contract, np.array([rng.randrange(3) << 32 | 3]), excuses=excuses)
+    proven = Proofs(np.array([rng.randrange(3) << 32 | 3]), np.array([rng.randrange(60)]))
+    return Context(contract, proven, excuses=excuses)
 
 
 def random_plan(rng: Random, columns: Columns) -> Plan:

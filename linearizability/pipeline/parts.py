@@ -169,13 +169,16 @@ def survey(part: int, columns: Columns) -> Survey:
     appends, observations = partition.appends, partition.observations
     odd = (appends.outcome != Outcome.OK) | (appends.offset < 0)
     placed, seen = appends.offset >= 0, observations.offset >= 0
+    known = np.flatnonzero(partition.writer >= 0)
+    moved = known[appends.offset[partition.writer[known]] != observations.offset[known]]
+    odd_values = np.concatenate([appends.value[odd], observations.value[moved]])
     return Survey(
         [
             runs(np.concatenate([appends.value[placed], observations.value[seen]])),
             runs(np.concatenate([appends.value[~placed], observations.value[~seen]])),
         ],
         [runs(appends.operation[placed]), runs(appends.operation[~placed])],
-        np.union1d(appends.value[odd], partition.repeated_values),
+        np.union1d(odd_values, partition.repeated_values),
         np.unique(appends.operation[odd]),
     )
 

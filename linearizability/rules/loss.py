@@ -157,22 +157,29 @@ def complete_drains(partition: PartitionHistory) -> Mask:
 
 
 def carried(partition: PartitionHistory, context: Context) -> Array:
-    """What other parts must know of what is missing: the record that was read first, of all and of those of each era; and which
-    groups passed over records at will."""
+    """What other parts must know of what is missing: the record that each group read first, of all and of those of each era; and
+    which groups passed over records at will."""
     observations = partition.observations
     placed = (partition.observation_slot >= 0) & owned(partition, observations.offset)
     sought = np.flatnonzero(placed & observations.flag(Flag.SOUGHT))
     _, of_groups = np.unique(observations.group[sought], return_index=True)
     mine = np.flatnonzero(placed & ~partition.jumping)
-    sent = sent_at(partition)[mine] if context.excuses else np.empty(0, np.int64)
     starts = (
         {after for also in ("", TRANSACTIONS) for after, _ in eras(context, partition, also)} if context.excuses else ()
     )
-    first = [_first(partition, mine), *(_first(partition, mine[sent > after]) for after in sorted(starts))]
-    return partition.places_of(Kind.OBSERVATION, np.unique(np.concatenate([*first, sought[of_groups]])))
+    first: list[Array] = []
+    for group in np.unique(observations.group[mine]):  # another part may know that its members sought
+        its = mine[observations.group[mine] == group]
+        sent = sent_at(partition)[its] if context.excuses else np.empty(0, np.int64)
+        first += [_first(partition, its), *(_first(partition, its[sent > after]) for after in sorted(starts))]
+    return partition.places_of(
+        Kind.OBSERVATION, np.unique(np.concatenate([np.empty(0, np.intp), *first, sought[of_groups]]))
+    )
 
 
-CUT = Cut(By.OFFSET, "the record that was read first, and one of each group whose members sought a position", carried)
+CUT = Cut(
+    By.OFFSET, "the record that each group read first, and one of each group whose members sought a position", carried
+)
 
 
 def permitted_loss(partition: PartitionHistory, context: Context, indices: Array) -> npt.NDArray[np.str_]:

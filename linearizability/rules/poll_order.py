@@ -8,8 +8,8 @@ from functools import partial
 from linearizability.rules.partition import Array, PartitionHistory
 from linearizability.rules.rule import Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import (
-    LAST_POLL,
-    WITHIN_OPERATION,
+    TURNS_ACROSS,
+    TURNS_WITHIN,
     backwards,
     permitted_step,
     steps_across,
@@ -49,7 +49,7 @@ ACROSS = Rule(
         1 poll t-0:1@0
     """,
     check=partial(check, "nonmonotonic-poll", True),
-    cut=LAST_POLL,
+    cut=TURNS_ACROSS,
 )
 
 WITHIN = Rule(
@@ -65,5 +65,5 @@ WITHIN = Rule(
         1 poll t-0:2@1 t-0:1@0
     """,
     check=partial(check, "int-nonmonotonic-poll", False),
-    cut=WITHIN_OPERATION,
+    cut=TURNS_WITHIN,
 )

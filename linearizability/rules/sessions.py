@@ -226,9 +226,20 @@ def _gaps(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHis
     return np.unique(np.stack([low[wide] + 1, high[wide] - 1], axis=1), axis=0)
 
 
+def _turns(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHistory) -> Array:
+    """The offsets from which steps of the part's own operations lead back: when their records were sent decides on an excuse."""
+    observations, steps = partition.observations, steps_of(partition)
+    back = backwards(partition, steps)
+    back = back[owned(partition, observations.operation[steps.after[back]])]
+    offsets = np.unique(observations.offset[steps.before[back]])
+    return np.stack([offsets, offsets], axis=1)
+
+
 _LAST = "the last record of each process's last successful poll"
-WITHIN_OPERATION = Cut(By.OPERATION, "nothing: operations are never cut")
-LAST_POLL = Cut(By.OPERATION, _LAST, last_polls)
+TURNS_WITHIN = Cut(By.OPERATION, "the records from which its steps lead back", gaps=partial(_turns, steps_within))
+TURNS_ACROSS = Cut(
+    By.OPERATION, f"{_LAST}, and the records from which its steps lead back", last_polls, partial(_turns, steps_across)
+)
 GAPS_WITHIN = Cut(By.OPERATION, "the records that its steps lead over", gaps=partial(_gaps, steps_within))
 GAPS_ACROSS = Cut(
     By.OPERATION, f"{_LAST}, and the records that its steps lead over", last_polls, partial(_gaps, steps_across)

@@ -112,7 +112,8 @@ def random_context(rng: Random) -> Context:
         for begins in [rng.randrange(60)]
         for ends in [rng.choice([NEVER, begins + rng.randrange(30)])]
     )
-    proven = Proofs(np.array([rng.randrange(3) << 32 | 3]), np.array([rng.randrange(60)]))
+    process = rng.randrange(3)
+    proven = Proofs(np.array([process << 32 | 3]), np.array([20 * process]))
     return Context(contract, proven, excuses=excuses)
 
 
@@ -134,9 +135,14 @@ def compare(columns: Columns, context: Context, plan: Plan) -> list[Found]:
     return expected
 
 
+FOUND = (1088, 1333, 1825, 3439)
+"""Parts knew too little: which send wrote a record at another offset, when one was sent from which a step led back, and
+that another part's consumers sought a position."""
+
+
 def test_facts_without_sense() -> None:
     found: set[str] = set()
-    for seed in range(250):
+    for seed in [*range(250), *FOUND]:
         rng = Random(seed)
         columns = random_facts(rng)
         found |= {item.rule for item in compare(columns, random_context(rng), random_plan(rng, columns))}

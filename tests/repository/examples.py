@@ -277,7 +277,7 @@ SLOW_SCENES: dict[str, tuple[Case, ...]] = {
         Case("tidegauge spec check --all --resume --record --json"),
         Case("tidegauge spec check --all", more="--resume"),
         Case("tidegauge spec reach MCFailover"),
-        Case("tidegauge spec reach --resume --record --json"),
+        Case("tidegauge spec reach --resume --record --json", more="--budget-s 1"),
         Case("tidegauge spec mutate Replica.ExpandIsr"),
         Case("tidegauge spec mutate Quorum --for-s 600", {"600": "1"}),
         Case("tidegauge spec mutate --dry-run"),

@@ -1,4 +1,4 @@
-"""Mutated frames over TLS before and during authentication: `python -m tests.abuse.frames_over_tls 100000` goes on where it stopped.
+"""Mutated frames over TLS before and during authentication: `python -m tests.abuse.frames_over_tls 1000000` goes on where it stopped.
 
 The trials of `frames`, on a broker's process: each is a client that shakes hands, or resumes a session of TLS, logs in by one of
 the mechanisms in frames of which most trials damage one or two, and asks for Metadata in a whole frame. Who has damaged nothing
@@ -35,7 +35,7 @@ RESUMED = 0.95
 
 
 class PromptReference(SecuredReference):
-    """A broker that answers failed logins at once: a campaign has a hundred thousand of them."""
+    """A broker that answers failed logins at once: a campaign has hundreds of thousands of them."""
 
     def properties(self, member):
         return super().properties(member) | {"connection.failed.authentication.delay.ms": "0"}

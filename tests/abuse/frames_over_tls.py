@@ -1,9 +1,9 @@
-"""Mutated frames over TLS before and during authentication: `python -m tests.abuse.frames_over_tls 1000000` goes on where it stopped.
+"""Mutated frames over TLS before and during authentication.
 
-The trials of `frames`, on a broker's process: each is a client that shakes hands, or resumes a session of TLS, logs in by one of
-the mechanisms in frames of which most trials damage one or two, and asks for Metadata in a whole frame. Who has damaged nothing
-is served, who did not show the right secret is not; each frame is answered, or the connection ends. `frames_over_tls.json` has
-the counts, and each failure.
+`python -m tests.abuse.frames_over_tls 1000000` goes on where it stopped. The trials of `frames`, on a broker's process: each is
+a client that shakes hands, or resumes a session of TLS, logs in by one of the mechanisms in frames of which most trials damage
+one or two, and asks for Metadata in a whole frame. Who has damaged nothing is served, who did not show the right secret is not;
+each frame is answered, or the connection ends. `frames_over_tls.json` has the counts, and each failure.
 """
 
 from __future__ import annotations

@@ -116,7 +116,12 @@ def _summed(night: Night, folder: Path) -> dict[str, object]:
 def _said(night: Night, page: Path) -> str:
     from linearizability.campaign.report import name_of, sums
 
-    lines = [f"verdict: {night.verdict}" + (": interrupted; the same command goes on" if night.interrupted else "")]
+    why = (
+        "interrupted; the same command goes on"
+        if night.interrupted
+        else "a series of the current code showed nothing, or none is planned"
+    )
+    lines = [f"verdict: {night.verdict}" + (f": {why}" if night.verdict == "unknown" else "")]
     for each in sums(night.rows):
         text = f"{name_of(each.kind)}: {each.schedules:,} schedules, "
         if each.kind[3]:

@@ -25,24 +25,30 @@ class Night:
     """What ran of it by now."""
 
     name: str
+    kinds: tuple[Kind, ...]
+    """The series of its plan."""
     rows: list[Row] = field(default_factory=list[Row])
     interrupted: bool = False
     not_kept: str = ""
 
     @property
     def verdict(self) -> str:
-        """Of the current code: what a planted bug breaks does not count."""
+        """Of the current code: what a planted bug breaks, and runs that keep their promises beside one, do not count. A series of
+        which no run showed enough makes it unknown, and so does a plan of planted bugs alone."""
         ours = [row for row in self.rows if not row.mutant]
         if any(row.invalid for row in ours):
             return INVALID
-        return UNKNOWN if self.interrupted or not any(row.valid for row in self.rows) else VALID
+        shown = {row.kind for row in ours if row.valid}
+        wanted = {kind for kind in self.kinds if not kind[3]}
+        return VALID if wanted and wanted <= shown and not self.interrupted else UNKNOWN
 
 
 def carry_out(plan: NightPlan, name: str, store: Path, progress: Progress) -> Night:
     """Run what is left of this night. Errors: BadTable; SparkFailure; OSError where the table cannot be written."""
     store.mkdir(parents=True, exist_ok=True)
     rows = read_rows(store)
-    night = Night(name, [row for row in rows if row.night == name])
+    kinds = tuple(series.kind for series in plan.series)
+    night = Night(name, kinds, [row for row in rows if row.night == name])
     for series in plan.series:
         while not night.interrupted and not night.not_kept:
             seconds, finds = spent(name, series.kind, rows)

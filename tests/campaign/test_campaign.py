@@ -10,7 +10,7 @@ import pytest
 
 import tidegauge
 from linearizability.campaign import night
-from linearizability.campaign.night import carry_out
+from linearizability.campaign.night import Night, carry_out
 from linearizability.campaign.nights import TABLE, BadTable, Row, add, next_seed, read_rows, runs_without_find
 from linearizability.campaign.plan import BadPlan, read_plan
 from linearizability.campaign.report import sums, write
@@ -103,6 +103,22 @@ def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch) -> None:
     second = carry_out(plan, "n1", tmp_path, lambda series, summary: None)
     assert second.verdict == "valid" and {each.kind for each in second.rows} == {OURS, PLANTED}
     assert second.rows[1].first_seed == first.rows[0].next_seed
+
+
+@pytest.mark.parametrize(
+    ("kinds", "rows", "verdict"),
+    [
+        ([OURS], [row()], "valid"),
+        ([OURS], [row(valid=0, unknown=4)], "unknown"),
+        ([OURS, ("kraft", 3, "groups", "")], [row()], "unknown"),
+        ([OURS], [row(), row(invalid=1)], "invalid"),
+        ([PLANTED], [row(workload="records", mutant="high-watermark-back")], "unknown"),
+        ([OURS, PLANTED], [row(valid=0, unknown=4), row(workload="records", mutant="high-watermark-back")], "unknown"),
+        ([OURS, PLANTED], [row(), row(workload="records", mutant="high-watermark-back", invalid=1)], "valid"),
+    ],
+)
+def test_a_night_is_valid_by_what_each_series_of_the_current_code_showed(kinds, rows, verdict: str) -> None:
+    assert Night("n1", tuple(kinds), rows).verdict == verdict
 
 
 @pytest.mark.parametrize(

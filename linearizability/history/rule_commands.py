@@ -31,13 +31,14 @@ def watch(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an anomaly, and one that sums up.")] = False,
 ) -> int:
-    """Judge a history while it is recorded: report an anomaly as soon as it shows, in bounded memory.
+    """Judge a history while it is recorded: report an anomaly by the second look after it shows, in bounded memory.
 
     Only what is there can accuse. Losses show at the end: `tidegauge history check` judges the whole.
     """
     from linearizability.history.files import HistoryError
+    from linearizability.history.growing import GrowingFolder, GrowingTopic
     from linearizability.history.topic import TopicError, is_topic
-    from linearizability.pipeline.watch import GrowingFolder, GrowingTopic, Watch
+    from linearizability.pipeline.watch import NS_A_S, Watch
 
     try:
         source = GrowingTopic(place) if is_topic(place) else GrowingFolder(Path(place))
@@ -45,7 +46,7 @@ def watch(
         raise typer.BadParameter(str(error), param_hint="PLACE") from None
     if isinstance(source, GrowingFolder) and not source.folder.is_dir():
         raise typer.BadParameter(f"{place} is no folder", param_hint="PLACE")
-    watched, found = Watch(window), 0
+    watched, found = Watch(int(window * NS_A_S), source.in_order), 0
     until = time.monotonic() + (minutes * 60 if minutes is not None else float("inf"))
     is_over = False
     try:
@@ -105,9 +106,8 @@ def rules(
     for name in names or RULES:
         rule = RULES[name]
         record = {field: getattr(rule, field) for field in ("id", "definition", "promise", "source", "needs", "cost")}
-        record |= {"cut": f"by {rule.cut.by.value}, carries {rule.cut.state}" if rule.cut else WHOLE} | {
-            "watched": WATCHED if is_watched(rule) else NOT_WATCHED
-        }
+        record |= {"cut": f"by {rule.cut.by.value}, carries {rule.cut.state}" if rule.cut else WHOLE}
+        record |= {"watched": WATCHED if is_watched(rule) else NOT_WATCHED}
         record |= {"weight": rule.weight.value, "optional": rule.optional, "example": dedent(rule.example).strip()}
         if as_json:
             print(json.dumps(record, ensure_ascii=False))

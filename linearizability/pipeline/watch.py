@@ -5,14 +5,14 @@ of each rule whether it is watched). Lost and undelivered records, torn transact
 that found nothing says nothing, and `tidegauge history check` judges the whole.
 
 The window holds operations that ended in it or are open, whole transactions, and all faults and excuses. What an anomaly needs
-must lie in one window: a record stored twice an hour later is found by the check of the whole.
+must lie in one window: a record stored twice an hour later is found by the check of the whole. Nothing is judged before all that
+was recorded by then is known: a fault that is read later than what clients saw of it would be missing where it excuses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
@@ -21,12 +21,12 @@ from linearizability.history.contract import Contract
 from linearizability.history.derivation import Derivation
 from linearizability.history.event_fields import process_of, time_of
 from linearizability.history.facts import FactsBuilder
-from linearizability.history.files import MISSING, UNREADABLE, Defect, HistoryError, open_text, reason
-from linearizability.history.native import history_files
+from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, reason
 from linearizability.history.operations import COMPLETIONS, INVOKE
 from linearizability.history.recorder import FORMAT
 from linearizability.history.streams import FileSummary, History, merged_contract, unify
 from linearizability.pipeline.engine import judge_history
+from linearizability.pipeline.verdict import Judgement
 from linearizability.rules import RULES
 from linearizability.rules.rule import Anomaly, Rule, RunRule, Weight
 
@@ -34,7 +34,7 @@ NS_A_S = 1_000_000_000
 MAX_REPORTED = 100_000
 """Anomalies that are remembered, so that each is reported once."""
 WATCHED = "yes: a part of a history shows it"
-NOT_WATCHED = "no: what is missing from a part may explain it"
+NOT_WATCHED = "no: it accuses no broker, or what is missing from a part may explain it"
 
 
 def is_watched(rule: Rule | RunRule) -> bool:
@@ -55,13 +55,19 @@ class WatchedFile:
     """Its first line that is no event: the file is not read on."""
     _transactions: dict[int, str] = field(default_factory=dict[int, str])
     """Of operations in `events` that belong to one."""
+    now: int = 0
+    """The latest time in it, in nanoseconds."""
     _lines: int = 0
 
-    def feed(self, line: bytes) -> int:
-        """Take the next whole line; gives its time in nanoseconds, 0 where it has none."""
+    @property
+    def is_over(self) -> bool:
+        return self.ended or self.defect is not None
+
+    def feed(self, line: bytes) -> None:
+        """Take the next whole line."""
         self._lines += 1
-        if self.ended or self.defect is not None:
-            return 0
+        if self.is_over:
+            return
         try:
             event = from_json(line)
             if self.summary is None:
@@ -71,22 +77,29 @@ class WatchedFile:
                 self.summary = FileSummary(
                     self.name, str(event.get("run") or ""), process_of(event["process"]), contract=contract
                 )
-                return 0
-            if event["type"] == "end":
+            elif event["type"] == "end":
                 self.ended = True
-                return 0
-            if event["type"] == "mark":
-                self.summary.mark(event)
-                return time_of(event)
-            if event["type"] not in (INVOKE, *COMPLETIONS):
-                raise ValueError(f"{event['type']!r} is no type of event")
-            if "txn" in event:
-                self._transactions[event["operation"]] = event["txn"]
-            self.events.append(event)
-            return time_of(event)
+            else:
+                self.take(event, self.summary)
         except UNREADABLE as error:
             self.defect = Defect(MISSING, reason(error), self.name, self._lines)
-            return 0
+
+    def take(self, event: dict[str, Any], summary: FileSummary) -> None:
+        """Errors: those of UNREADABLE where it is no event."""
+        time = time_of(event)
+        if time < self.now and not summary.defects:
+            summary.defects.append(
+                Defect(CLOCK, f"the clock steps back by {self.now - time} ns", self.name, self._lines)
+            )
+        self.now = max(self.now, time)
+        if event["type"] == "mark":
+            summary.mark(event)
+            return
+        if event["type"] not in (INVOKE, *COMPLETIONS):
+            raise ValueError(f"{event['type']!r} is no type of event")
+        if "txn" in event:
+            self._transactions[event["operation"]] = event["txn"]
+        self.events.append(event)
 
     def forget(self, before: int) -> None:
         """Leave out what was over before that time."""
@@ -105,12 +118,12 @@ class WatchedFile:
             self.events = [event for event in self.events if event["operation"] in kept]
             self._transactions = {number: name for number, name in self._transactions.items() if number in kept}
 
-    def derive(self, builder: FactsBuilder, history: History) -> None:
-        """Its part of the window, into a history."""
+    def derive(self, builder: FactsBuilder, history: History, until: int) -> None:
+        """Its part of the window, up to that time, into a history."""
         assert self.summary is not None
         derivation = Derivation(builder, self.summary.contract, self.summary.process << 32)
         try:
-            for event in self.events:
+            for event in (event for event in self.events if event["time"] <= until):
                 if event["type"] == INVOKE:
                     derivation.invoke(event["operation"], event["process"], event)
                 else:
@@ -123,29 +136,32 @@ class WatchedFile:
         history.tally.add(derivation.tally)
         history.names.update(derivation.names)
         history.marks += self.summary.marks
+        history.defects += self.summary.defects
 
 
 @dataclass
 class Watch:
     """The window over all files of one run."""
 
-    window_s: float
+    window_ns: int
+    in_order: bool = True
+    """Whether all lines of a time are known by the look after the first that has one; else each file waits for the others."""
     files: dict[str, WatchedFile] = field(default_factory=dict[str, WatchedFile])
     looks: int = 0
-    now: int = 0
-    """The latest time in any file, in nanoseconds."""
+    _known_until: int = 0
+    """The latest time that the last look had."""
     _reported: dict[tuple[str, str, int, int, int], None] = field(
         default_factory=dict[tuple[str, str, int, int, int], None]
     )
 
     def feed(self, name: str, line: bytes) -> None:
         """The next line of a file."""
-        self.now = max(self.now, self.files.setdefault(name, WatchedFile(name)).feed(line))
+        self.files.setdefault(name, WatchedFile(name)).feed(line)
 
     @property
     def ended(self) -> bool:
         """Whether all files that are there have their closing line."""
-        return bool(self.files) and all(each.ended or each.defect is not None for each in self.files.values())
+        return bool(self.files) and all(each.is_over for each in self.files.values())
 
     @property
     def defects(self) -> list[Defect]:
@@ -159,69 +175,45 @@ class Watch:
     def look(self) -> list[Anomaly]:
         """What the window shows and was not reported before. Errors: HistoryError for files of several runs."""
         self.looks += 1
+        latest = max((each.now for each in self.files.values()), default=0)
+        until = latest if self.ended else self._known_until
+        if not self.ended and not self.in_order:
+            until = min([until, *(each.now for each in self.files.values() if not each.is_over)])
+        self._known_until = latest
+        rules = [rule for rule in RULES.values() if is_watched(rule)]
+        judgement = self.judge(until, rules)
+        if judgement is None or judgement.history is None:
+            return []
+        is_timed = not any(defect.kind == CLOCK for defect in judgement.history.defects)
+        found = [
+            each
+            for each in judgement.findings
+            if not each.permitted and (is_timed or not RULES[each.rule].rests_on_time)
+        ]
+        fresh = [anomaly for item in found for anomaly in item.anomalies if self._is_new(anomaly)]
+        while len(self._reported) > MAX_REPORTED:
+            del self._reported[next(iter(self._reported))]
+        return fresh
+
+    def judge(self, until: int, rules: Iterable[Rule | RunRule]) -> Judgement | None:
+        """What these rules say of the window that ends at that time; None before any file has begun. Errors: as `look`."""
         known = [each for each in self.files.values() if each.summary is not None]
         summaries = [each.summary for each in known if each.summary is not None]
         if not summaries:
-            return []
+            return None
         if len(runs := {summary.run for summary in summaries}) > 1:
             raise HistoryError(summaries[0].file, 0, f"one run is watched, and here are {', '.join(sorted(runs))}")
         builder = FactsBuilder(summaries[0].run)
         history = History(summaries[0].run, merged_contract(summaries), defects=[Defect(MISSING, "a part is watched")])
         for each in known:
-            each.forget(self.now - int(self.window_s * NS_A_S))
-            each.derive(builder, history)
+            each.forget(until - self.window_ns)
+            each.derive(builder, history, until)
         history.facts = unify([builder.take()])
         history.marks.sort(key=lambda mark: mark["time"])
-        rules = [rule for rule in RULES.values() if is_watched(rule)]
-        found = [item for item in judge_history(history, rules).findings if not item.permitted]
-        fresh = [anomaly for item in found for anomaly in item.anomalies if self._is_new(anomaly)]
-        while len(self._reported) > MAX_REPORTED:
-            del self._reported[next(iter(self._reported))]
-        return fresh
+        return judge_history(history, rules)
 
     def _is_new(self, anomaly: Anomaly) -> bool:
         key = (anomaly.rule, anomaly.topic, anomaly.partition, anomaly.offset, anomaly.value)
         is_new = key not in self._reported
         self._reported[key] = None
         return is_new
-
-
-class GrowingFolder:
-    """The files of a folder, read on from where they were read up to."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._read: dict[Path, int] = {}
-
-    def lines(self) -> Iterator[tuple[str, bytes]]:
-        """What is new: the name of a file and a whole line of it. Errors: OSError."""
-        for path in history_files(self.folder):
-            with open_text(path) as stream:
-                stream.seek(self._read.get(path, 0))
-                for line in stream:
-                    if not line.endswith(b"\n"):
-                        break  # it is being written
-                    self._read[path] = self._read.get(path, 0) + len(line)
-                    yield path.name, line
-
-
-class GrowingTopic:
-    """The lines of a history topic, read on from where its partitions were read up to."""
-
-    def __init__(self, text: str) -> None:
-        from linearizability.history.topic import HistoryTopic
-
-        self.topic = HistoryTopic.parse(text)
-        self._read: dict[int, int] = {}
-
-    def lines(self) -> Iterator[tuple[str, bytes]]:
-        """What is new: the key (RUN/FILE) and the line. Errors: TopicError."""
-        from dataclasses import replace
-
-        from linearizability.history.topic import read_stretch, stretches
-
-        for stretch in stretches(self.topic):
-            start = max(stretch.start, self._read.get(stretch.partition, stretch.start))
-            for offset, key, line in read_stretch(self.topic, replace(stretch, start=start)):
-                self._read[stretch.partition] = offset + 1
-                yield key, line

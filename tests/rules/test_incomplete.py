@@ -8,12 +8,10 @@ from random import Random
 
 import pytest
 
-from linearizability.history.derivation import Derivation
-from linearizability.history.facts import FactsBuilder
-from linearizability.history.files import MISSING, Defect
-from linearizability.history.streams import History, unify
-from linearizability.pipeline.engine import judge_history
+from linearizability.history.streams import FileSummary
+from linearizability.pipeline.engine import ALL_RULES
 from linearizability.pipeline.verdict import Judgement
+from linearizability.pipeline.watch import Watch, WatchedFile
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.judging import run_schedule
@@ -25,39 +23,16 @@ ALWAYS = 1 << 62
 
 def part_of(histories: Sequence[ClientHistory], begin: int, end: int) -> Judgement:
     """What these clients recorded from one time to another, with whole transactions, and all marks."""
-    builder = FactsBuilder("part")
-    history = History("part", histories[0].contract, defects=[Defect(MISSING, "a part")])
+    watch = Watch(end - begin)
     for each in histories:
-        derivation = Derivation(builder, each.contract, each.process << 32)
-        over: dict[int, int] = {}
-        transactions: dict[int, str] = {}
+        summary = FileSummary(str(each.process), "part", each.process, contract=each.contract)
+        file = watch.files[summary.file] = WatchedFile(summary.file, summary)
         for event in each.events:
-            if event["type"] != "mark":
-                over[event["operation"]] = ALWAYS if event["type"] == "invoke" else event["time"]
-                if "txn" in event:
-                    transactions[event["operation"]] = event["txn"]
-        last = Counter[str]()
-        for operation, name in transactions.items():
-            last[name] = max(last[name], over[operation])
-        for event in (event for event in each.events if event["time"] <= end):
-            if event["type"] == "mark":
-                history.marks.append(event)
-                continue
-            number = event["operation"]
-            if max(over[number], last[transactions.get(number, "")]) < begin:
-                continue
-            if event["type"] == "invoke":
-                derivation.invoke(number, event["process"], event)
-            else:
-                derivation.complete(number, event["process"], event)
-        for number in list(derivation.open_operations()):
-            derivation.never_answered(number)
-        derivation.finish(complete=False)
-        history.tally.add(derivation.tally)
-        history.names.update(derivation.names)
-    history.facts = unify([builder.take()])
-    history.marks.sort(key=lambda mark: mark["time"])
-    return judge_history(history)
+            if event["time"] <= end:
+                file.take(event, summary)
+    judgement = watch.judge(end, ALL_RULES)
+    assert judgement is not None
+    return judgement
 
 
 def drawn_part(histories: Sequence[ClientHistory], rng: Random) -> Judgement:

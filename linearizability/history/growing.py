@@ -1,0 +1,55 @@
+"""A history that is being recorded: the whole lines that came since the last look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from linearizability.history.files import open_text
+from linearizability.history.native import history_files
+from linearizability.history.recorder import LISTED
+from linearizability.history.topic import HistoryTopic, read_stretch, stretches
+
+
+class GrowingFolder:
+    """The files of a folder, read on from where they were read up to."""
+
+    in_order = True
+    """Each file's line is there when it is recorded, so that by the next look all lines of this one's time are known."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._read: dict[Path, int] = {}
+
+    def lines(self) -> Iterator[tuple[str, bytes]]:
+        """What is new: the name of a file and a whole line of it. Errors: OSError."""
+        for path in history_files(self.folder):
+            with open_text(path) as stream:
+                stream.seek(self._read.get(path, 0))
+                for line in stream:
+                    if not line.endswith(b"\n"):
+                        break  # it is being written
+                    self._read[path] = self._read.get(path, 0) + len(line)
+                    yield path.name, line
+
+
+class GrowingTopic:
+    """The lines of a history topic, read on from where its partitions were read up to."""
+
+    in_order = False
+    """A file may be sent after another one of the same time."""
+
+    def __init__(self, text: str) -> None:
+        """Errors: ValueError for a text that names no topic."""
+        self.topic = HistoryTopic.parse(text)
+        self._read: dict[int, int] = {}
+
+    def lines(self) -> Iterator[tuple[str, bytes]]:
+        """What is new: the key (RUN/FILE) and the line. Errors: TopicError."""
+        for stretch in stretches(self.topic):
+            start = max(stretch.start, self._read.get(stretch.partition, stretch.start))
+            for offset, key, line in read_stretch(self.topic, replace(stretch, start=start)):
+                self._read[stretch.partition] = offset + 1
+                if not key.endswith(f"/{LISTED}"):
+                    yield key, line

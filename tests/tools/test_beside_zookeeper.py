@@ -29,7 +29,7 @@ CONFIG = {
 REFERENCE, KAFKA = "reference-zk:3", f"kafka-zk:{ZOOKEEPER_RELEASE}:3"
 WITHIN_S = 60
 LIKE = [
-    (re.compile(r"PORT \(\d\)"), "PORT (N)"),  # a coordinator is where its partition is led
+    (re.compile(r"PORT \(\d\)"), "PORT (N)"),  # a coordinator is the leader of its partition
     (re.compile(r"^\d+ (0 -1 \d)"), r"N \1"),  # a block of producer ids
 ]
 WAIT = "--timeout-ms 20000"

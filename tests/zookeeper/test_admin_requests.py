@@ -204,7 +204,7 @@ def test_the_latest_request_counts(replicas: list[int] | None, adding: list[int]
     assert [each for each in assignment(alone).adding.get(0, ()) if each != 4] == adding
 
 
-def test_the_znode_is_left_before_another_target_is_written() -> None:
+def test_the_znode_is_left_before_another_target_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     """A controller that follows between the two would bring the former request back."""
     alone = begun([1, 2, 3, 4, 5], REPLICAS)
     write(alone, znodes.REASSIGNMENTS, entry([1, 2, 4]))
@@ -217,7 +217,7 @@ def test_the_znode_is_left_before_another_target_is_written() -> None:
             seen.extend(type(each) for each in operation.operations[1:])
         return carry_out(operation, session)
 
-    alone.zookeeper.tree.carry_out = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(alone.zookeeper.tree, "carry_out", noted)
     ask_to_reassign(alone, [1, 3, 5])
     assert seen[0] is Delete and SetData in seen[1:]
 

@@ -106,7 +106,7 @@ def check(
         )
     engine = Engine.LOCAL if client_config else engine
     try:
-        with _reached(files, client_config) as names:
+        with reached(files, client_config) as names:
             on_workers, here = _read_by_workers(names, form, engine, master, given, drawn)
             paths = _existing(here)
             expected = _how_many(paths, form)
@@ -156,7 +156,7 @@ def check(
 
 
 @contextmanager
-def _reached(names: list[str], client_config: Path | None) -> Iterator[list[str]]:
+def reached(names: list[str], client_config: Path | None) -> Iterator[list[str]]:
     """The names by which topics of a secured broker are reached. Errors: TopicError; typer.BadParameter."""
     if client_config is None:
         yield names
@@ -165,8 +165,8 @@ def _reached(names: list[str], client_config: Path | None) -> Iterator[list[str]
     from linearizability.targets import WrongTarget
 
     try:
-        with entered(names, client_config) as reached:
-            yield reached
+        with entered(names, client_config) as entrances:
+            yield entrances
     except WrongTarget as error:
         raise typer.BadParameter(str(error), param_hint="--client-config") from None
 
@@ -306,20 +306,20 @@ def export(
     try:
         if to is Target.TOPIC:
             _topic(output)
-            with _reached([str(output)], client_config) as (name,):
+            with reached([str(output)], client_config) as (name,):
                 return _publish(files, name, output)
-        with _reached(files, client_config) as names:
+        with reached(files, client_config) as names:
             return _convert(names, form, output, to, _given([]))
     except TopicError as error:
         print(f"error: {error}", file=sys.stderr)
         return ENGINE_ERROR
 
 
-def _publish(folders: list[str], reached: str, output: Path) -> int:
+def _publish(folders: list[str], name: str, output: Path) -> int:
     from linearizability.history.files import HistoryError
     from linearizability.history.topic import publish
 
-    topic = _topic(Path(reached))
+    topic = _topic(Path(name))
     try:
         count = sum(publish(folder, topic) for folder in _existing(folders))
     except HistoryError as error:

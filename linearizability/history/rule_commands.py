@@ -6,12 +6,15 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from linearizability.history.commands import ENGINE_ERROR, app, known_rules
+from linearizability.history.commands import ENGINE_ERROR, ClientConfig, app, known_rules, reached
 from linearizability.progress import Progress
+
+if TYPE_CHECKING:
+    from linearizability.history.growing import GrowingFolder, GrowingTopic
 
 __all__ = ["app"]
 
@@ -30,31 +33,27 @@ def watch(
         float | None, typer.Option(min=0.01, help="For how long; default: until all files are closed, or Ctrl-C.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object an anomaly, and one that sums up.")] = False,
+    client_config: ClientConfig = None,
 ) -> int:
     """Judge a history while it is recorded: report an anomaly by the second look after it shows, in bounded memory.
 
     Only what is there can accuse. Losses show at the end: `tidegauge history check` judges the whole.
     """
     from linearizability.history.files import HistoryError
-    from linearizability.history.growing import GrowingFolder, GrowingTopic
-    from linearizability.history.topic import TopicError, is_topic
+    from linearizability.history.topic import TopicError
     from linearizability.pipeline.watch import NS_A_S, Watch
 
-    try:
-        source = GrowingTopic(place) if is_topic(place) else GrowingFolder(Path(place))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="PLACE") from None
-    if isinstance(source, GrowingFolder) and not source.folder.is_dir():
-        raise typer.BadParameter(f"{place} is no folder", param_hint="PLACE")
-    watched, found = Watch(int(window * NS_A_S), source.in_order), 0
     until = time.monotonic() + (minutes * 60 if minutes is not None else float("inf"))
-    is_over = False
+    watched, found = Watch(int(window * NS_A_S)), 0
     try:
-        with Progress() as progress:
+        with reached([place], client_config) as (name,), Progress() as progress:
+            source = _growing(name)
+            watched.in_order = source.in_order
+            is_over = False
             while not is_over:
                 is_over = time.monotonic() >= until
-                for name, line in source.lines():
-                    watched.feed(name, line)
+                for file, line in source.lines():
+                    watched.feed(file, line)
                 for anomaly in watched.look():
                     found += 1
                     text = (
@@ -87,6 +86,20 @@ def watch(
         what = f"{found} anomalies" if found else "nothing was seen that only what is there can show"
         print(f"verdict: {summary['verdict']}: {what}; tidegauge history check {place} judges the whole")
     return 1 if found else 2
+
+
+def _growing(place: str) -> GrowingFolder | GrowingTopic:
+    """Errors: typer.BadParameter for what is neither."""
+    from linearizability.history.growing import GrowingFolder, GrowingTopic
+    from linearizability.history.topic import is_topic
+
+    try:
+        source = GrowingTopic(place) if is_topic(place) else GrowingFolder(Path(place))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="PLACE") from None
+    if isinstance(source, GrowingFolder) and not source.folder.is_dir():
+        raise typer.BadParameter(f"{place} is no folder", param_hint="PLACE")
+    return source
 
 
 @app.command(

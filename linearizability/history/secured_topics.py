@@ -18,7 +18,7 @@ def entered(files: Sequence[str], client_config: Path) -> Iterator[list[str]]:
     """The same names, but that a topic's brokers are entrances to them on this machine, which encrypt and authenticate.
 
     Errors: TopicError, which names the topic, where no broker lets the client in; WrongTarget where the properties cannot be
-    served, or no name is a topic's.
+    served, no name is a topic's, or a topic's name is not `kafka:HOST:PORT/TOPIC`.
     """
     if not any(map(is_topic, files)):
         raise WrongTarget("it is the way to topics, and no topic is given: kafka:HOST:PORT/TOPIC")
@@ -29,7 +29,10 @@ def entered(files: Sequence[str], client_config: Path) -> Iterator[list[str]]:
 
 @contextmanager
 def _entered(name: str, security: ClientSecurity) -> Iterator[str]:
-    topic = HistoryTopic.parse(name)
+    try:
+        topic = HistoryTopic.parse(name)
+    except ValueError as error:
+        raise WrongTarget(str(error)) from None
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegauge-topic-")))
         try:

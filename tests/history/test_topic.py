@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import typer
 
+from linearizability.history.contract import Contract
+from linearizability.history.operations import poll, send
+from linearizability.history.recorder import Recorder
 from linearizability.history.topic import HistoryTopic, read_stretch, stretches, write_files
 from linearizability.pipeline.engine import check
 from linearizability.targets import Target, open_target
@@ -126,6 +129,24 @@ def test_a_topic_of_a_secured_broker(secured: tuple[ClusterTarget, Path], tmp_pa
     )
     refused = run("check", name, "--client-config", wrong)
     assert refused.return_value == 3 and name in refused.stderr and "SASL" in refused.stderr, refused.stderr
+
+
+def test_a_topic_of_a_secured_broker_is_watched(secured: tuple[ClusterTarget, Path], tmp_path: Path) -> None:
+    target, properties = secured
+    name = f"kafka:{target.members[0].node.address}/watched"
+    create_topic(target.nodes, "watched", partitions=1, replication_factor=1, configs={})
+    with Recorder.open(tmp_path, process=1, contract=Contract(), run="r") as recorder:
+        recorder.ok(recorder.invoke("send", [send("t-0", 3)]), [send("t-0", 3, offset=0)])
+        recorder.ok(recorder.invoke("poll", [poll()]), [poll({"t-0": [(0, 4)]})])
+    given = ("--client-config", properties)
+    assert run("export", tmp_path, name, "--to", "topic", *given).return_value == 0
+    watched = run("watch", name, "--every", "0.1", "--json", *given)
+    assert watched.return_value == 1, watched.stderr
+    anomaly, summary = map(json.loads, watched.stdout.splitlines())
+    assert anomaly["rule"] == "inconsistent-offsets" and summary["ended"] and not summary["defects"]
+    for place, reason in ((tmp_path, "no topic is given"), ("kafka:x", "is not kafka:HOST:PORT/TOPIC")):
+        refused = run("watch", place, *given)
+        assert isinstance(refused.exception, typer.BadParameter) and reason in str(refused.exception)
 
 
 def test_a_broker_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from linearizability.explorer.page import DOWN, EXPLORER_FILE, NEVER, NODE, WORLD, Event, Operation, Run, Sample, page
 from linearizability.history import events
-from linearizability.history.facts import join_key
+from linearizability.history.keys import join_key
 from linearizability.history.streams import History
 from linearizability.pipeline.report import witness_title
 from linearizability.pipeline.verdict import Judgement

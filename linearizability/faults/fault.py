@@ -10,7 +10,7 @@ from linearizability.faults.background import Background
 from linearizability.faults.injection import Injection, Who
 from linearizability.faults.network import Line, Lines, Links, groups_cut
 from linearizability.history.excuses import EXCUSE, OVER
-from linearizability.history.facts import join_key
+from linearizability.history.keys import join_key
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.target import DiskError, Node, Target, TargetError
 from linearizability.targets.wire import Wire, WireError

@@ -185,7 +185,8 @@ def _how_many(paths: list[Path], form: str) -> int:
 
 def _print(judgement) -> None:  # type: ignore[no-untyped-def]
     """One history for people: the verdict, why, and each kind of anomaly with one witness."""
-    from linearizability.history.facts import join_key, operation_name
+    from linearizability.history.facts import operation_name
+    from linearizability.history.keys import join_key
     from linearizability.rules import RULES
 
     print(f"{judgement.id}: {judgement.verdict} ({judgement.facts} facts, {judgement.engine})")
@@ -221,7 +222,7 @@ def show(
 ) -> None:
     """Show each anomaly with the fewest operations that prove it: times, processes, offsets, and a picture if asked."""
     from linearizability.history.events import diagram, text_of
-    from linearizability.history.facts import join_key
+    from linearizability.history.keys import join_key
     from linearizability.pipeline.engine import check as judgements
     from linearizability.pipeline.report import witness_title, witnesses
 

@@ -29,17 +29,8 @@ from linearizability.history.event_fields import (
     records_of,
     time_of,
 )
-from linearizability.history.facts import (
-    NEVER,
-    OUTCOMES,
-    UNKNOWN,
-    FactsBuilder,
-    Flag,
-    Kind,
-    Outcome,
-    identity,
-    split_key,
-)
+from linearizability.history.facts import OUTCOMES, UNKNOWN, FactsBuilder, Flag, Kind, Outcome, identity
+from linearizability.history.keys import NEVER, split_key
 from linearizability.history.operations import OPERATIONS, PASSES_NOTHING
 
 STATES = {

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from linearizability.history.facts import MAX_WAIT_US, NEVER, UNKNOWN, Flag, Outcome
+from linearizability.history.facts import MAX_WAIT_US, UNKNOWN, Flag, Outcome
+from linearizability.history.keys import NEVER
 
 PartitionKey = tuple[str, int]
 """Topic and partition."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from linearizability.history.facts import MAX_OFFSET, NEVER, UNKNOWN
+from linearizability.history.facts import MAX_OFFSET, UNKNOWN
+from linearizability.history.keys import NEVER
 
 
 class BadEvent(ValueError):

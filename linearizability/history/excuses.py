@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from linearizability.history.contract import EXCUSED
-from linearizability.history.facts import NEVER, join_key, split_key
+from linearizability.history.keys import NEVER, join_key, split_key
 
 EXCUSE, OVER = "excuse", "excuse-over"
 

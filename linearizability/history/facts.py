@@ -39,8 +39,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-NEVER = (1 << 63) - 1
-"""The completion time of an operation that never completed."""
 MAX_WAIT_US = (1 << 31) - 1
 """A wait that took longer, or has no end."""
 UNKNOWN = -1
@@ -127,25 +125,10 @@ SCHEMA = pa.schema(
 )
 """The schema of facts in memory, in Parquet files and between Spark's workers."""
 
-_PARTITION_NAME = re.compile(r"(?:(.+)-)?(0|[1-9][0-9]{0,8})")
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})")
 _SMALL = 1 << 61
 MAX_OFFSET = (1 << 60) - 1
 """No real log reaches this; a greater one is bad input. Four times as many places still fit an integer of 64 bits."""
-
-
-def split_key(key: str | int) -> tuple[str, int]:
-    """A key as topic and partition: `orders-3` is (`orders`, 3), `7` is (``, 7), any other name is (name, -1)."""
-    text = str(key)
-    match = _PARTITION_NAME.fullmatch(text)
-    return (match[1] or "", int(match[2])) if match else (text, -1)
-
-
-def join_key(topic: str, partition: int) -> str:
-    """The inverse of `split_key`, for people."""
-    if partition < 0:
-        return topic
-    return f"{topic}-{partition}" if topic else str(partition)
 
 
 def identity(value: Any) -> int:

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.derivation_state import Tally
-from linearizability.history.facts import COLUMNS, KEY_COLUMNS, NEVER, Kind, Outcome
+from linearizability.history.facts import COLUMNS, KEY_COLUMNS, Kind, Outcome
 from linearizability.history.files import MISSING, Defect
+from linearizability.history.keys import NEVER
 from linearizability.history.store import StoredRun
 from linearizability.pipeline.blocks import columns_of
 from linearizability.pipeline.engine import conclude

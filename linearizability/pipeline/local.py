@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import excuses_of
-from linearizability.history.facts import COLUMNS, NEVER, UNKNOWN, Flag, Kind, Outcome
+from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
 from linearizability.rules.partition import Columns, PartitionHistory, is_in, order_of

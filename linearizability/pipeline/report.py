@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.history.events import Operation, diagram, operations_of, text_of
-from linearizability.history.facts import join_key
 from linearizability.history.files import HistoryError
+from linearizability.history.keys import join_key
 from linearizability.history.streams import History
 from linearizability.pipeline.series import picture, series_of
 from linearizability.pipeline.verdict import Judgement, worst

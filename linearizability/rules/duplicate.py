@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag
+from linearizability.history.facts import Flag
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import BY_VALUE
 from linearizability.rules.excusing import of_values
 from linearizability.rules.partition import Array, PartitionHistory, is_in, repeated

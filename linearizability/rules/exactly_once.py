@@ -25,7 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import NEVER, Kind, Outcome, identity
+from linearizability.history.facts import Kind, Outcome, identity
+from linearizability.history.keys import NEVER
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS
 from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows, is_in
 from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORTED, log_starts

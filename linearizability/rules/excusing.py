@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag
+from linearizability.history.facts import Flag
+from linearizability.history.keys import NEVER
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
 from linearizability.rules.rule import Context
 

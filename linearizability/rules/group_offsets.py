@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag, Outcome
+from linearizability.history.facts import Flag, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.excusing import at_slots
 from linearizability.rules.loss import ACKS_BELOW_ALL

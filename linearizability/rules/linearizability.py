@@ -27,7 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import eras, kept_from, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import MAX_WAIT_US, NEVER, Flag, Kind, Outcome
+from linearizability.history.facts import MAX_WAIT_US, Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import By, Cut, owned
 from linearizability.rules.excusing import TRANSACTIONS, at_slots, eras, explained, permits_loss, sent_at
 from linearizability.rules.partition import Array, Mask, PartitionHistory

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag
+from linearizability.history.facts import Flag
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import BY_SLOT
 from linearizability.rules.excusing import Claims
 from linearizability.rules.loss import ACKS_BELOW_ALL

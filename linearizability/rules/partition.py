@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import NEVER, Flag, Kind, Outcome, join_key
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.keys import NEVER, join_key
 from linearizability.rules.cut import Owned
 from linearizability.rules.proof import Proofs
 

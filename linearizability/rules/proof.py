@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import NEVER
+from linearizability.history.keys import NEVER
 
 Array = npt.NDArray[Any]
 

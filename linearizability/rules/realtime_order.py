@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import BY_VALUE, By, Cut, owned
 from linearizability.rules.excusing import earliest_from, eras, kept_from, permits_loss
 from linearizability.rules.loss import ACKS_BELOW_ALL

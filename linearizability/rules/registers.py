@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, UNKNOWN, Flag, Kind, Outcome, identity
+from linearizability.history.facts import UNKNOWN, Flag, Kind, Outcome, identity
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, permits_loss
 from linearizability.rules.group_offsets import may_be_stale

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Kind
+from linearizability.history.facts import Kind
+from linearizability.history.keys import NEVER
 from linearizability.rules.partition import Array, Columns, PartitionHistory
 from linearizability.rules.rule import UNPROVEN, Context
 

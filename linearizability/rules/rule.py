@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import Excuse
-from linearizability.history.facts import NEVER
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import NO_PLACE, Cut
 from linearizability.rules.proof import Proofs
 

@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import NEVER, Flag, Kind, Outcome
+from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.excusing import eras, explained, permits_loss, sent_at
 from linearizability.rules.loss import ACKS_BELOW_ALL

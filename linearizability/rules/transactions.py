@@ -11,7 +11,8 @@ from functools import partial
 
 import numpy as np
 
-from linearizability.history.facts import NEVER, Flag, Outcome
+from linearizability.history.facts import Flag, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.graph import Graph, add_precedence, shortest_cycle, strongly_connected
 from linearizability.rules.loss import losses, permitted_loss
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in

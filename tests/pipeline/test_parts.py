@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import Excuse
-from linearizability.history.facts import COLUMNS, NEVER, Flag, Kind, Outcome
+from linearizability.history.facts import COLUMNS, Flag, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.history.paired import derive_events
 from linearizability.pipeline.blocks import Key
 from linearizability.pipeline.local import context_of, judge_partition, partitions

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from random import Random
 
-from linearizability.history.facts import NEVER
+from linearizability.history.keys import NEVER
 from linearizability.history.notation import history
 from linearizability.pipeline.engine import judge_history
 

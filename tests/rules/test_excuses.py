@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from linearizability.history.facts import NEVER
+from linearizability.history.keys import NEVER
 from linearizability.history.notation import history, parse
 from linearizability.history.paired import derive_events
 from linearizability.pipeline.engine import judge_history

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from linearizability.history.facts import NEVER
+from linearizability.history.keys import NEVER
 from linearizability.rules import wgl
 from linearizability.rules.linearizability import BEFORE_ALL, first_conflict
 from linearizability.rules.wgl import CAS, READ, WRITE, RegisterOperation, linearizable

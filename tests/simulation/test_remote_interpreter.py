@@ -1,5 +1,6 @@
 """Runs of another interpreter: here the same one, in another process."""
 
+import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -13,15 +14,44 @@ import tidegauge
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import fuzz
 from linearizability.simulation.fuzzing_summary import Plan, Small, Summary
-from linearizability.simulation.remote_interpreter import InterpreterError, RemoteInterpreter, Task, check, tune
+from linearizability.simulation.remote_interpreter import (
+    MODULES,
+    InterpreterError,
+    RemoteInterpreter,
+    Task,
+    check,
+    tune,
+)
 from linearizability.simulation.run import execute
 from reference.protocol.records import batch, validate
 
 TASK = Task(5, 3, None, 1, "records", "kraft", by_history=False, with_rows=False)
 
+NEEDED_BY_PYDANTIC = ("pydantic_core", "annotated_types", "typing_extensions", "typing_inspection")
+BARE = f"""
+import importlib.abc, importlib.metadata, sys
+
+class Refusal(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in missing:
+            raise ModuleNotFoundError(name)
+
+here = importlib.metadata.packages_distributions().keys()
+missing = here - {{*{(*MODULES, *NEEDED_BY_PYDANTIC, "linearizability", "reference")}}}
+sys.meta_path.insert(0, Refusal())
+import linearizability.simulation.remote_interpreter
+"""
+"""Imports what executes runs where little is installed."""
+
 
 def without_time(run: Small) -> Small:
     return replace(run, seconds=0.0)
+
+
+def test_runs_need_no_package_that_the_other_interpreter_is_not_asked_for() -> None:
+    """PyPy has neither Arrow nor NumPy: an import of one of them, by whatever way, ends it."""
+    done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_run_is_the_same_in_another_interpreter() -> None:

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -183,29 +183,30 @@ class Entry(BaseModel):
 _entries: dict[str, Entry] = {}
 
 
+class Declared(TypedDict, total=False):
+    """What a requirement may declare of itself: fields of `Requirement` and, flat beside them, those of `Needs`."""
+
+    tolerated: str
+    since: str
+    until: str
+    kraft: bool
+    requires: Iterable[str]
+    exclusive: bool
+    deadline_s: float
+    draft: str
+    nodes: int
+    configs: dict[str, str]
+    alone: bool
+    hooks: Iterable[str]
+    apis: dict[str, int]
+
+
 def requirement(
-    id: str,
-    *,
-    notices: str,
-    sentence: str,
-    source: str,
-    accepted: str,
-    tolerated: str = "",
-    since: str = "",
-    until: str = "",
-    kraft: bool = False,
-    nodes: int = 1,
-    configs: dict[str, str] | None = None,
-    alone: bool = False,
-    hooks: Iterable[str] = (),
-    apis: dict[str, int] | None = None,
-    requires: Iterable[str] = (),
-    exclusive: bool = False,
-    deadline_s: float = 20.0,
-    draft: str = "",
+    id: str, *, notices: str, sentence: str, source: str, accepted: str, **declared: Unpack[Declared]
 ) -> Callable[[Test], Test]:
-    """Register the function below as the test of this requirement. The fields are those of `Requirement` and `Needs`."""
-    needs = Needs(nodes=nodes, configs=configs or {}, alone=alone, hooks=tuple(hooks), apis=apis or {})
+    """Register the function below as the test of this requirement."""
+    needs = {name: value for name, value in declared.items() if name in Needs.model_fields}
+    others: dict[str, Any] = {name: value for name, value in declared.items() if name not in needs}
     record = Requirement(
         id=id,
         level=LEVEL_OF[kind_of(notices)],
@@ -213,16 +214,9 @@ def requirement(
         sentence=sentence,
         source=source,
         accepted=accepted,
-        tolerated=tolerated,
-        since=since,
-        until=until,
-        kraft=kraft,
-        needs=needs,
-        requires=tuple(requires),
-        exclusive=exclusive,
-        deadline_s=deadline_s,
-        draft=draft,
+        needs=Needs.model_validate(needs),
         confirmed=confirmed_on(id),
+        **others,
     )
 
     def register(test: Test) -> Test:
@@ -232,33 +226,19 @@ def requirement(
     return register
 
 
-def untestable(
-    id: str,
-    *,
-    notices: str,
-    sentence: str,
-    source: str,
-    reason: str,
-    since: str = "",
-    until: str = "",
-    draft: str = "",
-) -> None:
+def untestable(id: str, *, notices: str, sentence: str, source: str, reason: str, **declared: Unpack[Declared]) -> None:
     """Register a requirement that nothing can test from outside of a broker, and say why."""
-    _register(
-        Entry(
-            requirement=Requirement(
-                id=id,
-                level=LEVEL_OF[kind_of(notices)],
-                notices=notices,
-                sentence=sentence,
-                source=source,
-                since=since,
-                until=until,
-                untestable=reason,
-                draft=draft,
-            )
-        )
+    others: dict[str, Any] = {**declared}
+    record = Requirement(
+        id=id,
+        level=LEVEL_OF[kind_of(notices)],
+        notices=notices,
+        sentence=sentence,
+        source=source,
+        untestable=reason,
+        **others,
     )
+    _register(Entry(requirement=record))
 
 
 def _register(entry: Entry) -> None:

@@ -152,7 +152,7 @@ def cell_of(entry: Entry, judgement: Judgement) -> Cell:
 class Keeper:
     """The listener of a run that stores each verdict as soon as it is there: a run that is stopped goes on from there."""
 
-    def __init__(self, version: str, path: Path, reported: Callable[[str], None]) -> None:
+    def __init__(self, version: str, path: Path = STORE, reported: Callable[[str], None] = lambda _: None) -> None:
         self.version, self.path, self.reported = version, path, reported
 
     def starting(self, group: Group, number: int, groups: int) -> None:
@@ -185,17 +185,15 @@ def _locked(folder: Path) -> Generator[None]:
 
 
 def measure(
-    version: str,
+    keeper: Keeper,
     entries: Iterable[Entry],
     folder: Path,
     *,
     nodes: int = 1,
     again: bool = False,
-    path: Path = STORE,
-    reported: Callable[[str], None] = lambda _: None,
     open_target: Callable[..., Any] | None = None,
 ) -> int:
-    """Judge a release, with so many nodes, by what its matrix lacks, and store it; gives how many requirements that were.
+    """Judge the keeper's release, with so many nodes, by what its matrix lacks; gives how many requirements that were.
 
     `open_target` is another way to the release than `linearizability.targets.open_target`.
 
@@ -203,14 +201,14 @@ def measure(
     """
     from conformance.runner import Plan, run
 
-    wanted = Matrix.read(path).lacking(version, entries, again=again, nodes=nodes)
-    spec = spec_of(version, nodes)
+    wanted = Matrix.read(keeper.path).lacking(keeper.version, entries, again=again, nodes=nodes)
+    spec = spec_of(keeper.version, nodes)
     if wanted:
         plan = Plan(
             spec=spec,
             entries=wanted,
             folder=folder,
-            listener=Keeper(version, path, reported),
+            listener=keeper,
             starts=1,
             open_target=open_target,
         )

@@ -95,12 +95,11 @@ def measure(
     for version in chosen:
         folder = new_run_folder("releases", releases.spec_of(version), results)
         count = releases.measure(
-            version,
+            releases.Keeper(version, reported=_reported),
             entries,
             folder,
             nodes=nodes,
             again=again,
-            reported=_reported,
             open_target=open_networked if networked else None,
         )
         _reported(f"{releases.spec_of(version)}: {count} requirements were measured")

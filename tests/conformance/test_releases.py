@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from conformance import releases
 from conformance.commands import app
 from conformance.levels import MUST
-from conformance.releases import OWN_BUG, STORE, Cell, Matrix, fingerprint, measure
+from conformance.releases import OWN_BUG, STORE, Cell, Keeper, Matrix, fingerprint, measure
 from conformance.requirement import Needs, catalogue
 from conformance.results import INTERRUPTED, Judgement, Run, TargetRecord, Verdict
 
@@ -90,11 +90,11 @@ def runs(monkeypatch):
 
 def test_only_what_is_lacking_or_has_changed_is_measured(runs, tmp_path):
     path = tmp_path / "releases.json"
-    assert measure("2.4.1", ENTRIES[:2], tmp_path, path=path) == 2
-    assert measure("2.4.1", ENTRIES, tmp_path, path=path) == 1
-    assert measure("2.4.1", ENTRIES, tmp_path, path=path) == 0
-    assert measure("2.8.2", ENTRIES[:1], tmp_path, path=path) == 1
-    assert measure("2.4.1", ENTRIES[:1], tmp_path, path=path, again=True) == 1
+    assert measure(Keeper("2.4.1", path), ENTRIES[:2], tmp_path) == 2
+    assert measure(Keeper("2.4.1", path), ENTRIES, tmp_path) == 1
+    assert measure(Keeper("2.4.1", path), ENTRIES, tmp_path) == 0
+    assert measure(Keeper("2.8.2", path), ENTRIES[:1], tmp_path) == 1
+    assert measure(Keeper("2.4.1", path), ENTRIES[:1], tmp_path, again=True) == 1
     assert runs == [["PRD-05", "PRD-06"], ["TOP-20"], ["PRD-05"], ["PRD-05"]]
     matrix = Matrix.read(path)
     assert matrix.current("2.4.1", ENTRIES[1]) == Cell(fingerprint(ENTRIES[1]), "fail", "topic … is there")
@@ -139,7 +139,7 @@ def test_with_several_nodes_what_needs_them_is_measured_and_nothing_else(tmp_pat
 
 def test_the_command_shows_failures_and_exits_by_them(runs, tmp_path, monkeypatch):
     path = tmp_path / "releases.json"
-    measure("2.4.1", ENTRIES, tmp_path, path=path)
+    measure(Keeper("2.4.1", path), ENTRIES, tmp_path)
     stored = Matrix.read(path)
     monkeypatch.setattr(releases.Matrix, "read", classmethod(lambda cls, path=None: stored))
     shown = CliRunner().invoke(app, ["releases", "show", "2.4.1"])

@@ -16,13 +16,13 @@ import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Unpack
 from uuid import UUID
 
 from conformance import batches as stored
 from conformance.answers import AnswerParts, asked_for, error_name, message_of, only
 from conformance.batches import MAGIC_AT, in_order, next_offset
-from conformance.conversation import LEAST_WAIT_MS, Conversation
+from conformance.conversation import Conversation
 from conformance.given_topics import found_topic
 from conformance.observations import READY_WITHIN_S
 from conformance.readiness import EARLIEST, error_of_leader
@@ -33,6 +33,8 @@ from conformance.wire import BrokerConnection, Failed, NoAnswer
 from linearizability.client.requests import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
+    FetchParams,
+    ProduceParams,
     Topic,
     delete_records_request,
     fetch_request,
@@ -305,19 +307,15 @@ class Broker(Conversation):
         records: bytes | None,
         *,
         partition: int = 0,
-        acks: int = -1,
         version: int | None = None,
-        timeout_ms: int = 10_000,
-        transactional_id: str | None = None,
         to: BrokerConnection | None = None,
+        **params: Unpack[ProduceParams],
     ) -> Any:
         """Produce to one partition; gives the partition's result, whatever it is."""
         version = self.version_for(ProduceRequest, version)
         if version < FIRST_WITH_BATCHES and records and records[MAGIC_AT] == NEWEST_FORMAT:
             self.skip("needs record batches (message format 2), which the target's Produce does not carry", Lack.API)
-        request = produce_request(
-            {(topic, partition): records}, acks=acks, timeout_ms=timeout_ms, transactional_id=transactional_id
-        )
+        request = produce_request({(topic, partition): records}, **params)
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
         found = only(answer.responses, "topic in the answer")
         return asked_for(topic, partition, found, found.name, found.partition_responses)
@@ -349,25 +347,13 @@ class Broker(Conversation):
         *,
         partition: int = 0,
         version: int | None = None,
-        max_wait_ms: int = LEAST_WAIT_MS,
-        min_bytes: int = 1,
-        max_bytes: int = 50 << 20,
-        partition_max_bytes: int = 50 << 20,
-        isolation: int = READ_UNCOMMITTED,
         current_leader_epoch: int = -1,
         to: BrokerConnection | None = None,
+        **params: Unpack[FetchParams],
     ) -> Any:
         """A sessionless fetch of one partition; gives the partition's result, whatever it is."""
         version = self.version_for(FetchRequest, version)
-        request = fetch_request(
-            {(topic, partition): offset},
-            max_wait_ms=max_wait_ms,
-            min_bytes=min_bytes,
-            max_bytes=max_bytes,
-            partition_max_bytes=partition_max_bytes,
-            isolation=isolation,
-            current_leader_epoch=current_leader_epoch,
-        )
+        request = fetch_request({(topic, partition): offset}, current_leader_epoch=current_leader_epoch, **params)
         answer = self.call(request, version, to=to or self.connection(self.leader(topic, partition)))
         if answer.error_code != ErrorCode.NONE:
             raise Failed(f"a fetch without a session was answered with {error_name(answer.error_code)}")

@@ -14,7 +14,7 @@ from conformance.steps import built_on
 from conformance.subject import Subject
 from conformance.target_profile import BY_TOPIC_ID
 from conformance.wire import CLIENT_ID, BrokerConnection, Failed, Misbehaved, NoAnswer
-from linearizability.client.requests import GROUP, TRANSACTION
+from linearizability.client.requests import GROUP, LEAST_WAIT_MS, TRANSACTION
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
 from reference.protocol.apis import APIS
@@ -38,8 +38,6 @@ ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_
 """Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
 COORDINATED_BY = {GROUP: "offsets.topic.replication.factor", TRANSACTION: "transaction.state.log.replication.factor"}
 """Key type -> how many replicas the topic of its coordinators has."""
-LEAST_WAIT_MS = 1
-"""A fetch that shall not wait: as short as the target's profile allows. Requirements about waiting say their own time."""
 
 
 class Conversation(Observations):
@@ -147,6 +145,7 @@ class Conversation(Observations):
         timeout_s: float | None,
     ) -> Any:
         version = self.version_for(request, version)
+        # a fetch that shall not wait is as short as the profile allows; requirements about waiting say their own time
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
             request.max_wait_ms = least_ms

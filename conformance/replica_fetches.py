@@ -1,11 +1,11 @@
 """Fetches in the name of a replica, as followers send them."""
 
-from typing import Any
+from typing import Any, Unpack
 
 from conformance.answers import error_name, only
 from conformance.broker import Broker
 from conformance.wire import BrokerConnection, Failed
-from linearizability.client.requests import Topic, fetch_request
+from linearizability.client.requests import FetchParams, Topic, fetch_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 
@@ -20,12 +20,13 @@ def fetch_as(
     to: tuple[str, int] | BrokerConnection,
     *,
     epoch: int = UNREPORTED,
-    max_wait_ms: int = 0,
     current_leader_epoch: int = UNREPORTED,
+    **params: Unpack[FetchParams],
 ) -> Any:
     """Fetch partition 0 in the name of a replica, with a broker epoch (-1: not reported); gives the partition's result."""
     version = broker.version_for(FetchRequest)
-    request = fetch_request({(topic, 0): offset}, max_wait_ms=max_wait_ms, current_leader_epoch=current_leader_epoch)
+    asked: FetchParams = {"max_wait_ms": 0, **params}
+    request = fetch_request({(topic, 0): offset}, current_leader_epoch=current_leader_epoch, **asked)
     if version >= 15:
         request.replica_state = FetchRequest.ReplicaState(replica_id=replica, replica_epoch=epoch)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict, Unpack
 from uuid import UUID
 
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -30,6 +30,8 @@ GROUP, TRANSACTION = 0, 1
 WAITS_MS = 10_000
 """How long a broker may wait for others before it answers."""
 MOST_BYTES = 50 << 20
+LEAST_WAIT_MS = 1
+"""Of a fetch that shall not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,26 @@ class FetchFrom(NamedTuple):
     """The current one, as the client knows it (KIP-320)."""
     last_fetched_epoch: int = -1
     """Of the record before the offset (KIP-595)."""
+
+
+class ProduceParams(TypedDict, total=False):
+    """What a Produce asks for, whatever it carries."""
+
+    acks: int
+    timeout_ms: int
+    transactional_id: str | None
+
+
+class FetchParams(TypedDict, total=False):
+    """What a fetch may wait for, and how much it may give: Kafka's FetchParams."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    """Of the whole answer."""
+    partition_max_bytes: int
+    isolation: int
+    """READ_UNCOMMITTED, or READ_COMMITTED."""
 
 
 class Committed(NamedTuple):
@@ -115,14 +137,8 @@ def delete_topics_request(names: Collection[str], version: int) -> DeleteTopicsR
     return DeleteTopicsRequest(topics=[state(name=name, topic_id=NO_UUID) for name in names], timeout_ms=WAITS_MS)
 
 
-def produce_request(
-    batches: Mapping[TopicPartition, Buffer | None],
-    *,
-    acks: int = ALL_REPLICAS,
-    timeout_ms: int = WAITS_MS,
-    transactional_id: str | None = None,
-) -> ProduceRequest:
-    """Produce to partitions."""
+def produce_request(batches: Mapping[TopicPartition, Buffer | None], **params: Unpack[ProduceParams]) -> ProduceRequest:
+    """Produce to partitions; unless said otherwise acknowledged by all in-sync replicas."""
     data = ProduceRequest.PartitionProduceData
     topics = [
         ProduceRequest.TopicProduceData(
@@ -131,7 +147,12 @@ def produce_request(
         )
         for topic, indexes in by_topic(batches)
     ]
-    return ProduceRequest(transactional_id=transactional_id, acks=acks, timeout_ms=timeout_ms, topic_data=topics)
+    return ProduceRequest(
+        transactional_id=params.get("transactional_id"),
+        acks=params.get("acks", ALL_REPLICAS),
+        timeout_ms=params.get("timeout_ms", WAITS_MS),
+        topic_data=topics,
+    )
 
 
 def produced(answer: Any) -> Any:
@@ -143,18 +164,15 @@ def produced(answer: Any) -> Any:
 def fetch_request(
     wanted: Mapping[TopicPartition, FetchFrom | int],
     *,
-    max_wait_ms: int = 1,
-    min_bytes: int = 1,
-    max_bytes: int = MOST_BYTES,
-    partition_max_bytes: int = MOST_BYTES,
-    isolation: int = READ_UNCOMMITTED,
     current_leader_epoch: int = -1,
     last_fetched_epoch: int = -1,
     session_id: int = 0,
     session_epoch: int = -1,
     forgotten: Mapping[Topic, list[int]] | None = None,
+    **params: Unpack[FetchParams],
 ) -> FetchRequest:
     """A consumer's fetch of partitions; without a session unless one is given. The epochs are of partitions that say none."""
+    partition_max_bytes = params.get("partition_max_bytes", MOST_BYTES)
     topics: dict[Any, FetchRequest.FetchTopic] = {}
     for (topic, index), begin in wanted.items():
         if topic not in topics:
@@ -173,10 +191,10 @@ def fetch_request(
             )
         )
     return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
+        max_wait_ms=params.get("max_wait_ms", LEAST_WAIT_MS),
+        min_bytes=params.get("min_bytes", 1),
+        max_bytes=params.get("max_bytes", MOST_BYTES),
+        isolation_level=params.get("isolation", READ_UNCOMMITTED),
         session_id=session_id,
         session_epoch=session_epoch,
         topics=[*topics.values()],

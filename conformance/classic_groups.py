@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from conformance.answers import error_name, only
 from conformance.broker import RETRIABLE, Broker
@@ -205,6 +205,16 @@ def subscription(
     return encode_subscription(topics, partitions, version=version, user_data=user_data, apart=False)
 
 
+class JoinFields(TypedDict, total=False):
+    """What a member's JoinGroup says otherwise than usual."""
+
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    """Both are the session timeout of the target's profile, unless given."""
+    protocol_type: str
+    """The group's, unless given."""
+
+
 class Member:
     """One member, or who wants to be one. What it received last stands in its fields."""
 
@@ -215,11 +225,9 @@ class Member:
         id: str = NO_MEMBER,
         protocols: Mapping[str, bytes] | None = None,
         instance_id: str | None = None,
-        session_timeout_ms: int | None = None,
-        rebalance_timeout_ms: int | None = None,
-        protocol_type: str | None = None,
         version: int | None = None,
         client_id: str = "",
+        **fields: Unpack[JoinFields],
     ) -> None:
         self.group = group
         self.broker = group.broker
@@ -229,9 +237,9 @@ class Member:
         self.replaced_id = NO_MEMBER
         """Of the member whose instance id it took over."""
         usual_ms = group.broker.subject.profile.session_ms
-        self.session_timeout_ms = usual_ms if session_timeout_ms is None else session_timeout_ms
-        self.rebalance_timeout_ms = usual_ms if rebalance_timeout_ms is None else rebalance_timeout_ms
-        self.protocol_type = group.protocol_type if protocol_type is None else protocol_type
+        self.session_timeout_ms = fields.get("session_timeout_ms", usual_ms)
+        self.rebalance_timeout_ms = fields.get("rebalance_timeout_ms", usual_ms)
+        self.protocol_type = fields.get("protocol_type", group.protocol_type)
         self.version = version
         """Of JoinGroup; the others are asked in their highest."""
         self.client_id = client_id or f"member-{next(group.numbers)}"

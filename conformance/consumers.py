@@ -14,7 +14,7 @@ import time
 import uuid
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from conformance.answers import error_name, only
 from conformance.broker import RETRIABLE, Broker
@@ -58,6 +58,17 @@ def partitions_of(*topics: Topic) -> set[Owned]:
     return {(topic.id, partition) for topic in topics for partition in range(topic.partitions)}
 
 
+class HeartbeatFields(TypedDict, total=False):
+    """What a consumer's full heartbeats say beside its group, its topics and what it owns."""
+
+    regex: str | None
+    """The topics that it subscribes to by an expression."""
+    instance_id: str | None
+    rack_id: str | None
+    assignor: str | None
+    rebalance_timeout_ms: int
+
+
 class Consumer:
     """One member, or who wants to be one. What it received last stands in its fields."""
 
@@ -68,19 +79,16 @@ class Consumer:
         topics: Collection[Topic | str] = (),
         *,
         id: str | None = None,
-        regex: str | None = None,
-        instance_id: str | None = None,
-        rack_id: str | None = None,
-        assignor: str | None = None,
-        rebalance_timeout_ms: int = REBALANCE_MS,
         version: int | None = None,
+        **fields: Unpack[HeartbeatFields],
     ) -> None:
         if not broker.subject.profile.topic_ids:
             broker.skip("needs topic ids, by which partitions are assigned, and Metadata reports none", Lack.API)
         self.broker, self.group = broker, group
         self.topics = [topic if isinstance(topic, str) else topic.name for topic in topics]
-        self.regex, self.instance_id, self.rack_id, self.assignor = regex, instance_id, rack_id, assignor
-        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.regex, self.instance_id = fields.get("regex"), fields.get("instance_id")
+        self.rack_id, self.assignor = fields.get("rack_id"), fields.get("assignor")
+        self.rebalance_timeout_ms = fields.get("rebalance_timeout_ms", REBALANCE_MS)
         self.version = broker.version_for(ConsumerGroupHeartbeatRequest, version)
         self.id = (str(uuid.uuid4()) if self.version >= CHOSEN_BY_CLIENT else "") if id is None else id
         self.epoch = JOINING

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from conformance.answers import AnswerParts, error_name, only
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
@@ -103,6 +103,18 @@ def in_each_protocol(broker: Broker, judge: Callable[[Protocol], None], what: st
     for protocol in served_protocols(broker):
         with broker.case(f"{protocol.name}, {what}" if what else protocol.name):
             judge(protocol)
+
+
+class BatchHeader(TypedDict, total=False):
+    """What the header of a batch says otherwise than the producer would."""
+
+    identity: tuple[int, int]
+    """Producer id and epoch."""
+    sequence: int
+    """The base sequence."""
+    attributes: int
+    """Without the codec; transactional unless they are given."""
+    codec: int
 
 
 class TransactionalClient:
@@ -290,28 +302,25 @@ class TransactionalClient:
         topic: Topic,
         *values: Record | bytes,
         partition: int = 0,
-        sequence: int | None = None,
-        identity: tuple[int, int] | None = None,
         patient: bool = True,
         version: int | None = None,
-        attributes: int = TRANSACTIONAL,
-        codec: int = UNCOMPRESSED,
         transactional_id: str | None = "",
+        **header: Unpack[BatchHeader],
     ) -> Any:
-        """One batch; gives the partition's result. A success moves this client's sequence on.
+        """One batch; gives the partition's result. A success moves this client's sequence on, unless one was given.
 
         An empty transactional id is this client's. A partition whose verification must be asked for again answers
         NOT_ENOUGH_REPLICAS below v12 (KIP-890): that is waited out too.
         """
-        id, epoch = identity or self.identity
-        first = self.session.sequences.get((topic, partition), 0) if sequence is None else sequence
+        id, epoch = header.get("identity") or self.identity
+        codec = header.get("codec", UNCOMPRESSED)
         data = batch(
             *values,
             codec=codec,
-            attributes=attributes | codec,
+            attributes=header.get("attributes", TRANSACTIONAL) | codec,
             producer_id=id,
             producer_epoch=epoch,
-            base_sequence=first,
+            base_sequence=header.get("sequence", self.session.sequences.get((topic, partition), 0)),
         )
         version = at_most(self.broker, ProduceRequest, self.protocol.produce) if version is None else version
         name = self.name if transactional_id == "" else transactional_id
@@ -322,7 +331,7 @@ class TransactionalClient:
             f"a batch of {self.name}",
             waited_out=LOADING | COMPLETING | UNVERIFIED if patient else LOADING,
         )
-        if result.error_code == ErrorCode.NONE and sequence is None:
+        if result.error_code == ErrorCode.NONE and "sequence" not in header:
             self.session.appended((topic, partition), len(values))
         return result
 

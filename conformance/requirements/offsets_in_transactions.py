@@ -15,7 +15,6 @@ WITH_MEMBERS = 3
 
 
 def commit_in_transaction(
-    broker: Broker,
     client: TransactionalClient,
     group: str,
     topic: Topic,
@@ -38,7 +37,7 @@ def commit_in_transaction(
         group_instance_id=instance_id,
         topics=[table.TxnOffsetCommitRequestTopic(name=topic.name, topic_id=topic.id, partitions=[partition])],
     )
-    answer = broker.call(request, client.protocol.commit_offsets, to=broker.coordinator(group))
+    answer = client.broker.call(request, client.protocol.commit_offsets, to=client.broker.coordinator(group))
     return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer").error_code
 
 
@@ -70,7 +69,7 @@ def members_in_transactions(broker: Broker) -> None:
     )
     for reported, generation, id, instance, error in tries:
         code = commit_in_transaction(
-            broker, client, group.name, topic, 99, generation=generation, member_id=id, instance_id=instance
+            client, group.name, topic, 99, generation=generation, member_id=id, instance_id=instance
         )
         broker.expect_error(code, error, what=reported)
     client.finish(committed=True)
@@ -78,7 +77,7 @@ def members_in_transactions(broker: Broker) -> None:
     other = group.member()
     group.admit(other, [new])
     broker.expect_error(client.add_offsets(group.name), ErrorCode.NONE, what="AddOffsetsToTxn")
-    code = commit_in_transaction(broker, client, group.name, topic, 7, generation=other.generation, member_id=other.id)
+    code = commit_in_transaction(client, group.name, topic, 7, generation=other.generation, member_id=other.id)
     broker.expect_error(code, ErrorCode.NONE, what="joined, not synchronised")
     client.finish(committed=True)
     await_offset(broker, group.name, topic, 7, "the offset after a transaction of the member")
@@ -110,7 +109,7 @@ def nobody_in_transactions(broker: Broker) -> None:
     for name in (Group(broker).name, used.name):
         client = TransactionalClient(broker, CLASSIC)
         broker.expect_error(client.add_offsets(name), ErrorCode.NONE, what="AddOffsetsToTxn")
-        code = commit_in_transaction(broker, client, name, topic, 11)
+        code = commit_in_transaction(client, name, topic, 11)
         broker.expect_error(code, ErrorCode.NONE, what="TxnOffsetCommit")
         client.finish(committed=True)
         await_offset(broker, name, topic, 11, "the offset")

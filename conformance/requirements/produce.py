@@ -2,7 +2,7 @@
 
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import UUID
 
 from conformance.answers import AnswerParts, only
@@ -27,23 +27,31 @@ BY_ID = 13
 """The version of Produce from which on topics are named by their id."""
 
 
+class Refusals(TypedDict, total=False):
+    """What a refusal of bad records may look like, beside the errors that are accepted."""
+
+    tolerated: frozenset[ErrorCode] | set[ErrorCode]
+    others_too: bool
+    """The good records beside them may be refused with the same error."""
+    unreadable: bool
+    """The batches cannot be walked through: an old Kafka closes the connection."""
+    may_close: bool
+    """Any broker may close the connection."""
+
+
 def expect_refused(
     broker: Broker,
     topic: Topic,
     records: bytes | None,
     *accepted: ErrorCode,
     what: str = "",
-    tolerated: frozenset[ErrorCode] | set[ErrorCode] = frozenset(),
     version: int | None = None,
-    others_too: bool = False,
-    unreadable: bool = False,
-    may_close: bool = False,
+    **also: Unpack[Refusals],
 ) -> Any:
     """Produce bad records to partition 0 and good ones to partition 1 of a topic, in one request.
 
     The bad ones are refused with one of the errors and not stored; the good ones are stored, or (`others_too`) refused
-    with the same error and not stored. Gives the refusal; None where an old Kafka closes the connection instead, as it did
-    when the batches cannot be walked through (`unreadable`), or where any broker may (`may_close`).
+    with the same error and not stored. Gives the refusal; None where the connection is closed instead, and may be.
     """
     if broker.version_for(ProduceRequest) < WITH_BATCHES:
         broker.skip(f"needs Produce v{WITH_BATCHES}: record batches (magic 2, KIP-98)")
@@ -53,8 +61,8 @@ def expect_refused(
     try:
         answer = broker.call(request, version, to=broker.leader(topic))
     except Closed:
-        if not (unreadable and closes_on_unreadable_batches(broker)):
-            if not may_close:
+        if not (also.get("unreadable") and closes_on_unreadable_batches(broker)):
+            if not also.get("may_close"):
                 raise
             broker.tolerate(f"{what}: the connection is closed")
         after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)
@@ -63,9 +71,13 @@ def expect_refused(
     results = AnswerParts({one.index: one for one in only(answer.responses, "topic in the answer").partition_responses})
     bad, other = results[0], results[1]
     broker.expect_error(
-        bad.error_code, *accepted, tolerated={*tolerated, *also_tolerated}, what=what, message=bad.error_message
+        bad.error_code,
+        *accepted,
+        tolerated={*also.get("tolerated", ()), *also_tolerated},
+        what=what,
+        message=bad.error_message,
     )
-    if not others_too or other.error_code != bad.error_code:
+    if not also.get("others_too") or other.error_code != bad.error_code:
         broker.expect_error(other.error_code, ErrorCode.NONE, what="the other partition")
     stored = other.error_code == ErrorCode.NONE
     after = broker.end_offset(topic, 0), broker.end_offset(topic, 1)

@@ -25,7 +25,7 @@ def opening_of(
     protocol: str = SecurityProtocol.PLAINTEXT,
 ) -> Callable[..., Any]:
     """The way to a target, with what the caller knows of its addresses and its security. Errors: typer.BadParameter."""
-    from linearizability.targets import AddressMap, WrongTarget, open_target
+    from linearizability.targets import Access, AddressMap, WrongTarget, open_target
     from linearizability.targets.security import ClientSecurity, SecurityError
 
     if restart_command and not target.startswith("addr:"):
@@ -45,9 +45,7 @@ def opening_of(
             open_target(target, folder=Path(), protocol=protocol)
         except WrongTarget as error:
             raise typer.BadParameter(str(error), param_hint="--security") from None
-    return partial(
-        open_target, addresses=addresses, restart_command=restart_command, security=security, protocol=protocol
-    )
+    return partial(open_target, access=Access(addresses, restart_command, security), protocol=protocol)
 
 
 def await_target(target: str, wait_s: float) -> None:

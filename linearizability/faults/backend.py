@@ -10,7 +10,7 @@ from linearizability.faults.docker_network import DockerNetwork
 from linearizability.faults.network import Links, Network
 from linearizability.faults.plan import FAST_FAILOVER, Plan
 from linearizability.faults.schedule import Schedule
-from linearizability.targets import AddressMap, Target, TargetError, open_target
+from linearizability.targets import Access, AddressMap, Target, TargetError, open_target
 from linearizability.targets.cluster import INTERPOSED, ClusterTarget
 from linearizability.targets.docker import open_image
 from linearizability.targets.hosts import Host
@@ -28,11 +28,9 @@ def planned_target(plan: Plan, folder: Path, hosts: Sequence[Host] | None = None
     config = FAST_FAILOVER | plan.config if plan.target.startswith(("kafka", "reference", "mixed")) else plan.config
     if plan.target.startswith("mixed") and "-zk" not in plan.target:
         config = SNAPSHOT_OFTEN | config
-    addresses = AddressMap.parse(plan.mapped)
     security = ClientSecurity.read(Path(plan.client_config)) if plan.client_config else None
-    target = open_target(
-        plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, addresses=addresses, security=security
-    )
+    access = Access(AddressMap.parse(plan.mapped), security=security)
+    target = open_target(plan.target, folder=folder, config=config, nodes=plan.nodes, hosts=hosts, access=access)
     if isinstance(target, ZooKeeperKafkaCluster) and version_of(target.version, 3) < FIRST_WITH_CREATION:
         target.given = _topics_that_are_asked_for(target.size) | target.given
     return target

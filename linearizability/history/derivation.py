@@ -29,7 +29,7 @@ from linearizability.history.event_fields import (
     records_of,
     time_of,
 )
-from linearizability.history.facts import OUTCOMES, UNKNOWN, FactsBuilder, Flag, Kind, Outcome, identity
+from linearizability.history.facts import OUTCOMES, UNKNOWN, Fact, FactsBuilder, Flag, Kind, Outcome, identity
 from linearizability.history.keys import NEVER, split_key
 from linearizability.history.operations import OPERATIONS, PASSES_NOTHING
 
@@ -204,7 +204,7 @@ class Derivation:
             self._sessions.end(process, key)
         if whole:
             self.builder.add(
-                IN_NO_PARTITION, Kind.TRANSACTION, **common, transaction=number, group=self._producer(fields)
+                IN_NO_PARTITION, Fact(Kind.TRANSACTION, **common, transaction=number, group=self._producer(fields))
             )
 
     def _append(
@@ -266,7 +266,7 @@ class Derivation:
             }
             position += 1
         for name, end in (mop.get("ends") or {}).items():
-            self.builder.add(split_key(name), Kind.END_OFFSETS, **common, position=1, offset=offset_of(end))
+            self.builder.add(split_key(name), Fact(Kind.END_OFFSETS, **common, position=1, offset=offset_of(end)))
 
     def _producing_flags(self, contract: Contract, acks: str) -> int:
         if acks not in ("0", "1", "all"):
@@ -335,15 +335,17 @@ class Derivation:
             self._settle_in(transaction, outcome, fact)
         self.builder.add(
             IN_NO_PARTITION,
-            Kind.TRANSACTION,
-            process=transaction.process,
-            operation=transaction.number,
-            invoked=transaction.invoked,
-            completed=completed,
-            outcome=int(outcome),
-            transaction=transaction.number,
-            epoch=transaction.epoch,
-            group=self._producer(self._produced_by(transaction)),
+            Fact(
+                Kind.TRANSACTION,
+                process=transaction.process,
+                operation=transaction.number,
+                invoked=transaction.invoked,
+                completed=completed,
+                outcome=int(outcome),
+                transaction=transaction.number,
+                epoch=transaction.epoch,
+                group=self._producer(self._produced_by(transaction)),
+            ),
         )
 
     def _settle_in(self, transaction: Transaction, became: Outcome, fact: dict[str, Any]) -> None:
@@ -359,7 +361,11 @@ class Derivation:
             fact["outcome"] = int(became)
         elif fact["outcome"] == Outcome.INFO and became is Outcome.FAIL:
             fact["outcome"] = int(Outcome.FAIL)
-        self.builder.add(**fact)
+        self._write(fact)
+
+    def _write(self, fact: dict[str, Any]) -> None:
+        key = fact.pop("key")
+        self.builder.add(key, Fact(**fact))
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
@@ -379,11 +385,13 @@ class Derivation:
         for key in keys:
             self.builder.add(
                 key,
-                Kind.OWNERSHIP,
-                **common,
-                value=self._member(fields),
-                epoch=number_of(fields.get("generation", UNKNOWN), "generation"),
-                group=self._group[process],
+                Fact(
+                    Kind.OWNERSHIP,
+                    **common,
+                    value=self._member(fields),
+                    epoch=number_of(fields.get("generation", UNKNOWN), "generation"),
+                    group=self._group[process],
+                ),
             )
 
     def _member(self, named: dict[str, Any]) -> int:
@@ -399,14 +407,9 @@ class Derivation:
                     self._keep(transaction, fact)
                 continue
             for key, offset in (mop.get("offsets") or {}).items():
-                self.builder.add(
-                    split_key(key),
-                    Kind.COMMITTED,
-                    **common,
-                    flags=self._consuming,
-                    offset=offset_of(offset),
-                    group=self._identity(mop["group"]),
-                )
+                group = self._identity(mop["group"])
+                fact = Fact(Kind.COMMITTED, **common, flags=self._consuming, offset=offset_of(offset), group=group)
+                self.builder.add(split_key(key), fact)
 
     def _commits(self, mop: dict[str, Any], common: dict[str, Any], transaction: int) -> Iterator[dict[str, Any]]:
         for key, offset in mop["offsets"].items():
@@ -423,7 +426,7 @@ class Derivation:
     def _keep(self, transaction: Transaction | None, fact: dict[str, Any]) -> None:
         """A fact leaves at once, or waits for the end of its transaction."""
         if transaction is None:
-            self.builder.add(**fact)
+            self._write(fact)
         elif transaction.became is None:
             transaction.facts.append(fact)
         else:  # answered only after the transaction's end
@@ -435,11 +438,11 @@ class Derivation:
             if mop["op"] == "drain":
                 start, end, position = offset_of(mop["start"]), offset_of(mop["end"]), offset_of(mop["position"])
                 self.builder.add(
-                    key, Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position
+                    key, Fact(Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position)
                 )
             elif mop.get("end") is not None or mop.get("start") is not None:
                 start, end = offset_of(mop.get("start")), offset_of(mop.get("end"))
-                self.builder.add(key, Kind.END_OFFSETS, **common, offset=end, extra=start)
+                self.builder.add(key, Fact(Kind.END_OFFSETS, **common, offset=end, extra=start))
 
     # -- nodes and registers ---------------------------------------------------------------------------------------
 
@@ -449,24 +452,26 @@ class Derivation:
             if mop["op"] == "replica":
                 high_watermark = offset_of(mop.get("high_watermark"))
                 if not mop["records"]:
-                    self.builder.add(key, Kind.REPLICA_RECORD, **common, node=node, extra=high_watermark)
+                    self.builder.add(key, Fact(Kind.REPLICA_RECORD, **common, node=node, extra=high_watermark))
                 for position, (offset, value, *epoch) in enumerate(mop["records"]):
                     self.builder.add(
                         key,
-                        Kind.REPLICA_RECORD,
-                        **common,
-                        position=position,
-                        offset=place_of(offset),
-                        value=self._identity(value),
-                        node=node,
-                        epoch=number_of(epoch[0], "epoch") if epoch else UNKNOWN,
-                        extra=high_watermark,
+                        Fact(
+                            Kind.REPLICA_RECORD,
+                            **common,
+                            position=position,
+                            offset=place_of(offset),
+                            value=self._identity(value),
+                            node=node,
+                            epoch=number_of(epoch[0], "epoch") if epoch else UNKNOWN,
+                            extra=high_watermark,
+                        ),
                     )
                 continue
             for name, kind in STATES.items():
                 if mop.get(name) is not None:
                     epoch = number_of(mop.get("epoch", UNKNOWN), "epoch")
-                    self.builder.add(key, kind, **common, offset=offset_of(mop[name]), node=node, epoch=epoch)
+                    self.builder.add(key, Fact(kind, **common, offset=offset_of(mop[name]), node=node, epoch=epoch))
 
     def _register(self, invocation: Invocation, fields: dict[str, Any], common: dict[str, Any]) -> None:
         value = fields.get("value")
@@ -476,11 +481,13 @@ class Derivation:
             expected = self._identity(before)
         self.builder.add(
             split_key(fields.get("key", 0)),
-            Kind.REGISTER,
-            **common,
-            position=REGISTER_FUNCTIONS[invocation.f],
-            value=self._identity(value),
-            extra=expected,
+            Fact(
+                Kind.REGISTER,
+                **common,
+                position=REGISTER_FUNCTIONS[invocation.f],
+                value=self._identity(value),
+                extra=expected,
+            ),
         )
 
     def _identity(self, value: Any) -> int:

@@ -34,7 +34,7 @@ import hashlib
 import json
 import re
 from enum import IntEnum, IntFlag
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -113,6 +113,28 @@ COLUMNS: dict[str, Any] = {
 }
 """The columns that checks see, with their NumPy types."""
 
+
+class Fact(NamedTuple):
+    """A row, without its run and its partition; what is not named is unknown."""
+
+    kind: Kind
+    process: int
+    operation: int
+    invoked: int
+    completed: int
+    outcome: int
+    position: int = 0
+    flags: int = 0
+    offset: int = UNKNOWN
+    value: int = UNKNOWN
+    session: int = 0
+    transaction: int = UNKNOWN
+    node: int = UNKNOWN
+    epoch: int = UNKNOWN
+    group: int = UNKNOWN
+    extra: int = UNKNOWN
+
+
 KEY_COLUMNS = ("run", "topic", "partition")
 
 SCHEMA = pa.schema(
@@ -152,55 +174,35 @@ class FactsBuilder:
     def __init__(self, run: str) -> None:
         self.run = run
         self._keys: dict[tuple[str, int], int] = {}
-        self._rows: list[tuple[int, ...]] = []
+        self._codes: list[int] = []
+        self._rows: list[Fact] = []
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(
-        self,
-        key: tuple[str, int],
-        kind: Kind,
-        *,
-        process: int,
-        operation: int,
-        invoked: int,
-        completed: int,
-        outcome: int,
-        position: int = 0,
-        flags: int = 0,
-        offset: int = UNKNOWN,
-        value: int = UNKNOWN,
-        session: int = 0,
-        transaction: int = UNKNOWN,
-        node: int = UNKNOWN,
-        epoch: int = UNKNOWN,
-        group: int = UNKNOWN,
-        extra: int = UNKNOWN,
-    ) -> None:
-        """One fact of the partition `key` (topic, partition); what is not named is unknown."""
+    def add(self, key: tuple[str, int], fact: Fact) -> None:
+        """One fact of the partition `key` (topic, partition)."""
         code = self._keys.get(key)
         if code is None:
             key[0].encode()  # a name that no file can hold is refused here, not when the batch is taken
             code = self._keys[key] = len(self._keys)
-        times = (position, invoked, completed, outcome, flags)
-        what = (offset, value, session, transaction, node, epoch, group, extra)
-        self._rows.append((code, kind, process, operation, *times, *what))
+        self._codes.append(code)
+        self._rows.append(fact)
 
     def take(self) -> pa.RecordBatch:
         """What was collected since the last call."""
         topics = list(dict.fromkeys(topic for topic, _ in self._keys))
         topic_of = np.array([topics.index(topic) for topic, _ in self._keys], np.int32)
         partition_of = np.array([partition for _, partition in self._keys], np.int32)
-        rows = np.array(self._rows, np.int64).reshape(-1, 1 + len(COLUMNS))
-        codes = rows[:, 0]
+        rows = np.array(self._rows, np.int64).reshape(-1, len(Fact._fields))
+        codes = np.array(self._codes, np.int64)
         arrays = [
             pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(rows), np.int32)), pa.array([self.run])),
             pa.DictionaryArray.from_arrays(pa.array(topic_of[codes]), pa.array(topics, pa.string())),
             pa.array(partition_of[codes]),
-            *(pa.array(rows[:, i + 1].astype(kind)) for i, kind in enumerate(COLUMNS.values())),
+            *(pa.array(rows[:, Fact._fields.index(name)].astype(kind)) for name, kind in COLUMNS.items()),
         ]
-        self._rows = []
+        self._codes, self._rows = [], []
         return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 

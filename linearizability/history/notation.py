@@ -26,7 +26,7 @@ import re
 from typing import Any
 
 from linearizability.history.operations import COMPLETIONS, MARKS, OPERATIONS
-from linearizability.history.paired import derive_events
+from linearizability.history.paired import Declaration, derive_events
 from linearizability.history.streams import History
 
 _LINE = re.compile(r"(?P<who>\d+|!)\s+(?:\[(?P<start>-?\d+)\s+(?P<end>-|-?\d+)\]\s+)?(?P<f>[\w-]+)\s*(?P<rest>.*)")
@@ -63,7 +63,7 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 def history(text: str, contract: dict[str, Any] | None = None, identifier: str = "example") -> History:
     """A history in the notation, as facts."""
-    return derive_events(identifier, parse(text), contract)
+    return derive_events(identifier, parse(text), Declaration(contract))
 
 
 def _fields(words: list[str]) -> dict[str, Any]:

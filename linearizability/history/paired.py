@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -43,6 +43,15 @@ FOREIGN_PROCESSES = 1 << 30
 EVERY_TYPE = frozenset((INVOKE, *COMPLETIONS))
 
 
+class Declaration(NamedTuple):
+    """The contract that a history declares, and where."""
+
+    contract: Any = None
+    """As JSON says it; None where none is declared."""
+    file: str = ""
+    line: int = 0
+
+
 class EventStream:
     """One file's events, folded into facts once: iterate for record batches; `summary` is complete when that ends.
 
@@ -56,21 +65,21 @@ class EventStream:
         self,
         identifier: str,
         lines: Lines,
-        contract: Any = None,
-        file: str = "",
-        line: int = 0,
+        declared: Declaration = Declaration(),
+        *,
         timed: Collection[str] = EVERY_TYPE,
         counted: bool = False,
         given: Contract = NOTHING_GIVEN,
     ) -> None:
+        contract, file, line = declared
         self.summary = FileSummary(file, identifier)
         self._lines, self._timed, self._counted = lines, timed, counted
         try:
-            declared = Contract.from_json(contract)
+            kept = Contract.from_json(contract)
         except ValidationError as error:
             self.summary.defects.append(Defect(CONTRACT, reason(error), file, line))
-            declared = Contract()
-        self.summary.contract = agreed(declared, given, file, line)
+            kept = Contract()
+        self.summary.contract = agreed(kept, given, file, line)
         self._builder = FactsBuilder(identifier)
         self._derivation = Derivation(self._builder, self.summary.contract)
         self._open: dict[Any, int] = {}
@@ -167,14 +176,12 @@ def process_number(who: Any, known: int) -> int:
 def derive_events(
     identifier: str,
     events: Iterable[Event],
-    contract: Any = None,
-    file: str = "",
-    line: int = 0,
+    declared: Declaration = Declaration(),
     given: Contract = NOTHING_GIVEN,
 ) -> History:
     """A history in memory from events in memory."""
     kept = list(events)
-    stream = EventStream(identifier, lambda: ((line, e) for e in kept), contract, file, line, counted=True, given=given)
+    stream = EventStream(identifier, lambda: ((declared.line, e) for e in kept), declared, counted=True, given=given)
     return from_streams(identifier, [stream])
 
 
@@ -204,7 +211,7 @@ def read_neutral(path: Path, given: Contract = NOTHING_GIVEN) -> Iterator[Histor
             except UNREADABLE as error:
                 raise HistoryError(path, number, reason(error)) from error
             try:
-                history = derive_events(identifier, events, declared, str(path), number, given)
+                history = derive_events(identifier, events, Declaration(declared, str(path), number), given)
             except Contradiction as error:
                 yield error
                 continue

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from linearizability.faults.entrance import entrance
 from linearizability.history.topic import HistoryTopic, TopicError, is_topic
-from linearizability.targets import TargetError, WrongTarget, open_target
+from linearizability.targets import Access, TargetError, WrongTarget, open_target
 from linearizability.targets.security import ClientSecurity
 
 
@@ -36,7 +36,9 @@ def _entered(name: str, security: ClientSecurity) -> Iterator[str]:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="tidegauge-topic-")))
         try:
-            target = stack.enter_context(open_target(f"addr:{topic.brokers}", folder=folder, security=security))
+            target = stack.enter_context(
+                open_target(f"addr:{topic.brokers}", folder=folder, access=Access(security=security))
+            )
         except WrongTarget:
             raise
         except TargetError as error:

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,31 @@ from linearizability.targets.target import HOOKS, HookMissing, Node, Target, Tar
 if TYPE_CHECKING:
     from linearizability.targets.strangers.server import Server
 
-__all__ = ["HOOKS", "AddressMap", "HookMissing", "Node", "Target", "TargetError", "WrongTarget", "open_target"]
+__all__ = [
+    "HOOKS",
+    "Access",
+    "AddressMap",
+    "HookMissing",
+    "Node",
+    "Target",
+    "TargetError",
+    "WrongTarget",
+    "open_target",
+]
 
 MAX_NODES = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """How a cluster that others started is reached."""
+
+    addresses: AddressMap = field(default_factory=AddressMap)
+    """Where advertised addresses are reached."""
+    restart_command: str = ""
+    """Restarts a node of an `addr:` target."""
+    security: ClientSecurity | None = None
+    """How its listeners are secured."""
 
 
 def open_target(
@@ -43,20 +66,18 @@ def open_target(
     config: Mapping[str, str] | None = None,
     hosts: Sequence[Host] | None = None,
     nodes: int | None = None,
-    addresses: AddressMap | None = None,
-    restart_command: str = "",
-    security: ClientSecurity | None = None,
+    access: Access = Access(),
     protocol: str = "PLAINTEXT",
 ) -> Target:
     """The target that `spec` names, not yet started: use it as a context manager.
 
     `folder` takes its logs and data; `config` are broker properties by Kafka's names; `hosts` are where its nodes shall
-    run (this machine's loopback unless given); `nodes` is their number where the text does not say it; `addresses` says
-    where advertised addresses are reached, `restart_command` how an `addr:` target is restarted, `security` how its listeners are
-    secured, and `protocol` how those of a cluster that is started here shall be (`secured.py`). Errors: WrongTarget.
+    run (this machine's loopback unless given); `nodes` is their number where the text does not say it; `access` says how a
+    cluster that others started is reached, and `protocol` how the listeners of one that is started here shall be secured
+    (`secured.py`). Errors: WrongTarget.
     """
-    target = _named(spec, folder, config=config, hosts=hosts, nodes=nodes, restart_command=restart_command)
-    target.addresses = addresses or AddressMap()
+    target = _named(spec, folder, config=config, hosts=hosts, nodes=nodes, restart_command=access.restart_command)
+    target.addresses, security = access.addresses, access.security
     if security and security.protocol != "PLAINTEXT":
         if not spec.startswith(("addr:", "exec:")):
             raise WrongTarget(f"{spec!r} is started here, without security: addr: and exec: targets can be secured")

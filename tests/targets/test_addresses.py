@@ -3,6 +3,7 @@
 import socket
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from conformance.runner import Plan, run
 from linearizability.faults.backend import planned_target
 from linearizability.faults.entrance import entrance
 from linearizability.faults.plan import Plan as HuntPlan
-from linearizability.targets import AddressMap, HookMissing, TargetError, WrongTarget, address, open_target
+from linearizability.targets import Access, AddressMap, HookMissing, TargetError, WrongTarget, address, open_target
 from linearizability.targets.addresses import diagnosis
 from linearizability.targets.ports import free_ports
 from linearizability.targets.wire import Wire, WireError, listed_brokers
@@ -62,12 +63,12 @@ def test_a_single_node_is_reached_where_it_was_asked(cluster, tmp_path):
 def test_the_restart_command_names_the_node(cluster, tmp_path):
     seen = tmp_path / "seen"
     command = f"echo {{node}} {{host}}:{{port}} >> {seen}"
-    with open_target("addr:127.0.0.1:9092", folder=tmp_path, restart_command=command) as target:
+    with open_target("addr:127.0.0.1:9092", folder=tmp_path, access=Access(restart_command=command)) as target:
         target.restart(3)
         assert seen.read_text() == f"3 127.0.0.1:{cluster[2].port}\n"
     with (
         pytest.raises(TargetError, match="ended with exit code 7: exit 7"),
-        open_target("addr:127.0.0.1:9092", folder=tmp_path, restart_command="exit 7") as target,
+        open_target("addr:127.0.0.1:9092", folder=tmp_path, access=Access(restart_command="exit 7")) as target,
     ):
         target.restart(1)
 
@@ -116,7 +117,7 @@ def test_clients_of_a_hunt_are_led_to_mapped_addresses_by_a_proxy(tmp_path):
 @pytest.mark.parametrize(("host", "port"), [("x" * 70, 9092), ("kafka..local", 9092), ("127.0.0.1", 1 << 31)])
 def test_a_host_or_port_that_cannot_be_is_not_reached_and_ends_nothing(host, port):
     assert diagnosis(1, host, port, AddressMap())
-    subject = SimpleNamespace(target=None, reach=lambda advertised: advertised)
+    subject: Any = SimpleNamespace(target=None, reach=lambda advertised: advertised)
     assert probing._unreachable(subject, 1, (host, port))
     with pytest.raises(WireError):
         Wire.connect(host, port)

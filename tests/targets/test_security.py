@@ -5,7 +5,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from linearizability.targets import TargetError, open_target
+from linearizability.targets import Access, TargetError, open_target
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.security import ClientSecurity, SecurityError, Tunnels
 from linearizability.targets.wire import Wire, WireError, listed_brokers
@@ -59,7 +59,7 @@ def test_a_target_that_the_suite_starts_takes_no_client_configuration(tmp_path):
         {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": JAAS}
     )
     with pytest.raises(ValueError, match="started here, without security"):
-        open_target("reference:1", folder=tmp_path, security=security)
+        open_target("reference:1", folder=tmp_path, access=Access(security=security))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_every_way_in_leads_to_the_broker(kafka, tmp_path, listener, mechanism):
         else {}
     )
     security = ClientSecurity.of(kafka.client(listener, mechanism, **own))
-    with open_target(kafka.address(listener), folder=tmp_path, security=security) as target:
+    with open_target(kafka.address(listener), folder=tmp_path, access=Access(security=security)) as target:
         node = target.nodes[0]
         assert [one.port for one in listed_brokers(node.host, node.port)] == [kafka.ports[listener]]
         assert target.addresses.reach("localhost", kafka.ports[listener]) == (node.host, node.port)
@@ -157,7 +157,7 @@ def test_a_way_that_is_barred_is_reported_with_its_reason(kafka, tmp_path, liste
     security = ClientSecurity.of(kafka.client(listener, **given))
     with (
         pytest.raises(TargetError, match=said) as failed,
-        open_target(kafka.address(listener), folder=tmp_path, security=security),
+        open_target(kafka.address(listener), folder=tmp_path, access=Access(security=security)),
     ):
         pass
     assert PASSWORD not in str(failed.value) and "wrong" not in str(failed.value)

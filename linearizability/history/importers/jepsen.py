@@ -17,7 +17,7 @@ from typing import Any
 from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.edn import EdnError, Keyword, read_all
 from linearizability.history.files import HistoryError, numbered_lines
-from linearizability.history.paired import NEMESIS, EventStream
+from linearizability.history.paired import NEMESIS, Declaration, EventStream
 
 CLIENTS = {"send", "poll", "txn", "assign", "subscribe"}
 REGISTERS = {"read", "write", "cas", "get", "put", "append"}
@@ -57,7 +57,7 @@ def _documents(path: Path) -> Iterator[tuple[int, str]]:
 
 def streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """The history of a file, line by line where each operation has a line of its own."""
-    return [EventStream(path.stem, lambda: _events(path), file=str(path), given=given)]
+    return [EventStream(path.stem, lambda: _events(path), Declaration(file=str(path)), given=given)]
 
 
 def _events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -17,7 +17,7 @@ from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.edn import EdnError, read
 from linearizability.history.files import HistoryError, numbered_lines
 from linearizability.history.importers.jepsen import forms
-from linearizability.history.paired import EventStream
+from linearizability.history.paired import Declaration, EventStream
 
 FUNCTIONS = {"read": "read", "write": "write", "cas": "cas", "get": "read", "put": "write"}
 LOG_LINE = re.compile(rb"INFO\s+jepsen\.util - (\d+)\s+:(invoke|ok|fail|info)\s+:(\S+)\s+(.*?)\s*")
@@ -26,12 +26,12 @@ OF_A_CLIENT = re.compile(rb"jepsen\.util - \d")
 
 def edn_streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """Maps, one a line or in one vector."""
-    return [EventStream(path.stem, lambda: _edn_events(path), file=str(path), given=given)]
+    return [EventStream(path.stem, lambda: _edn_events(path), Declaration(file=str(path)), given=given)]
 
 
 def log_streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
     """Lines of a log; those that are of no client are left out."""
-    return [EventStream(path.stem, lambda: _log_events(path), file=str(path), given=given)]
+    return [EventStream(path.stem, lambda: _log_events(path), Declaration(file=str(path)), given=given)]
 
 
 def _edn_events(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -23,7 +23,7 @@ from pydantic_core import from_json
 
 from linearizability.history.contract import NOTHING_GIVEN, Contract
 from linearizability.history.files import HistoryError, numbered_lines, reason
-from linearizability.history.paired import EventStream
+from linearizability.history.paired import Declaration, EventStream
 
 NAMES = frozenset(
     (
@@ -44,7 +44,9 @@ def streams(path: Path, given: Contract = NOTHING_GIVEN) -> list[EventStream]:
         raise HistoryError(path, 0, "holds no files")
     keys = cache(lambda: sorted(set().union(*map(_keys, files))))
     return [
-        EventStream(path.stem, partial(_events, file, process, keys), file=str(file), timed=("ok",), given=given)
+        EventStream(
+            path.stem, partial(_events, file, process, keys), Declaration(file=str(file)), timed=("ok",), given=given
+        )
         for process, file in enumerate(files)
     ]
 

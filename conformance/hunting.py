@@ -148,7 +148,7 @@ def _carry_out(broker: Broker) -> Hunt:
     )
     (folder / "plan.json").write_text(plan.model_dump_json(indent=1) + "\n")
     schedule = Schedule(seed=SEED, seconds=MINUTES * 60, waves=waves)
-    hunt = Round(plan, target, None, folder, SEED, name, schedule, at_work_within_s=AT_WORK_WITHIN_S)
+    hunt = Round(plan, target, None, folder, name, schedule, at_work_within_s=AT_WORK_WITHIN_S)
     result = hunt.run(lambda text: None)
     judgement = next(iter(check([folder], engine="local")))
     if judgement.verdict == "valid" and not result.reasons:

@@ -208,7 +208,7 @@ def run_leg(
     with open_for_bench(spec, folder / "target", FAST_FAILOVER | BROKER_CONFIG, nodes=3) as target:
         seconds = minutes * 60
         schedule = schedule_of(seconds, len(target.nodes), seed)
-        leg = Round(plan, target, None, folder, seed, f"endurance-{seed}", schedule)
+        leg = Round(plan, target, None, folder, f"endurance-{seed}", schedule)
         slow = Consuming(rest_s=min(SLOW_REST_S, seconds / 20))
         leg.profile = leg.profile.model_copy(update={"consumers": [*leg.profile.consumers, slow]})
         side = SideLoad(target.bootstrap, target.nodes, SIDE_RATE_PER_S)
@@ -219,29 +219,22 @@ def run_leg(
         say("reading the compacted topic")
         lost = side.written.lost(read_compacted(target.bootstrap))
         if leg.interrupted:
-            minutes = round(leg.attacked_s / 60, 3)
-        row = row_of(spec, minutes, rate_per_s, seed, result, side, lost, sampler.samples)
+            plan = plan.model_copy(update={"minutes": round(leg.attacked_s / 60, 3)})
+        row = row_of(plan, result, side, lost, sampler.samples)
         return row | {"interrupted": True} if leg.interrupted else row
 
 
 def row_of(
-    spec: str,
-    minutes: float,
-    rate: float,
-    seed: int,
-    result: RoundResult,
-    side: SideLoad,
-    lost: list[str],
-    samples: list[dict[str, float]],
+    plan: Plan, result: RoundResult, side: SideLoad, lost: list[str], samples: list[dict[str, float]]
 ) -> dict[str, Any]:
     """What is kept of a leg."""
     found = growth(samples)
     return {
-        "target": spec,
+        "target": plan.target,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "minutes": minutes,
-        "rate_per_s": rate,
-        "seed": seed,
+        "minutes": plan.minutes,
+        "rate_per_s": plan.rate_per_s,
+        "seed": plan.seed,
         "verdict": "invalid" if lost else result.verdict,
         "lost": lost[:20],
         "anomalies": result.anomalies,
@@ -252,7 +245,7 @@ def row_of(
         "faults": result.faults,
         "beside": {"sent": side.sent, "refused": side.refused},
         "growth": found,
-        "grew": grown(found) if minutes >= SHORT_LEG_MINUTES else None,
+        "grew": grown(found) if plan.minutes >= SHORT_LEG_MINUTES else None,
         "samples": samples,
     }
 

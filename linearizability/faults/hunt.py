@@ -27,7 +27,7 @@ from linearizability.faults import all_faults
 from linearizability.faults.backend import Listener, open_on_backend
 from linearizability.faults.plan import Plan
 from linearizability.faults.reduction import reduce
-from linearizability.faults.round import Round, RoundResult
+from linearizability.faults.round import Round, RoundResult, drawn_schedule
 from linearizability.faults.schedule import Schedule
 from linearizability.faults.summary import judge_by_spark, sum_up
 from linearizability.progress import time_left
@@ -56,8 +56,8 @@ def hunt(plan: Plan, folder: Path, say: Listener, schedules: Sequence[Schedule] 
             home = folder if rounds == 1 else folder / f"round-{number}"
             home.mkdir(exist_ok=True)
             seed = plan.round_seed(number)
-            schedule = schedules[number - 1] if schedules else None
-            this = Round(plan, target, network, home, seed, f"hunt-{folder.name[:16].lower()}-{number}", schedule)
+            schedule = schedules[number - 1] if schedules else drawn_schedule(plan, target, network, seed)
+            this = Round(plan, target, network, home, f"hunt-{folder.name[:16].lower()}-{number}", schedule)
             left = time_left((number - 1) / rounds, time.monotonic() - began)
             say(f"round {number} of {rounds}: {this}{left}")
             results.append(this.run(say))
@@ -89,9 +89,7 @@ def reduce_found(found: "Round", result: RoundResult, folder: Path, say: Listene
             number = next(attempts)
             home = folder / f"attempt-{number}"
             home.mkdir()
-            again = Round(
-                found.plan, found.target, found.network, home, candidate.seed, f"{found.topic}-r{number}", candidate
-            )
+            again = Round(found.plan, found.target, found.network, home, f"{found.topic}-r{number}", candidate)
             outcome = again.run(lambda text: None)
             hit = outcome.verdict == "invalid" and bool(outcome.anomalies.keys() & result.anomalies.keys())
             injections = sum(len(wave.injections) for wave in candidate.waves)

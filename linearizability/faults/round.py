@@ -27,8 +27,6 @@ from linearizability.workload.drain import Unread, drain_topic
 from linearizability.workload.profile import PROCESSES_A_CLIENT, Profile, standard_profile
 from linearizability.workload.replicas import record_replicas
 from linearizability.workload.states import inspecting
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
-from reference.protocol.messages.join_group import JoinGroupRequest
 
 AT_WORK_WITHIN_S = 10.0
 """How long the first fault waits for the clients by default: a client that never worked shows nothing under a fault."""
@@ -67,6 +65,11 @@ class RoundResult(BaseModel):
     seconds: float = 0
 
 
+def drawn_schedule(plan: Plan, target: Target, network: Links | None, seed: int) -> Schedule:
+    """Faults of a seed, of those that the plan names and the target can suffer."""
+    return draw(seed, plan.round_s, select(plan.faults, target, network), len(target.nodes))
+
+
 class Round:
     """One topic, from its creation to the verdict."""
 
@@ -76,9 +79,8 @@ class Round:
         target: Target,
         network: Links | None,
         folder: Path,
-        seed: int,
         topic: str,
-        schedule: Schedule | None,
+        schedule: Schedule,
         *,
         at_work_within_s: float = AT_WORK_WITHIN_S,
     ) -> None:
@@ -93,19 +95,19 @@ class Round:
         self.attacked_s = 0.0
         self.unread: list[Unread] = []
         self.agreement: Agreement | None = None
-        faults = select(plan.faults, target, network)
+        select(
+            plan.faults, target, network
+        )  # refuses now what the target cannot suffer, and not in the middle of the round
         nodes = len(target.nodes)
-        self.schedule = schedule or draw(seed, plan.round_s, faults, nodes)
+        self.schedule = schedule
         injected = {injection.fault for wave in self.schedule.waves for injection in wave.injections}
         self.robbed = max((FAULTS[name].robs(nodes) for name in injected), default=0)
         """How many nodes one fault robs at once of what they had not fsynced."""
         self.schedule.save(folder / "schedule.json")
-        served = served_apis(target.nodes)
         self.profile: Profile = standard_profile(
             nodes,
+            served=served_apis(target.nodes),
             acks=plan.acks,
-            idempotence=InitProducerIdRequest.KEY in served,
-            groups=JoinGroupRequest.KEY in served,
             unclean_election=plan.unclean_election,
             rate_per_s=plan.rate_per_s,
             transactions=plan.transactions,
@@ -195,16 +197,10 @@ class Round:
 
     def _read_to_the_end(self, clients: Clients, bootstrap: str) -> list[Unread]:
         """The final read of what consumers are given. Gives what could not be read."""
-        return drain_topic(
-            bootstrap,
-            self.topic,
-            self.profile.partitions,
-            clients.history,
-            process=(clients.last_number + 1) * PROCESSES_A_CLIENT,
-            contract=self.profile.contract(),
-            run=self.run_id,
-            within_s=DRAIN_WITHIN_S,
-        )
+        contract, process = self.profile.contract(), (clients.last_number + 1) * PROCESSES_A_CLIENT
+        with Recorder.open(clients.history, process=process, contract=contract, run=self.run_id) as recorder:
+            topic, partitions = self.topic, self.profile.partitions
+            return drain_topic(bootstrap, topic, partitions, recorder, contract, within_s=DRAIN_WITHIN_S)
 
     def _read_replicas(self, clients: Clients) -> list[str]:
         """What each replica holds in the end. Gives whose could not be read."""

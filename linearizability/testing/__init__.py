@@ -160,20 +160,15 @@ class History:
 
     def judge(self) -> Judgement:
         """Read every topic to its end, and judge. No client may record any more."""
+        from linearizability.history.recorder import Recorder
         from linearizability.pipeline.engine import check
         from linearizability.workload.drain import drain_topic
 
         for number, (topic, partitions) in enumerate(self.topics.items()):
-            drain_topic(
-                self.broker.bootstrap,
-                topic,
-                partitions,
-                self.folder,
-                process=len(self.recorders) + number,
-                contract=self.contract,
-                run=RUN,
-                within_s=DRAIN_WITHIN_S,
-            )
+            process = len(self.recorders) + number
+            with Recorder.open(self.folder, process=process, contract=self.contract, run=RUN) as recorder:
+                bootstrap, contract = self.broker.bootstrap, self.contract
+                drain_topic(bootstrap, topic, partitions, recorder, contract, within_s=DRAIN_WITHIN_S)
         for recorder in self.recorders:
             recorder.close()
         return next(iter(check([self.folder], engine="local")))

@@ -7,7 +7,6 @@ read that such a transaction stops has not come to the end.
 
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -37,26 +36,23 @@ def drain_topic(
     bootstrap: str,
     topic: str,
     partitions: int,
-    folder: Path,
-    *,
-    process: int,
+    recorder: Recorder,
     contract: Contract,
-    run: str,
+    *,
     within_s: float,
 ) -> list[Unread]:
-    """Read every partition to its end and record it. Gives what could not be read."""
+    """Read every partition to its end and record it, as the run's contract has it. Gives what could not be read."""
     until = time.monotonic() + within_s
     consumer = Consumer(
         consumer_settings(bootstrap, "tidegauge-drain", "", contract.isolation) | {"enable.partition.eof": True}
     )
     measurer = Consumer(consumer_settings(bootstrap, "tidegauge-drain-end", "", "read_uncommitted"))
     try:
-        with Recorder.open(folder, process=process, contract=contract, run=run) as recorder:
-            tried = (
-                _drain_partition(consumer, measurer, recorder, topic, partition, until, contract)
-                for partition in range(partitions)
-            )
-            return [unread for unread in tried if unread is not None]
+        tried = (
+            _drain_partition(consumer, measurer, recorder, topic, partition, until, contract)
+            for partition in range(partitions)
+        )
+        return [unread for unread in tried if unread is not None]
     finally:
         consumer.close()
         measurer.close()

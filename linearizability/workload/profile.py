@@ -1,11 +1,13 @@
 """What a run's clients are like."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from linearizability.history.contract import Acks, Contract
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.join_group import JoinGroupRequest
 
 PROCESSES_A_CLIENT = 1000
 """Process numbers of one client: each of its incarnations (a fatal error ends one) is a process of its own."""
@@ -130,28 +132,32 @@ def promised_copies(nodes: int) -> int:
     return max(1, min(nodes, 3) - 1)
 
 
+NEWEST_APIS = frozenset((InitProducerIdRequest.KEY, JoinGroupRequest.KEY))
+"""The APIs that the mix does without where a broker is older than they are."""
+
+
 def standard_profile(
     nodes: int,
     *,
+    served: Container[int] = NEWEST_APIS,
     acks: Acks = "all",
-    idempotence: bool = True,
     unclean_election: bool = False,
     rate_per_s: float = 400,
     transactions: bool = False,
-    groups: bool = True,
     group_protocol: Literal["classic", "consumer"] = "classic",
 ) -> Profile:
     """The mix that hunts run with: three producers, one consumer that reads everything, two that share a group.
 
-    `idempotence` is whether the broker knows it (0.11 and later); it needs acks=all. Without `groups`, which came with 0.9,
-    all consumers read everything. With `transactions` a fourth producer
-    commits and aborts them. The rate is of all producers together.
-    acks=0 has no answers, which is for librdkafka alone.
+    `served` are the broker's APIs: idempotence came with 0.11, and needs acks=all; groups came with 0.9, and without them all
+    consumers read everything. With `transactions` a fourth producer commits and aborts them. The rate is of all producers
+    together. acks=0 has no answers, which is for librdkafka alone.
     """
-    grouped = Consuming(how="subscribe", group="hunters", protocol=group_protocol) if groups else Consuming()
+    grouped = Consuming()
+    if JoinGroupRequest.KEY in served:
+        grouped = Consuming(how="subscribe", group="hunters", protocol=group_protocol)
     share = rate_per_s / (4 if transactions else 3)
     exact: Literal["exact", "librdkafka"] = "librdkafka" if acks == "0" else "exact"
-    idempotent = idempotence and acks == "all"
+    idempotent = InitProducerIdRequest.KEY in served and acks == "all"
     factor = min(nodes, 3)
     return Profile(
         partitions=2,

@@ -34,7 +34,7 @@ def test_a_disk_that_fills_up_leaves_the_verdict_unknown(tmp_path: Path, monkeyp
     target: Any = SimpleNamespace(nodes=[1, 2, 3], bootstrap="127.0.0.1:1", addresses=AddressMap())
     plan = Plan(target="addr:127.0.0.1:1", minutes=1, seed=1)
     schedule = Schedule(seed=1, seconds=1, waves=[])
-    result = Round(plan, target, None, tmp_path, 1, "t", schedule).run(lambda text: None)
+    result = Round(plan, target, None, tmp_path, "t", schedule).run(lambda text: None)
     assert result.verdict == "unknown"
     assert "the history could not be written: client 1 could not go on; 0 bytes are free" in result.reasons
     assert any("history-01000.jsonl:3: " in reason and "closing line" in reason for reason in result.reasons)

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from linearizability.history.contract import Contract
+from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check
 from linearizability.targets import open_target
 from linearizability.workload.drain import Unread, drain_topic
@@ -32,7 +33,8 @@ def drained(
     bootstrap: str, topic: str, folder: Path, within_s: float, contract: Contract = CONTRACT
 ) -> tuple[list[Unread], dict[str, object]]:
     """What could not be read, and the answer of the read itself."""
-    failures = drain_topic(bootstrap, topic, 1, folder, process=1000, contract=contract, run="r", within_s=within_s)
+    with Recorder.open(folder, process=1000, contract=contract, run="r") as recorder:
+        failures = drain_topic(bootstrap, topic, 1, recorder, contract, within_s=within_s)
     lines = [json.loads(line) for line in (folder / "history-01000.jsonl").read_text().splitlines()]
     (ended,) = [line for line in lines if line.get("f") == "drain" and line["type"] != "invoke"]
     return failures, ended

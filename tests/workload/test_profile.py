@@ -10,9 +10,14 @@ from linearizability.workload.outcomes import proves_nothing_appended, proves_no
 from linearizability.workload.partitioning.murmur2 import partition_of
 from linearizability.workload.partitioning.partitioners import Outgoing, Topic
 from linearizability.workload.producer import partitioner
-from linearizability.workload.profile import Producing, Transacting, standard_profile
+from linearizability.workload.profile import Producing, Profile, Transacting, standard_profile
+from reference.protocol.messages.join_group import JoinGroupRequest
 
 PLACED: tuple[Literal["given", "by-key", "round-robin", "sticky"], ...] = ("given", "by-key", "round-robin", "sticky")
+
+
+def plain_producers(profile: Profile) -> list[Producing]:
+    return [producer for producer in profile.producers if isinstance(producer, Producing)]
 
 
 def test_three_nodes_promise_two_copies():
@@ -25,7 +30,7 @@ def test_three_nodes_promise_two_copies():
 
 def test_only_exact_idempotent_producers_rely_on_order_and_singleness():
     profile = standard_profile(3)
-    claims = {(p.client, p.idempotence): profile.contract(p).idempotence for p in profile.producers}
+    claims = {(p.client, p.idempotence): profile.contract(p).idempotence for p in plain_producers(profile)}
     assert claims == {("exact", True): True, ("exact", False): False, ("librdkafka", True): False}
 
 
@@ -59,14 +64,14 @@ def test_clients_are_at_work_once_every_kind_has_done_something():
 def test_lower_acks_permit_losses_and_need_no_idempotence(acks):
     profile = standard_profile(3, acks=acks)
     assert profile.contract().permits_loss()
-    assert not any(producer.idempotence for producer in profile.producers)
+    assert not any(producer.idempotence for producer in plain_producers(profile))
     assert acks == "1" or {producer.client for producer in profile.producers} == {"librdkafka"}
 
 
 def test_one_node_has_one_replica_and_old_brokers_no_idempotence():
-    profile = standard_profile(1, idempotence=False)
+    profile = standard_profile(1, served={JoinGroupRequest.KEY})
     assert (profile.replication_factor, profile.min_isr) == (1, 1)
-    assert not any(producer.idempotence for producer in profile.producers)
+    assert not any(producer.idempotence for producer in plain_producers(profile))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import ModuleType
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 MUTATED_PACKAGE = "reference"
 
@@ -55,6 +55,19 @@ class Mutant:
         return not self.breaks or any(each in self.breaks for each in rule.split(", "))
 
 
+class Found(TypedDict, total=False):
+    """Where a mutant shows, and by what it is known: the fields of `Mutant` that have a default."""
+
+    nodes: int
+    breaks: tuple[str, ...]
+    workload: str
+    machine: str
+    in_history: bool
+    only_in_history: bool
+    also: Mapping[str, Callable[..., Any]]
+    coordination: str
+
+
 MUTANTS: dict[str, Mutant] = {}
 """All mutants by name."""
 
@@ -67,37 +80,16 @@ def mutant(
     caught_by: tuple[str, ...] = (),
     fuzz: bool = False,
     everywhere: bool = True,
-    nodes: int = 1,
-    breaks: tuple[str, ...] = (),
-    workload: str = "records",
-    machine: str = "",
-    in_history: bool = False,
-    only_in_history: bool = False,
-    also: Mapping[str, Callable[..., Any]] | None = None,
-    coordination: str = "kraft",
+    **found: Unpack[Found],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
     assert name not in MUTANTS, f"two mutants are named {name}"
-    assert caught_by or fuzz or machine, f"nothing is said to catch the mutant {name}"
+    assert caught_by or fuzz or "machine" in found, f"nothing is said to catch the mutant {name}"
+    if found.get("only_in_history"):
+        found["in_history"] = True
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
-        MUTANTS[name] = Mutant(
-            name,
-            bug,
-            function,
-            replacement,
-            caught_by,
-            fuzz,
-            everywhere,
-            nodes,
-            breaks,
-            workload,
-            machine,
-            in_history or only_in_history,
-            only_in_history,
-            also or {},
-            coordination,
-        )
+        MUTANTS[name] = Mutant(name, bug, function, replacement, caught_by, fuzz, everywhere, **found)
         return replacement
 
     return register

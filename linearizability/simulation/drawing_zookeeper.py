@@ -122,7 +122,10 @@ def _late_orders(choices: Choices, schedule: Schedule) -> list[Fault]:
 
 
 def _depositions(choices: Choices, schedule: Schedule) -> list[Fault]:
-    """A controller loses its znode, or its session too, while it is asked for decisions; it is slow to learn of the loss."""
+    """A controller loses its znode, or its session too, while it is asked for decisions; it is slow to learn of the loss.
+
+    In half of them its connection was lost just before: it is reading what its znode is when that goes.
+    """
     found: list[Fault] = []
     at_ms = choices.integer(200, 500)
     while at_ms < schedule.duration_ms:
@@ -139,6 +142,10 @@ def _depositions(choices: Choices, schedule: Schedule) -> list[Fault]:
                 node=1,
             ),
         ]
+        if choices.integer(0, 1):
+            cut_ms = max(at_ms, deposed_ms - choices.integer(late_ms, 4 * late_ms))
+            for_ms = choices.one_of((20, 50, 100))
+            found.append(Fault(at_ms=cut_ms, kind="zookeeper-cut", role="controller", node=1, for_ms=for_ms))
         at_ms += slow_ms + choices.integer(200, 800)
     return found
 

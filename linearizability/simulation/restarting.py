@@ -50,7 +50,8 @@ def _is_owed_leave(cluster: SimulatedCluster, machine: Machine) -> bool:
         return False
     if cluster.schedule.coordination == "zookeeper":
         image = controller.controller.image  # of what the leader may not have learned yet
-        if not _knows_all(cluster, controller.controller_epoch, image):
+        is_reading = not controller.controller.is_active  # everything again: it may find brokers out of sync then
+        if is_reading or not _knows_all(cluster, controller.controller_epoch, image):
             return False
         return not any(places(image, lambda each: [*each.isr] == [node.id] and len(each.replicas) > 1))
     return controller.image.brokers[node.id].epoch == node.broker_epoch

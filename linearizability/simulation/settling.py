@@ -57,7 +57,7 @@ def unfinished(cluster: SimulatedCluster) -> list[str]:
     """What the controller still has to bring about: replicas out of sync, or beside a ZooKeeper what tools wrote into it."""
     if cluster.zookeeper is not None:
         left = [f"ZooKeeper still holds {path}" for path in cluster.zookeeper.requests_left()]
-        return left + _other_settings(cluster, cluster.zookeeper)
+        return left + _other_settings(cluster, cluster.zookeeper) + _other_metadata(cluster, cluster.zookeeper)
     return [f"{replica} is not in sync" for replica in out_of_sync(cluster)]
 
 
@@ -72,6 +72,35 @@ def _other_settings(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) ->
             held = machine.node.image.configs.get((TOPIC_RESOURCE, name), {}) if machine.node is not None else {}
             if held != written:
                 found.append(f"{machine.name} holds the settings {held} of {name}, where ZooKeeper says {written}")
+    return found
+
+
+def _other_metadata(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) -> list[str]:
+    """Which brokers and leaders the nodes report to clients otherwise than ZooKeeper has them."""
+    brokers = {int(name) for name in zookeeper.tree.children(znodes.BROKER_IDS)}
+    leaders: dict[str, tuple[int, int]] = {}
+    for topic in zookeeper.tree.children(znodes.TOPICS):
+        for index in zookeeper.tree.children(znodes.partitions_path(topic)):
+            path = znodes.state_path(topic, int(index))
+            if (znode := zookeeper.tree.find(path)) is not None:
+                state = znodes.decode_state(path, znode.data)
+                leaders[f"{topic}-{index}"] = state.leader, state.leader_epoch
+    found: list[str] = []
+    for machine in cluster.machines:
+        if machine.node is None:
+            continue
+        image = machine.node.image
+        reported = {
+            f"{topic.name}-{index}": (partition.leader, partition.leader_epoch)
+            for topic in image.topics.values()
+            for index, partition in topic.partitions.items()
+        }
+        if {*image.brokers} != brokers:
+            found.append(f"{machine.name} knows the brokers {sorted(image.brokers)}, of {sorted(brokers)}")
+        for key in sorted(leaders.keys() | reported.keys()):
+            if leaders.get(key) != reported.get(key):
+                written = f"ZooKeeper says {leaders.get(key)}"
+                found.append(f"{machine.name} has leader and epoch {reported.get(key)} of {key}, where {written}")
     return found
 
 

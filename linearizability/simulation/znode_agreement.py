@@ -10,7 +10,7 @@ from linearizability.simulation.partition_oracle import Decided
 from linearizability.simulation.world import Violation
 from linearizability.simulation.znode_tree import Znode, ZnodeTree
 from reference.zookeeper import znodes
-from reference.zookeeper.operations import SessionId
+from reference.zookeeper.operations import NO_SESSION, SessionId
 
 NO_LEADER = -1
 TAKES = ("TakeLeaderAndIsr", "TakeStopReplica", "TakeUpdateMetadata")
@@ -40,6 +40,12 @@ class ZnodeAgreement:
         """Of each process the broker epoch that it knows."""
         self._newest: dict[int, int] = {}
         """Of each process the newest controller epoch of which it has taken a request."""
+        self._controllers: dict[int, int] = {}
+        """Of each controller epoch the broker whose requests were taken in it."""
+        self._session: SessionId = NO_SESSION
+        """That of the transaction that is being carried out."""
+        self._counter: SessionId = NO_SESSION
+        """The session that counted the newest controller epoch: its broker is the controller in it, and no other."""
 
     def on_action(self, number: int, action: str, row: Mapping[str, Any]) -> None:
         """A step of a process. Errors: Violation."""
@@ -54,6 +60,10 @@ class ZnodeAgreement:
                 text = f"node {number} knows controller epoch {newest}: {action} {row}"
                 self._broken("taken-from-deposed-controller", text)
             self._newest[number] = epoch
+            asker = row["args"]["controller"]
+            if self._controllers.setdefault(epoch, asker) != asker:
+                text = f"controller epoch {epoch} is node {self._controllers[epoch]}'s: node {number}: {action} {row}"
+                self._broken("two-controllers-in-epoch", text)
 
     def on_deletion(self, number: int, name: str, index: int, topic_id: UUID) -> None:
         """A broker deletes its replica of a topic: never as a member of the ISR, but with the topic. Errors: Violation."""
@@ -72,11 +82,14 @@ class ZnodeAgreement:
         """Errors: Violation."""
         if not self._is_live(session):
             self._broken("written-by-expired-session", f"session {session:#x} is over")
+        self._session = session
 
     def on_write(self, path: str, znode: Znode | None) -> None:
         """Errors: Violation."""
         if path.startswith(znodes.BROKER_IDS + "/"):
             self._take_broker(int(path.rpartition("/")[2]), znode)
+        elif path == znodes.CONTROLLER_EPOCH:
+            self._counter = self._session
         elif path.endswith("/state") and znode is not None:
             self._take_state(path, znode)
         elif path == znodes.PRODUCER_IDS and znode is not None and znode.data:
@@ -113,6 +126,9 @@ class ZnodeAgreement:
         if now.controller_epoch != newest:
             text = f"{name}: a controller of epoch {now.controller_epoch} writes {now}, and {newest} is the newest"
             self._broken("written-by-deposed-controller", text)
+        if self._counter not in (NO_SESSION, self._session):
+            text = f"{name}: session {self._session:#x} writes {now}, and {self._counter:#x} counted the epoch"
+            self._broken("two-controllers-in-epoch", text)
         if not now.isr or not {*now.isr} <= {*replicas}:
             self._broken("member-without-replica", f"{name}: {now} of {list(replicas)}")
         if now.leader != NO_LEADER and now.leader not in now.isr:

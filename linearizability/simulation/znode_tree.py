@@ -67,6 +67,11 @@ class ZnodeTree:
     def find(self, path: str) -> Znode | None:
         return self._znodes.get(path)
 
+    def children(self, path: str) -> list[str]:
+        """The names of a znode's children; none where there is no such znode."""
+        found = self._znodes.get(path)
+        return [] if found is None else sorted(found.children)
+
     def carry_out(self, operation: Operation, session: SessionId) -> Result:
         """An operation and its answer."""
         match operation:

@@ -1,7 +1,8 @@
 """Who is the controller: the broker that creates /controller; the others watch it.
 
 Creating the ephemeral znode and counting /controller_epoch are one multi, conditional on the epoch's version, so that an epoch
-belongs to one controller. A session that ends takes the znode along; its owner resigns when it learns of it.
+belongs to one controller, and both znodes have the zxid of that transaction. A session that ends takes the znode along; its
+owner resigns when it learns of it.
 Source: kafka.controller.KafkaController.elect, kafka.zk.KafkaZkClient.registerControllerAndIncrementControllerEpoch.
 """
 
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from reference.protocol.primitives import NO_NODE, LeaderEpoch, NodeId, TimestampMs
 from reference.storage.log_directory import Logger
 from reference.zookeeper import znodes
-from reference.zookeeper.operations import Code, Create, GetData, Multi, Result, SetData, ZnodeVersion
+from reference.zookeeper.operations import Code, Create, GetData, Multi, Result, SetData, ZnodeVersion, Zxid
 from reference.zookeeper.session import Session
 
 Won = Callable[[LeaderEpoch, ZnodeVersion, bool, TimestampMs], None]
@@ -50,7 +51,12 @@ class Election:
                 self._log("error", f"{error}: no controller is elected until it is removed")
                 self.controller = NO_NODE
             if result.stat.ephemeral_owner == self._session.id:
-                self._session.ask(GetData(znodes.CONTROLLER_EPOCH), self._take_own_epoch, now)
+                created = result.stat.czxid
+                self._session.ask(
+                    GetData(znodes.CONTROLLER_EPOCH),
+                    lambda epoch, then: self._take_own_epoch(created, epoch, then),
+                    now,
+                )
             else:
                 self._lost(now)
 
@@ -78,10 +84,18 @@ class Election:
         counting = SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), version)
         self._session.ask(Multi((creation, counting)), counted, now)
 
-    def _take_own_epoch(self, result: Result, now: TimestampMs) -> None:
-        """The znode is of this session: its creation was not answered, or the connection was lost since."""
-        if result.code == Code.OK:
-            self._won(self._epoch_of(result), result.stat.version, False, now)
+    def _take_own_epoch(self, created: Zxid, result: Result, now: TimestampMs) -> None:
+        """The znode is of this session: its creation was not answered, or the connection was lost since.
+
+        An operator may have deleted it after it was read. An epoch that was counted in another transaction than the one that
+        created this broker's znode is a later controller's.
+        """
+        if result.code != Code.OK:
+            return
+        if result.stat.mzxid != created:
+            self._log("info", f"{znodes.CONTROLLER_EPOCH} was counted after {znodes.CONTROLLER} was read")
+            return  # the watch on /controller says when to look again
+        self._won(self._epoch_of(result), result.stat.version, False, now)
 
     def _epoch_of(self, result: Result) -> LeaderEpoch:
         try:

@@ -151,8 +151,7 @@ class ZooKeeperNode(Node):
         self._deciding.resign(now)
 
     def _lost(self, now: TimestampMs) -> None:
-        if self.controller_epoch >= 0:
-            self._deciding.resign(now)
+        self._deciding.resign(now)
 
     def _step(self, action: str, **arguments: object) -> None:
         if self._trace is not None:

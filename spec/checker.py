@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import resource
-import shutil
 import subprocess
 import tempfile
 import time
@@ -67,7 +66,8 @@ SHORT_RUN = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 class Job:
     """One run of TLC: the modules of a folder, one of them, and the configuration's text."""
 
-    folder: Path
+    folder: Path | None
+    """None where `modules` has all that are needed."""
     module: str
     configuration: str
     budget_s: float = 600.0
@@ -78,6 +78,11 @@ class Job:
     jvm: tuple[str, ...] = LONG_RUN
     modules: dict[str, str] = field(default_factory=dict[str, str])
     """Further modules, by name: generated ones."""
+
+    def texts(self) -> dict[str, str]:
+        """All modules, by name."""
+        here = sorted(self.folder.glob("*.tla")) if self.folder else []
+        return {path.stem: path.read_text() for path in here} | self.modules
 
 
 @dataclass(frozen=True)
@@ -108,17 +113,15 @@ class Outcome:
     output: str = ""
 
 
-def check(job: Job) -> Outcome:
-    """Runs TLC in a folder of its own, which is removed afterwards."""
+def check(job: Job, jar: Path | None = None) -> Outcome:
+    """Runs TLC, of this jar or of the one that is kept, in a folder of its own, which is removed afterwards."""
     try:
-        java, jar = _tools()
+        java, jar = _tools(jar)
     except _Missing as missing:
         return Outcome(Verdict.NO_CHECKER, reason=str(missing))
     with tempfile.TemporaryDirectory(prefix="tidegauge-tlc-") as name:
         folder = Path(name)
-        for module in sorted(job.folder.glob("*.tla")):
-            shutil.copy(module, folder)
-        for module, text in job.modules.items():
+        for module, text in job.texts().items():
             (folder / f"{module}.tla").write_text(text)
         (folder / f"{job.module}.cfg").write_text(job.configuration)
         outcome = _run(job, folder, java, jar)
@@ -131,17 +134,19 @@ class _Missing(Exception):
     pass
 
 
-def _tools() -> tuple[Path, Path]:
+def _tools(jar: Path | None) -> tuple[Path, Path]:
     from linearizability.targets.artifacts import ArtifactError, tlc_jar
     from linearizability.targets.java import JavaMissing, java
 
     try:
-        return java(), tlc_jar()
+        return java(), jar or tlc_jar()
     except (ArtifactError, JavaMissing) as error:
         raise _Missing(str(error)) from error
 
 
 def _run(job: Job, folder: Path, java: Path, jar: Path) -> Outcome:
+    from linearizability.targets import leash
+
     command = [str(java), f"-Xmx{job.memory_mb}m", *job.jvm, "-XX:+ExitOnOutOfMemoryError"]
     command += ["-XX:GCTimeLimit=90", f"-Djava.io.tmpdir={folder}", "-cp", str(jar), "tlc2.TLC", "-tool"]
     command += ["-metadir", str(folder / "states"), "-workers", str(job.workers)]
@@ -149,7 +154,7 @@ def _run(job: Job, folder: Path, java: Path, jar: Path) -> Outcome:
     command += [*job.options, "-config", f"{job.module}.cfg", job.module]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     timed_out = False
-    with subprocess.Popen(
+    with leash.start(
         command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         try:
@@ -161,6 +166,9 @@ def _run(job: Job, folder: Path, java: Path, jar: Path) -> Outcome:
         except BaseException:
             process.kill()
             raise
+        finally:
+            process.wait()
+            leash.let_go(process.pid)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
     simulated = "-simulate" in job.options

@@ -8,6 +8,7 @@ no longer runs, should owner and watchdog have been killed together.
 Not the kernel's parent-death signal: it fires when the starting *thread* ends, and faults are started from threads.
 """
 
+import inspect
 import os
 import signal
 import sys
@@ -92,7 +93,7 @@ def _watchdog_input() -> int:
     if pid not in _pipe:
         reading, writing = os.pipe()
         Popen(
-            [sys.executable, "-I", "-S", watchdog.__file__],
+            [sys.executable, "-I", "-S", *_program()],
             stdin=reading,
             stdout=DEVNULL,
             stderr=DEVNULL,
@@ -102,6 +103,11 @@ def _watchdog_input() -> int:
         os.close(reading)
         _pipe[pid] = writing
     return _pipe[pid]
+
+
+def _program() -> list[str]:
+    """The watchdog as Python's arguments. Workers of Spark import it from an archive, in which it is no file to be run."""
+    return [watchdog.__file__] if Path(watchdog.__file__).is_file() else ["-c", inspect.getsource(watchdog)]
 
 
 def _pid_namespace() -> str:

@@ -143,4 +143,6 @@ def failure_of(error: BaseException) -> SparkFailure | None:
     missing = re.search(r"ModuleNotFoundError: No module named '([^']+)'", str(error))
     if missing:
         return SparkFailure(f"a worker lacks the Python package {missing[1]}: install tidegauge's dependencies there")
+    if lost := re.search(r"ExecutorLostFailure \((.+?)\) Reason: ([^\n]+)", str(error)):
+        return SparkFailure(f"Spark gave up a task: {lost[1]}: {lost[2]}")
     return None

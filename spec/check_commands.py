@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from linearizability.progress import Progress
-from spec.options import Json
+from spec.options import Conf, EngineName, EngineOption, Json, Master, engine_of, one_line_where_spark_fails
 
 if TYPE_CHECKING:
     from spec.models import Case
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 LIST_EXAMPLES = "Examples:  tidegauge spec list   ·   tidegauge spec list --json"
 CHECK_EXAMPLES = (
     "Examples:  tidegauge spec check   ·   tidegauge spec check TruncateToHighWatermark   ·   "
-    "tidegauge spec check MCIsr IgnoreMinIsr --record   ·   tidegauge spec check --all --resume --record --json"
+    "tidegauge spec check MCIsr IgnoreMinIsr --record   ·   tidegauge spec check --all --resume --record --json   ·   "
+    "tidegauge spec check --all --engine spark --master spark://HOST:7077"
 )
 
 
@@ -71,49 +72,53 @@ def check(
     ] = None,
     memory_mb: Annotated[int, typer.Option(min=64, help="TLC's heap.")] = 3000,
     budget_s: Annotated[float | None, typer.Option(min=1, help="Time for each case; default: the case's own.")] = None,
+    engine: EngineOption = EngineName.LOCAL,
+    master: Master = "",
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
-    """Check models with TLC: clean ones must hold, each switch must be caught."""
-    from dataclasses import replace
+    """Check models with TLC: clean ones must hold, each switch must be caught.
 
-    from spec.checker import Verdict
-    from spec.results import exit_code, load, save
-    from spec.running import run_case
+    With Spark a model or switch is a task. Lines are printed, and results stored, as they come.
+    """
+    from spec.engine import LOCAL
+    from spec.results import exit_code, load
+    from spec.running import Limits, run_cases
 
     chosen = _chosen(names, everything)
     if record and workers and workers > 1 and any(case.switch for case in chosen):
         raise typer.BadParameter("with several workers a switch's trace need not be the shortest: it is not recorded")
     stored = load()
+    costs = {case.name: stored[case.name].seconds if case.name in stored else 1.0 for case in chosen}
     results: list[Result] = []
-    costs = [stored[case.name].seconds if case.name in stored else 1.0 for case in chosen]
-    progress = Progress(sum(costs))
-    for number, case in enumerate(chosen):
-        kept = stored.get(case.name)
-        if resume and kept and kept.digest == case.digest() and kept.as_expected:
-            result = replace(kept, stored=True)
-        else:
-            progress.step(f"{case.name}, {number + 1} of {len(chosen)}", sum(costs[:number]))
-            try:
-                result = run_case(case, workers, memory_mb, budget_s, thoroughly=record)
-            except KeyboardInterrupt:
+    progress = Progress(sum(costs.values()))
+
+    def said(text: str) -> None:
+        progress.step(text, sum(costs[result.name] for result in results))
+
+    def begins(case: Case) -> None:
+        said(f"{case.name}, {len(results) + 1} of {len(chosen)}")
+
+    with one_line_where_spark_fails(as_json):
+        runs = engine_of(engine, master, conf)
+        options: dict[str, Any] = {"resume": resume, "record": record, "begins": begins if runs is LOCAL else None}
+        try:
+            for result in run_cases(chosen, Limits(workers, memory_mb, budget_s), runs, **options):
+                results.append(result)
                 progress.clear()
-                print(f"interrupted: {number} of {len(chosen)} are checked", file=sys.stderr)
-                break
-            if record and not result.engine_error:
-                stored = load() | {case.name: result}
-                save(stored)
-        results.append(result)
-        progress.clear()
-        if as_json:
-            print(json.dumps(asdict(result) | {"as_expected": result.as_expected}), flush=True)
-        else:
-            print(_line(result), flush=True)
-        if result.actual == Verdict.NO_CHECKER:
-            break  # it is missing for every other case, too
+                print(_row(result) if as_json else _line(result), flush=True)
+                if runs is not LOCAL:
+                    said(f"{len(results)} of {len(chosen)} are checked")
+        except KeyboardInterrupt:
+            progress.clear()
+            print(f"interrupted: {len(results)} of {len(chosen)} are checked", file=sys.stderr)
+    progress.clear()
     if record:
         from spec.tables import write_tables
 
         write_tables()
+    places = {case.name: place for place, case in enumerate(chosen)}
+    results.sort(key=lambda result: places[result.name])
     code = exit_code(results)
     if code == 0 and len(results) < len(chosen):
         code = 2  # what was checked is as expected, and the rest is unknown
@@ -132,6 +137,10 @@ def _chosen(names: list[str] | None, everything: bool) -> list[Case]:
     if names:
         return [cases[name] for name in names]
     return [case for case in cases.values() if everything or case.quick]
+
+
+def _row(result: Result) -> str:
+    return json.dumps(asdict(result) | {"as_expected": result.as_expected})
 
 
 def _line(result: Result) -> str:

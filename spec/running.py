@@ -4,11 +4,56 @@ the switch is about.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
 
-from spec.checker import Verdict, check
+from spec.checker import Verdict
+from spec.engine import LOCAL, Engine
 from spec.models import Case
-from spec.results import Result, result_of, violated_promise
+from spec.results import Result, load, result_of, save, violated_promise
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of each run of TLC; None is the case's own."""
+
+    workers: int | None = None
+    memory_mb: int = 3000
+    budget_s: float | None = None
+
+
+def run_cases(
+    cases: Sequence[Case],
+    limits: Limits,
+    engine: Engine,
+    *,
+    resume: bool = False,
+    record: bool = False,
+    begins: Callable[[Case], None] | None = None,
+) -> Iterator[Result]:
+    """The record of each case, as it is there, up to the first that says that the checker is missing: it is for the others too.
+
+    With `resume` a stored record is taken where nothing has changed since, with `record` new ones are stored. Errors: those of
+    the engine.
+    """
+    stored = load()
+
+    def run(case: Case) -> Result:
+        kept = stored.get(case.name)
+        if resume and kept and kept.digest == case.digest() and kept.as_expected:
+            return replace(kept, stored=True)
+        if begins:
+            begins(case)
+        return run_case(case, limits.workers, limits.memory_mb, limits.budget_s, thoroughly=record, engine=engine)
+
+    with closing(engine.each(run, cases)) as done:
+        for case, result in done:
+            if record and not result.stored and not result.engine_error:
+                save(load() | {case.name: result})
+            yield result
+            if result.actual == Verdict.NO_CHECKER:
+                break
 
 
 def run_case(
@@ -17,14 +62,15 @@ def run_case(
     memory_mb: int = 3000,
     budget_s: float | None = None,
     thoroughly: bool = False,
+    engine: Engine = LOCAL,
 ) -> Result:
     """The record of one run; thoroughly: of a switch also which promise breaks first."""
     job = case.job(workers, memory_mb)
     job = replace(job, budget_s=budget_s) if budget_s else job
-    result = result_of(case, check(job))
+    result = result_of(case, engine.check(job))
     if not thoroughly or not case.switch or case.is_live or result.actual != Verdict.VIOLATED:
         return result
-    first = check(replace(job, configuration=case.with_all_promises()))
+    first = engine.check(replace(job, configuration=case.with_all_promises()))
     if first.verdict != Verdict.VIOLATED:
         return result
     return replace(result, first_violated=violated_promise(case, first), first_depth=len(first.trace))

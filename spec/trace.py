@@ -32,14 +32,16 @@ import json
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 from spec import changing_voters_trace, group_trace, quorum_trace, replication_trace, transaction_trace, zookeeper_trace
 from spec.changing_voters_trace import ChangingVotersTrace, changing_voters_traces
-from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
+from spec.checker import SHORT_RUN, Job, Outcome, Verdict
 from spec.cluster_trace import begins_incarnation, partition_traces
+from spec.engine import LOCAL, Engine
 from spec.killed_steps import with_killed_steps
 from spec.merging import merged
 from spec.models import SPEC
@@ -208,32 +210,39 @@ EVENTS_A_RUN = 40_000
 
 
 def check_traces(
-    traces: Sequence[AnyTrace], budget_s: float = 600, memory_mb: int = 3000, look_ups: int = LOOK_UPS
+    traces: Sequence[AnyTrace],
+    budget_s: float = 600,
+    memory_mb: int = 3000,
+    look_ups: int = LOOK_UPS,
+    engine: Engine = LOCAL,
 ) -> Validation:
-    """All traces; those that may share a run of TLC do (of partitions: one cluster size), up to EVENTS_A_RUN."""
+    """All traces; those that may share a run of TLC do (of partitions: one cluster size), up to EVENTS_A_RUN.
+
+    Errors: those of the engine.
+    """
     groups: dict[tuple[Any, ...], list[AnyTrace]] = {}
     for trace in traces:
         groups.setdefault((trace.book, *trace.run), []).append(trace)
+    runs = TraceRuns(engine, budget_s, memory_mb)
     start, judging, looking_up = time.monotonic(), 0.0, 0.0
-    verdicts: dict[str, TraceVerdict] = {}
+    accepted: dict[str, bool] = {}
     outcome = Outcome(Verdict.HOLDS)
-    for batch in (batch for group in groups.values() for batch in _batches(group)):
-        accepted, outcome = _check_group(batch, budget_s, memory_mb)
-        judging += outcome.cpu_seconds
-        if outcome.verdict != Verdict.HOLDS:
-            break
-        for trace in batch:
-            verdict = TraceVerdict(trace.name, trace.name in accepted, len(trace.events), trace.name in accepted)
-            if not verdict.accepted and getattr(trace, "unseen", ()):
-                if look_ups > 0:
-                    look_ups -= 1
-                    verdict, spent = _look_up_unseen(cast("Trace", trace), budget_s, memory_mb)
-                    looking_up += spent
-            elif not verdict.accepted and look_ups > 0:
-                look_ups -= 1
-                verdict, spent = _look_up(trace, budget_s, memory_mb)
-                looking_up += spent
-            verdicts[trace.name] = verdict
+    with closing(engine.each(runs.accepted, [batch for group in groups.values() for batch in _batches(group)])) as done:
+        for batch, (names, outcome) in done:
+            judging += outcome.cpu_seconds
+            if outcome.verdict != Verdict.HOLDS:
+                break
+            accepted |= {trace.name: trace.name in names for trace in batch}
+    verdicts = {
+        trace.name: TraceVerdict(trace.name, accepted[trace.name], len(trace.events), accepted[trace.name])
+        for group in groups.values()
+        for trace in group
+        if trace.name in accepted
+    }
+    rejected = [trace for group in groups.values() for trace in group if accepted.get(trace.name) is False]
+    for trace, (verdict, spent) in engine.each(runs.look_up, rejected[:look_ups]):
+        looking_up += spent
+        verdicts[trace.name] = verdict
     found = tuple(verdicts[trace.name] for trace in traces if trace.name in verdicts)
     return Validation(found, outcome, time.monotonic() - start, judging, looking_up)
 
@@ -271,54 +280,70 @@ def _borrowed(book: Any) -> dict[str, str]:
     return {name: (SPEC / path).read_text() for name, path in getattr(book, "BORROWED", {}).items()}
 
 
-def _check_group(traces: list[AnyTrace], budget_s: float, memory_mb: int) -> tuple[set[str], Outcome]:
-    """Names of the accepted traces."""
-    outcome = check(_job(traces, False, budget_s, memory_mb))
-    numbers = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
-    return {traces[number - 1].name for number in numbers}, outcome
+@dataclass(frozen=True)
+class TraceRuns:
+    """Runs of TLC on traces."""
+
+    engine: Engine
+    budget_s: float
+    memory_mb: int
+
+    def accepted(self, traces: Sequence[AnyTrace]) -> tuple[set[str], Outcome]:
+        """Names of the accepted traces."""
+        outcome = self._check(traces, deadlock=False)
+        numbers = {int(number) for number in re.findall(r'<<"accepted", (\d+)>>', outcome.output)}
+        return {traces[number - 1].name for number in numbers}, outcome
+
+    def look_up(self, trace: AnyTrace) -> tuple[TraceVerdict, float]:
+        """Where a rejected trace leaves the specification; and the CPU seconds of the search."""
+        return self._look_up_unseen(trace) if isinstance(trace, Trace) and trace.unseen else self._look_up(trace)
+
+    def _look_up_unseen(self, trace: Trace) -> tuple[TraceVerdict, float]:
+        """The first event that no steps of the unseen nodes were found to lead through."""
+        accepted, refused, spent = 0, len(trace.events), 0.0
+        while refused - accepted > 1:
+            middle = (accepted + refused) // 2
+            names, outcome = self.accepted([replace(trace, events=trace.events[:middle])])
+            spent += outcome.cpu_seconds
+            if outcome.verdict != Verdict.HOLDS:
+                return _not_found_out(trace, outcome), spent
+            accepted, refused = (middle, refused) if names else (accepted, middle)
+        event = trace.events[refused - 1]
+        return TraceVerdict(trace.name, False, len(trace.events), True, event, refused, NOT_FOUND), spent
+
+    def _look_up(self, trace: AnyTrace) -> tuple[TraceVerdict, float]:
+        """The first event that no action allows, or that leads to a broken promise."""
+        outcome = self._check([trace], deadlock=True)
+        states: list[State] = [step.state for step in outcome.trace]
+        before, after = states[-1] if states else {}, {}
+        match outcome.verdict:
+            case Verdict.VIOLATED:
+                before, after = states[-2] if len(states) > 1 else {}, before
+                reason = f"{'leads to' if before else 'the trace begins in'} a state that breaks {outcome.violated}"
+            case Verdict.DEADLOCK:
+                reason = (
+                    "no action of the specification allows it in this state, or it ends otherwise than the node says"
+                )
+            case _:
+                return _not_found_out(trace, outcome), outcome.cpu_seconds
+        place = int(before.get("at", 0))
+        event = trace.events[place - 1] if place else None
+        names = SHORT_NAMES[trace.book](trace, place) if isinstance(trace, ShardTrace) else {}
+        around = _own(before), _own(after), names
+        verdict = TraceVerdict(trace.name, False, len(trace.events), True, event, place, reason, *around)
+        return verdict, outcome.cpu_seconds
+
+    def _check(self, traces: Sequence[AnyTrace], deadlock: bool) -> Outcome:
+        return self.engine.check(_job(traces, deadlock, self.budget_s, self.memory_mb))
 
 
-def _look_up_unseen(trace: Trace, budget_s: float, memory_mb: int) -> tuple[TraceVerdict, float]:
-    """The first event that no steps of the unseen nodes were found to lead through; and the CPU seconds of the search."""
-    accepted, refused, spent = 0, len(trace.events), 0.0
-    while refused - accepted > 1:
-        middle = (accepted + refused) // 2
-        begun = replace(trace, events=trace.events[:middle])
-        names, outcome = _check_group([begun], budget_s, memory_mb)
-        spent += outcome.cpu_seconds
-        if outcome.verdict != Verdict.HOLDS:
-            reason = f"not found out: {outcome.verdict}: {outcome.reason}"
-            return TraceVerdict(trace.name, False, len(trace.events), looked_up=False, reason=reason), spent
-        accepted, refused = (middle, refused) if names else (accepted, middle)
-    event = trace.events[refused - 1]
-    return TraceVerdict(trace.name, False, len(trace.events), True, event, refused, NOT_FOUND), spent
+def _not_found_out(trace: AnyTrace, outcome: Outcome) -> TraceVerdict:
+    reason = f"not found out: {outcome.verdict}: {outcome.reason}"
+    return TraceVerdict(trace.name, False, len(trace.events), looked_up=False, reason=reason)
 
 
 OF_THE_CHECK = {"trace", "at", "step", "faults"}
 """Variables that say nothing of what a trace is of: which trace, how far it is, and what models alone need."""
-
-
-def _look_up(trace: AnyTrace, budget_s: float, memory_mb: int) -> tuple[TraceVerdict, float]:
-    """The first event that no action allows, or that leads to a broken promise; and the CPU seconds of the search."""
-    outcome = check(_job([trace], True, budget_s, memory_mb))
-    states: list[State] = [step.state for step in outcome.trace]
-    before, after = states[-1] if states else {}, {}
-    match outcome.verdict:
-        case Verdict.VIOLATED:
-            before, after = states[-2] if len(states) > 1 else {}, before
-            reason = f"{'leads to' if before else 'the trace begins in'} a state that breaks {outcome.violated}"
-        case Verdict.DEADLOCK:
-            reason = "no action of the specification allows it in this state, or it ends otherwise than the node says"
-        case _:
-            reason = f"not found out: {outcome.verdict}: {outcome.reason}"
-            return TraceVerdict(
-                trace.name, False, len(trace.events), looked_up=False, reason=reason
-            ), outcome.cpu_seconds
-    place = int(before.get("at", 0))
-    event = trace.events[place - 1] if place else None
-    names = SHORT_NAMES[trace.book](trace, place) if isinstance(trace, ShardTrace) else {}
-    around = _own(before), _own(after), names
-    return TraceVerdict(trace.name, False, len(trace.events), True, event, place, reason, *around), outcome.cpu_seconds
 
 
 def _own(state: State) -> State:

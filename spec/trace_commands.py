@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from spec.options import Json
+from spec.options import Conf, EngineName, EngineOption, Json, Master, engine_of, one_line_where_spark_fails
 
 if TYPE_CHECKING:
     from spec.trace import TraceVerdict, Validation
 
 EXAMPLES = (
     "Examples:  tidegauge spec trace results/latest/traces   ·   tidegauge spec trace one.jsonl --json   ·   "
-    "tidegauge spec trace results/latest/traces --look-ups 100"
+    "tidegauge spec trace results/latest/traces --look-ups 100   ·   "
+    "tidegauge spec trace results/latest/traces --engine spark --master spark://HOST:7077"
 )
 
 
@@ -27,6 +28,9 @@ def trace(
     look_ups: Annotated[
         int, typer.Option(min=0, help="Of so many rejected traces say at which event; a run of TLC for each.")
     ] = 10,
+    engine: EngineOption = EngineName.LOCAL,
+    master: Master = "",
+    conf: Conf = None,
     as_json: Json = False,
 ) -> None:
     """Check traces of brokers against the specification: every step must be one that it allows.
@@ -48,7 +52,8 @@ def trace(
     if not traces:
         print("no traces found", file=sys.stderr)
         raise typer.Exit(2)
-    done = check_traces(traces, budget_s, memory_mb, look_ups)
+    with one_line_where_spark_fails(as_json):
+        done = check_traces(traces, budget_s, memory_mb, look_ups, engine_of(engine, master, conf))
     for verdict in done.rejected:
         print(json.dumps(_row(verdict)) if as_json else _text(verdict))
     code = _exit_code(done)

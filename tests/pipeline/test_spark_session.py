@@ -2,14 +2,11 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 
-import pyspark
 import pytest
 from typer.testing import CliRunner
 
@@ -25,7 +22,7 @@ from linearizability.pipeline.spark_session import (
 )
 from linearizability.simulation.fuzzing import fuzz
 from linearizability.simulation.fuzzing_summary import Plan
-from linearizability.targets.ports import free_ports
+from tests.pipeline.standalone import standalone
 from tests.rules.test_labelled import LABELLED
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -138,51 +135,21 @@ def test_a_mutant_is_found_on_spark_and_its_schedule_is_shrunk_here(tmp_path):
 
 @pytest.mark.slow
 def test_a_cluster_that_loses_a_worker_gives_the_same_digests(tmp_path):
-    """A master and two workers of standalone Spark, whose Python has the libraries and not this project."""
-    spark_class = Path(pyspark.__file__).parent / "bin" / "spark-class"
-    port, ui = free_ports(2)
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    environment |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_WORKER_DIR": str(tmp_path), "SPARK_NO_DAEMONIZE": "1"}
-    master = f"spark://127.0.0.1:{port}"
-    base = "org.apache.spark.deploy"
-    commands = [[f"{base}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(ui)]]
-    commands += [[f"{base}.worker.Worker", "--cores", "1", "--memory", "1g", "--webui-port", "0", master]] * 2
-    started = []
-    log = (tmp_path / "log").open("wb")
-    try:
-        for command in commands:
-            started.append(
-                subprocess.Popen(
-                    [spark_class, *command],
-                    cwd=tmp_path,
-                    env=environment,
-                    stdout=log,
-                    stderr=log,
-                    start_new_session=True,
-                )
-            )
-            time.sleep(5)
-        fuzzing = ["fuzz", "--schedules", "400", "--nodes", "1", "--json", "--results", str(tmp_path / "results")]
+    fuzzing = ["fuzz", "--schedules", "400", "--nodes", "1", "--json", "--results", str(tmp_path / "results")]
+    with standalone(tmp_path) as cluster:
         there = subprocess.Popen(
-            [sys.executable, "-m", "tidegauge", *fuzzing, "--engine", "spark", "--master", master],
+            [sys.executable, "-m", "tidegauge", *fuzzing, "--engine", "spark", "--master", cluster.master],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env=environment | {"SPARK_LOCAL_IP": "127.0.0.1"},
+            env=cluster.environment,
         )
+        assert there.stderr is not None
         progress = next(line for line in there.stderr if " schedules, " in line)  # some seeds are done, others are not
-        os.killpg(started[2].pid, signal.SIGKILL)
+        cluster.kill(1)
         said, errors = there.communicate(timeout=500)
-        assert there.returncode == 0, errors
-        here = subprocess.run(
-            [sys.executable, "-m", "tidegauge", *fuzzing], capture_output=True, text=True, timeout=300
-        )
-        digests = [line.split('"digest": "')[1][:64] for line in (said, here.stdout)]
-        assert digests[0] == digests[1]
-        assert int(progress.split()[0]) < 400
-    finally:
-        for process in started:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-        log.close()
+    assert there.returncode == 0, errors
+    here = subprocess.run([sys.executable, "-m", "tidegauge", *fuzzing], capture_output=True, text=True, timeout=300)
+    digests = [line.split('"digest": "')[1][:64] for line in (said, here.stdout)]
+    assert digests[0] == digests[1]
+    assert int(progress.split()[0]) < 400

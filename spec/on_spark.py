@@ -1,0 +1,72 @@
+"""Each run of TLC is the one task of a Spark job. It is sent TLC's jar and the texts of its modules; the worker has Java.
+
+An outcome is a function of its task, so retries, speculative copies and lost executors cost time and change no result. Jobs are
+submitted side by side and Spark queues them, so each result is here as soon as it is found, and can be stored.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Generator, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from linearizability.pipeline.spark_session import SparkFailure, failure_of, session
+from linearizability.targets.artifacts import ArtifactError, tlc_jar
+from spec import checker
+from spec.checker import Job, Outcome, Verdict
+from spec.engine import Engine, Item, Result
+
+MOST_AT_ONCE = 256
+"""Jobs that wait for Spark at one time, each with a thread here."""
+
+
+class SparkEngine(Engine):
+    """Runs TLC in tasks. Errors, also of `check` and `each`: SparkFailure."""
+
+    def __init__(self, master: str, settings: Mapping[str, str]) -> None:
+        try:
+            jar = tlc_jar()
+        except ArtifactError as error:
+            raise SparkFailure(f"TLC's jar is not here to be sent to workers: {error}") from error
+        self._context = session(master, settings).sparkContext
+        self._context.addFile(str(jar))
+        self._jar = jar.name
+
+    def check(self, job: Job) -> Outcome:
+        task = replace(job, folder=None, modules=job.texts())
+        jar = self._jar  # a task may not hold the context
+        try:
+            (outcome,) = self._context.parallelize([task], 1).map(lambda job: run_in_task(job, jar)).collect()
+        except Exception as error:
+            if failure := failure_of(error):
+                raise failure from error
+            raise
+        return outcome
+
+    def each(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Generator[tuple[Item, Result], None, None]:
+        with ExitStack() as stack:
+            pool = ThreadPoolExecutor(MOST_AT_ONCE)
+            stack.callback(pool.shutdown)
+            item_of: dict[Future[Result], Item] = {pool.submit(work, item): item for item in items}
+            stack.callback(self._end, item_of)
+            for done in as_completed(item_of):
+                yield item_of[done], done.result()
+
+    def _end(self, futures: Iterable[Future[Result]]) -> None:
+        """Start nothing more, and end the tasks that run: those of a loop that was left early."""
+        waiting = [future for future in futures if not future.cancel() and not future.done()]
+        if waiting:
+            self._context.cancelAllJobs()
+
+
+def run_in_task(job: Job, jar: str) -> Outcome:
+    """On a worker: TLC's outcome. What the worker lacks is said with its name."""
+    from pyspark import SparkFiles
+
+    outcome = checker.check(job, Path(SparkFiles.get(jar)))
+    if outcome.verdict != Verdict.NO_CHECKER:
+        return outcome
+    return replace(outcome, reason=f"worker {socket.gethostname()}: {outcome.reason}")

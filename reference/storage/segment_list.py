@@ -99,6 +99,11 @@ class SegmentList:
         self._pending_flush: PendingFlush | None = None
         self._last_flush = now
         self._next_expiry = now + self.expiry_check_ms
+        try:
+            # Records that were deleted come back when the raised log start is lost: then their epochs are not in the file.
+            self.recovery_point = self._store_epochs(self.recovery_point)
+        except OSError as error:
+            raise storage_error(folder, error) from error
         if not clean:
             # What a crash left may be in the page cache alone. Where flush.messages asks for more, it is not read before it is
             # durable: a loss of power would take what consumers have seen. Kafka 4.3.1 does not flush here.

@@ -8,7 +8,7 @@ import pytest
 
 from reference.protocol.primitives import Chance
 from reference.protocol.records.batch import assign
-from reference.storage.checkpoints import LEADER_EPOCHS
+from reference.storage.checkpoints import LEADER_EPOCHS, read_lines
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile
 from reference.storage.log import Log
@@ -251,6 +251,24 @@ def test_epochs_are_found_again_and_those_of_lost_records_forgotten() -> None:
     last = names(log, LOG)[-1]
     damage(disk, last, 0)
     assert open_log(disk, CONFIG).leader_epoch < 2
+
+
+def test_epochs_of_records_that_were_deleted_and_came_back_are_in_the_file() -> None:
+    """The recovery point has passed them: a later recovery need not read their batches."""
+    disk = SimulatedDisk()
+    config = replace(CONFIG, segment_bytes=4000)
+    log = open_log(disk, config)
+    for step in range(12):
+        append(log, 2, epoch=step // 5, time=NOW + step)
+    log.flush()
+    known = log.end_offset_for_epoch(0), log.end_offset_for_epoch(1)
+    log.advance_log_start_offset(log.log_end_offset)
+    open_log(disk, config, log_start=24, recovery_point=24)
+    assert read_lines(disk, FOLDER / LEADER_EPOCHS, 2) == []
+    again = open_log(disk, config, log_start=0, recovery_point=24)
+    assert (again.log_start_offset, again.recovery_point) == (0, 24)
+    assert (again.end_offset_for_epoch(0), again.end_offset_for_epoch(1)) == known
+    assert read_lines(disk, FOLDER / LEADER_EPOCHS, 2) == [["0", "0"], ["1", "10"], ["2", "20"]]
 
 
 def test_rubbish_is_removed() -> None:

@@ -99,6 +99,8 @@ class PartitionOracle:
         self._committed_again: set[BatchRecord] = set()
         """What was committed in the place of something else that was lost, with excuse."""
         self._batches: dict[tuple[int, int], tuple[BatchRecord, BatchRecord | None]] = {}
+        self._cut_in: dict[int, int] = {}
+        """The leader epoch, as it was decided, in which each replica was last cut."""
         self._led: dict[int, int] = {}
         """The epoch in which each node was last seen leading."""
         self._deleted_below: Offset = Offset(0)
@@ -139,8 +141,7 @@ class PartitionOracle:
         if view is None or view.log is not log:
             view = self.views[number] = View(log, log.log_start_offset)
         elif log.log_end_offset < view.end:
-            view.cut(log.log_end_offset)
-            self._require_eligible_complete()
+            self._cut(number, view, log.log_end_offset)
         end = view.end
         if log.log_start_offset > end or (view.batches and log.log_start_offset == end):
             view = self.views[number] = View(log, log.log_start_offset)
@@ -169,8 +170,12 @@ class PartitionOracle:
         """A replica says that it cuts its log: what it appends in the same step is then read again. Errors: Violation."""
         view = self.views.get(number)
         if view is not None and end < view.end:
-            view.cut(end)
-            self._require_eligible_complete()
+            self._cut(number, view, end)
+
+    def _cut(self, number: int, view: View, end: Offset) -> None:
+        view.cut(end)
+        self._cut_in[number] = self.decided.leader_epoch
+        self._require_eligible_complete()
 
     # ---- leaders
 
@@ -230,11 +235,15 @@ class PartitionOracle:
                 self._broken("high-watermark-too-high", text)
 
     def _given_up_since(self, leader_epoch: int) -> set[int]:
-        """Who is in sync no more since that epoch: a replica that was taken out has thrown its log away, and its last fetch
-        may yet reach a leader that does not know that it is none. What it had, those in sync have."""
+        """Who has given up records since that epoch, as its last fetch may yet reach a leader that does not know that it is none.
+
+        A replica that was taken out of the ISR has thrown its log away, and those in sync have what it had; one in sync was cut
+        to the log of a later leader, which had lost its own.
+        """
         if leader_epoch >= self.decided.leader_epoch:
             return set()
-        return {*self.views} - {*self.decided.isr, *self.decided.eligible}
+        cut = {each for each, epoch in self._cut_in.items() if epoch > leader_epoch}
+        return cut | {*self.views} - {*self.decided.isr, *self.decided.eligible}
 
     def count_follower(self, number: int, partition: Partition, follower: int, end: int) -> None:
         """A leader learns how far a follower is, right now: in the newest leader epoch the two logs agree up to there.

@@ -20,7 +20,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.primitives import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Buffer, ProducerEpoch, ProducerId
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 
 TRANSACTION_TIMEOUT_MS = 60_000
@@ -62,14 +62,10 @@ class ProducerSession:
 
     def batch(self, partition: TopicPartition, records: Sequence[Record], **options: Any) -> bytearray:
         """The next records of a partition; it is the same batch until `appended` is called."""
-        return build(
-            records,
-            producer_id=ProducerId(self.identity[0]),
-            producer_epoch=ProducerEpoch(self.identity[1]),
-            base_sequence=self.sequences.get(partition, 0),
-            transactional=self.transactional_id is not None,
-            **options,
-        )
+        id, epoch = ProducerId(self.identity[0]), ProducerEpoch(self.identity[1])
+        is_transactional = self.transactional_id is not None
+        producer = BatchProducer(id, epoch, self.sequences.get(partition, 0), is_transactional)
+        return build(records, producer=producer, **options)
 
     def produce(self, batches: Mapping[TopicPartition, Buffer | None], timeout_ms: int) -> ProduceRequest:
         """Produce with acks=all."""

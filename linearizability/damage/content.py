@@ -30,7 +30,7 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from reference.protocol.primitives import NO_UUID, Buffer, Offset, TimestampMs
-from reference.protocol.records.batch import build, check_crc, read_batches, records_of
+from reference.protocol.records.batch import BatchProducer, build, check_crc, read_batches, records_of
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
@@ -154,12 +154,7 @@ def _fill_plain(ask: Ask, part: int, now: int) -> Producer:
     records, offset = b"", -1
     for at in range(BATCHES):
         records = make_batch(
-            part,
-            at,
-            now,
-            producer_id=identity.producer_id,
-            producer_epoch=identity.producer_epoch,
-            base_sequence=at * RECORDS_A_BATCH,
+            part, at, now, producer=BatchProducer(identity.producer_id, identity.producer_epoch, at * RECORDS_A_BATCH)
         )
         offset = produce(ask, (PLAIN, 0), records)
     return Producer(identity.producer_id, identity.producer_epoch, records, offset)

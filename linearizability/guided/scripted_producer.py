@@ -20,7 +20,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceResponse
 from reference.protocol.primitives import FIRST_OFFSET, NO_PRODUCER_ID, ProducerEpoch
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 
 PRODUCE_VERSION = 9
@@ -128,9 +128,7 @@ class ScriptedProducer(SimulatedClient):
         records = [Record(FIRST_OFFSET, self.cluster.client_clock_ms(), None, value, ())]
         if not self._idempotent:
             return bytes(build(records))
-        return bytes(
-            build(records, producer_id=self._producer_id, producer_epoch=ProducerEpoch(0), base_sequence=sent.number)
-        )
+        return bytes(build(records, producer=BatchProducer(self._producer_id, ProducerEpoch(0), sent.number)))
 
     def _on_produced(self, body: ProduceResponse, sent: Sent) -> None:
         answer = produced(body)

@@ -35,7 +35,7 @@ from reference.protocol.messages.find_coordinator import FindCoordinatorRequest,
 from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import FIRST_OFFSET, ProducerEpoch, ProducerId
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 
@@ -258,10 +258,9 @@ class ScriptedTransactor(SimulatedClient):
         record = Record(FIRST_OFFSET, self.cluster.client_clock_ms(), None, write.value.to_bytes(VALUE_HEAD, "big"), ())
         data = build(
             [record],
-            producer_id=ProducerId(write.producer[0]),
-            producer_epoch=ProducerEpoch(write.producer[1]),
-            base_sequence=write.sequence,
-            transactional=True,
+            producer=BatchProducer(
+                ProducerId(write.producer[0]), ProducerEpoch(write.producer[1]), write.sequence, transactional=True
+            ),
         )
         return self._session.produce({(self._topics[write.broker], 0): data}, RESPONSE_TIMEOUT_MS)
 

@@ -24,8 +24,8 @@ from reference.protocol.errors import ErrorCode as E
 from reference.protocol.messages.describe_producers import DescribeProducersRequest
 from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from reference.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
-from reference.protocol.primitives import NO_UUID, Offset
-from reference.protocol.records.batch import build
+from reference.protocol.primitives import NO_UUID, Offset, ProducerEpoch, ProducerId
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition
 
@@ -202,8 +202,8 @@ def _producers(partition: Partition) -> dict[int, tuple[int, int]]:
 
 def _batch(client: Inspector, identity: tuple[int, int], sequence: int, **changed: Any) -> bytes:
     timestamp = client.cluster.client_clock_ms()
-    usual: dict[str, Any] = {"producer_id": identity[0], "producer_epoch": identity[1], "base_sequence": sequence}
-    return bytes(build([Record(Offset(0), timestamp, None, b"to be refused")], **usual | changed))
+    producer = BatchProducer(ProducerId(identity[0]), ProducerEpoch(identity[1]), sequence)
+    return bytes(build([Record(Offset(0), timestamp, None, b"to be refused")], producer=producer, **changed))
 
 
 def _refused_batches(client: Inspector, key: Key, number: int, known: dict[int, tuple[int, int]]) -> Part:

@@ -26,7 +26,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.produce import ProduceResponse
 from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch, TimestampMs
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 from reference.storage.producer_state import CACHED_BATCHES
@@ -290,13 +290,7 @@ class SimulatedProducer(SimulatedClient):
         codec = CODECS[self.plan.codec]
         if not self.idempotent:
             return build(records, codec=codec)
-        return build(
-            records,
-            codec=codec,
-            producer_id=self._producer_id,
-            producer_epoch=ProducerEpoch(0),
-            base_sequence=batch.sequence,
-        )
+        return build(records, codec=codec, producer=BatchProducer(self._producer_id, ProducerEpoch(0), batch.sequence))
 
     # ---- answers
 

@@ -30,7 +30,7 @@ from linearizability.simulation.world import MICROSECONDS_A_MS
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.primitives import NO_PRODUCER_ID, Offset, ProducerEpoch
-from reference.protocol.records.batch import build, read_batches, records_of
+from reference.protocol.records.batch import BatchProducer, build, read_batches, records_of
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition
 from reference.storage.log import LogSlice
@@ -249,7 +249,7 @@ def _produce(run: ScenarioRun, words: list[str], options: dict[str, str]) -> Non
     now = run.cluster.client_clock_ms()
     records = [Record(Offset(index), now, None, value.encode(), ()) for index, value in enumerate(values)]
     if producer_id >= 0:
-        data = build(records, producer_id=producer_id, producer_epoch=ProducerEpoch(0), base_sequence=sequence)
+        data = build(records, producer=BatchProducer(producer_id, ProducerEpoch(0), sequence))
     else:
         data = build(records)
     run.last = topic, bytes(data), options | {"values": " ".join(values)}

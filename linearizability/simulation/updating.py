@@ -25,7 +25,7 @@ from reference.protocol.messages.fetch import FetchResponse
 from reference.protocol.messages.init_producer_id import InitProducerIdResponse
 from reference.protocol.messages.list_offsets import ListOffsetsResponse
 from reference.protocol.primitives import NO_PRODUCER_ID, Buffer, Offset, ProducerEpoch, TimestampMs
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.replication.partition import Partition
 
@@ -209,12 +209,7 @@ class SimulatedUpdater(SimulatedClient):
         updates = [self._next_update() for _ in range(self.chance.randrange(1, self._plan.records + 1))]
         now = self.cluster.client_clock_ms()
         records = [_record(delta, update, now) for delta, update in enumerate(updates)]
-        batch = build(
-            records,
-            producer_id=self._producer_id,
-            producer_epoch=ProducerEpoch(0),
-            base_sequence=self._sequence,
-        )
+        batch = build(records, producer=BatchProducer(self._producer_id, ProducerEpoch(0), self._sequence))
         self._sequence += len(updates)
         self._sent = updates, line
         body = produce_request({self.key: batch}, timeout_ms=PRODUCE_TIMEOUT_MS)

@@ -38,7 +38,7 @@ from reference.protocol.primitives import (
     ProducerId,
     TimestampMs,
 )
-from reference.protocol.records.batch import add_to_sequence, build
+from reference.protocol.records.batch import BatchProducer, add_to_sequence, build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.legacy import write_message_set
 from reference.protocol.records.record import Record
@@ -216,13 +216,7 @@ class PartitionSender:
         if version < FIRST_BATCHES_V:
             return write_message_set(records, 1 if version == 2 else 0, codec)
         session = self.session
-        return build(
-            records,
-            codec=codec,
-            producer_id=session.producer_id,
-            producer_epoch=session.epoch,
-            base_sequence=session.sequence,
-        )
+        return build(records, codec=codec, producer=BatchProducer(session.producer_id, session.epoch, session.sequence))
 
     def _may_try_again(self, error: int | None) -> bool:
         """Wait a little. False when the record itself is refused, or the time after the stop sign is over."""

@@ -24,8 +24,6 @@ from reference.node.requests import Key, Request
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
     Buffer,
     LeaderEpoch,
     Offset,
@@ -34,7 +32,7 @@ from reference.protocol.primitives import (
     TimestampMs,
     TopicName,
 )
-from reference.protocol.records.batch import build, read_batches, records_of
+from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, build, read_batches, records_of
 from reference.protocol.records.control import read_end_transaction
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
@@ -100,8 +98,6 @@ KeyValue = tuple[bytes, bytes | None]
 
 Producer = tuple[ProducerId, ProducerEpoch]
 """The producer of a record within a transaction."""
-
-NO_PRODUCER: Producer = NO_PRODUCER_ID, NO_PRODUCER_EPOCH
 
 
 class Shard(Protocol):
@@ -237,12 +233,9 @@ class Coordination(Generic[S]):
         held = self._held_by(index)
         if not records:
             return
-        producer_id, producer_epoch = producer or NO_PRODUCER
         batch = build(
             [Record(Offset(at), now, key, value, ()) for at, (key, value) in enumerate(records)],
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            transactional=producer is not None,
+            producer=BatchProducer(*producer, transactional=True) if producer else NOT_IDEMPOTENT,
         )
         try:
             held.partition.produce(batch, now, origin=Origin.COORDINATOR, guard=guard)

@@ -14,7 +14,7 @@ from reference.coordinator.transaction_records import KeyValue
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import PREPARED, TopicPartition, Transaction
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.records.batch import build, read_batches, records_of
+from reference.protocol.records.batch import BatchProducer, build, read_batches, records_of
 from reference.protocol.records.control import EndTransaction, build_end_transaction, read_end_transaction
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
@@ -200,10 +200,7 @@ class World:
         session, sequence = late.session, late.session.sequences.get(late.partition, 0)
         batch = build(
             [Record(0, self.now, None, late.label.encode())],
-            producer_id=late.identity.producer_id,
-            producer_epoch=late.identity.epoch,
-            base_sequence=sequence,
-            transactional=True,
+            producer=BatchProducer(late.identity.producer_id, late.identity.epoch, sequence, transactional=True),
         )
         info = self.partitions[late.partition].append_as_leader(batch, 0, self.now, guard=late.guard)
         assert info.is_duplicate or not session.is_superseded, f"{late.label}: a zombie's write was taken"

@@ -9,7 +9,7 @@ from reference.node.node import Node
 from reference.node.requests import Client, Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, build
 from reference.protocol.records.errors import CorruptBatch
 from reference.protocol.records.record import Record
 from reference.storage.log import Log
@@ -34,10 +34,7 @@ def node() -> Node:
         has_producer = producer == PRODUCER
         batch = build(
             records,
-            producer_id=producer,
-            producer_epoch=0 if has_producer else -1,
-            base_sequence=0 if has_producer else -1,
-            transactional=has_producer,
+            producer=BatchProducer(producer, 0, 0, transactional=True) if has_producer else NOT_IDEMPOTENT,
         )
         node.replicas.partition("t", 0).produce(batch, NOW, guard=NOT_REQUIRED)
     node.replicas.partition("t", 0).high_watermark = 7

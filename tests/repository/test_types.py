@@ -15,7 +15,7 @@ from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.primitives import (
     BrokerEpoch, LeaderEpoch, NodeId, Offset, PartitionEpoch, ProducerEpoch, ProducerId, TimestampMs,
 )
-from reference.protocol.records.batch import BatchHeader, build
+from reference.protocol.records.batch import BatchHeader, BatchProducer, build
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.partition import Partition
 from reference.replication.partition_state import PartitionState
@@ -65,9 +65,9 @@ def wire(partition: Partition, asked: FetchRequest.FetchPartition, answer: Fetch
 
 
 def producers(image: PartitionImage, id: ProducerId, epoch: ProducerEpoch, leader_epoch: LeaderEpoch):
-    build([], producer_id=id, producer_epoch=epoch)
-    build([], producer_id=epoch)  # refused
-    build([], producer_id=id, producer_epoch=leader_epoch)  # refused
+    build([], producer=BatchProducer(id, epoch))
+    BatchProducer(epoch)  # refused
+    BatchProducer(id, leader_epoch)  # refused
     build([], leader_epoch=image.partition_epoch)  # refused
 """
 

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 
-from reference.protocol.records.batch import Batch, build, read_batches
+from reference.protocol.records.batch import Batch, BatchProducer, build, read_batches
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
@@ -142,12 +142,7 @@ class LogMachine(ComparedLog):
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
         epoch = 0 if producer >= 0 else -1
         batch = build(
-            records,
-            codec=codec,
-            producer_id=producer,
-            producer_epoch=epoch,
-            base_sequence=sequence,
-            transactional=transactional,
+            records, codec=codec, producer=BatchProducer(producer, epoch, sequence, transactional=transactional)
         )
         size_before = self.log.size_bytes
         try:
@@ -228,12 +223,7 @@ class LogMachine(ComparedLog):
 
     @rule()
     def append_out_of_sequence(self) -> None:
-        batch = build(
-            [Record(0, self.now, b"k", b"v")],
-            producer_id=1,
-            producer_epoch=0,
-            base_sequence=self.sequences.get(1, 0) + 7,
-        )
+        batch = build([Record(0, self.now, b"k", b"v")], producer=BatchProducer(1, 0, self.sequences.get(1, 0) + 7))
         known = {producer.producer_id for producer in self.log.active_producers()}
         if 1 in known:
             with pytest.raises(RefusedByProducerState):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reference.protocol.records.batch import build, read_all_records
+from reference.protocol.records.batch import BatchProducer, build, read_all_records
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import Origin
@@ -37,9 +37,7 @@ def append(log: Log, count: int = 1, *, epoch: int = 0, now: int = NOW, **argume
 def append_as(
     log: Log, producer: int, sequence: int, count: int = 1, *, epoch: int = 0, transactional: bool = False
 ) -> AppendInfo:
-    return append(
-        log, count, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=transactional
-    )
+    return append(log, count, producer=BatchProducer(producer, epoch, sequence, transactional=transactional))
 
 
 def end_transaction(

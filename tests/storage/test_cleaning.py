@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from reference.protocol.records.batch import BatchHeader, build, check_crc, read_batches, records_of
+from reference.protocol.records.batch import BatchHeader, BatchProducer, build, check_crc, read_batches, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 from reference.storage.cleanable import Cleanable, cleanable, groups
@@ -207,7 +207,7 @@ def test_a_record_without_a_key_goes() -> None:
 def test_the_last_batch_of_a_producer_stays_without_records() -> None:
     disk = SimulatedDisk()
     log = open_log(disk, COMPACT)
-    put(log, ("k", "1"), ("k", "2"), producer_id=7, producer_epoch=3, base_sequence=5)
+    put(log, ("k", "1"), ("k", "2"), producer=BatchProducer(7, 3, 5))
     put(log, ("k", "3"), ("end", "x"))
     compact(log)
     first = headers(log)[0]
@@ -217,13 +217,13 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
         disk.remove(FOLDER / name)
     again = open_log(disk, COMPACT)
     assert [(row.producer_id, row.producer_epoch, row.last_sequence) for row in again.active_producers()] == [(7, 3, 6)]
-    put(again, ("k", "4"), producer_id=7, producer_epoch=3, base_sequence=7)
+    put(again, ("k", "4"), producer=BatchProducer(7, 3, 7))
     compact(again)
     assert [one.base_offset for one in headers(again)] == [2, 4]
 
 
 def transaction(log: Log, producer: int, sequence: int, *pairs: tuple[str, str | None], commit: bool) -> None:
-    put(log, *pairs, producer_id=producer, producer_epoch=0, base_sequence=sequence, transactional=True)
+    put(log, *pairs, producer=BatchProducer(producer, 0, sequence, transactional=True))
     end_transaction(log, producer, commit=commit)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.record import Record
@@ -35,15 +35,13 @@ def written_log(folder: Path) -> Log:
         if step % 3:
             log.append_as_leader(build(records, codec=chance.choice(list(Codec))), epoch, TIME)
             continue
-        batch = build(records, producer_id=9, producer_epoch=0, base_sequence=sequence, transactional=True)
+        batch = build(records, producer=BatchProducer(9, 0, sequence, transactional=True))
         log.append_as_leader(batch, epoch, TIME)
         sequence += len(records)
         if step % 2:
             marker = build_end_transaction(EndTransaction(step % 4 == 1, 1), 9, 0, TIME)
             log.append_as_leader(marker, epoch, TIME, Origin.COORDINATOR)
-    log.append_as_leader(
-        build([Record(0, TIME, b"k", b"v")], producer_id=7, producer_epoch=2, base_sequence=4), 2, TIME
-    )
+    log.append_as_leader(build([Record(0, TIME, b"k", b"v")], producer=BatchProducer(7, 2, 4)), 2, TIME)
     return log
 
 

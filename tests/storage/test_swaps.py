@@ -3,6 +3,7 @@
 import contextlib
 import random
 
+from reference.protocol.records.batch import BatchProducer
 from reference.storage.cleaning import Cleaning
 from reference.storage.errors import StorageError
 from reference.storage.simulated_disk import SimulatedDisk
@@ -77,7 +78,7 @@ def test_what_a_failing_removal_leaves_is_still_the_logs() -> None:
         disk = BreakingDisk()
         log = open_log(disk, COMPACT)
         for number in range(5):
-            put(log, (f"k{number}", "x"), producer_id=1, producer_epoch=0, base_sequence=number)
+            put(log, (f"k{number}", "x"), producer=BatchProducer(1, 0, number))
             log.roll(NOW)
         disk.changes_left = changes
         with contextlib.suppress(StorageError):
@@ -86,7 +87,7 @@ def test_what_a_failing_removal_leaves_is_still_the_logs() -> None:
         end = log.log_end_offset
         assert end in (2, 5)
         assert [row[0] for row in rows(log)] == list(range(end))
-        put(log, ("next", "x"), producer_id=1, producer_epoch=0, base_sequence=end)
+        put(log, ("next", "x"), producer=BatchProducer(1, 0, end))
         assert [row[0] for row in rows(log)] == list(range(end + 1))
         assert [row[0] for row in rows(open_log(disk, COMPACT))] == list(range(end + 1))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.records.batch import BatchProducer
 from reference.storage.errors import RefusedByProducerState
 from reference.storage.log import Log
 from reference.storage.verification import Guard
@@ -18,7 +19,7 @@ def begin(log: Log, *, epoch: int = 0, sequence: int = 0, adds: bool = False) ->
 
 
 def write(log: Log, guard: Guard | None, *, epoch: int = 0, sequence: int = 0) -> None:
-    data = batch(producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+    data = batch(producer=BatchProducer(PRODUCER, epoch, sequence, transactional=True))
     log.append_as_leader(data, 0, NOW, guard=guard)
 
 

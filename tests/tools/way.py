@@ -47,7 +47,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 from reference.storage.disk import Disk
@@ -279,13 +279,7 @@ class Operations(Nodes):
         given = self.ask(session.begin(), 4, of=self.transactions)
         session.become(given.producer_id, given.producer_epoch)
         check(error_of(self.ask(session.add_partitions([(TOPIC, 0)]), 3, of=self.transactions)))
-        self.write(
-            id=NAME,
-            base_sequence=0,
-            transactional=True,
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
-        )
+        self.write(id=NAME, producer=BatchProducer(given.producer_id, given.producer_epoch, 0, transactional=True))
         check(self.ask(session.end(committed=True), 3, of=self.transactions, traced="all").error_code)
 
 

@@ -24,7 +24,6 @@ from reference.protocol.primitives import (
     NO_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
-    NO_TIMESTAMP,
     Buffer,
     LeaderEpoch,
     Offset,
@@ -130,6 +129,18 @@ class BatchHeader(NamedTuple):
     def delete_horizon(self) -> TimestampMs | None:
         """When compaction may drop the batch's tombstones and marker; None before the first cleaning."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
+
+
+class BatchProducer(NamedTuple):
+    """Whom a batch's header names as its producer, and where the batch is in that producer's sequence."""
+
+    id: ProducerId = NO_PRODUCER_ID
+    epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    base_sequence: SequenceNumber = NO_SEQUENCE
+    transactional: bool = False
+
+
+NOT_IDEMPOTENT = BatchProducer()
 
 
 class Batch(NamedTuple):
@@ -238,38 +249,25 @@ def build(
     records: Sequence[Record],
     *,
     codec: Codec = Codec.NONE,
-    base_offset: Offset | None = None,
-    leader_epoch: LeaderEpoch = NO_EPOCH,
-    producer_id: ProducerId = NO_PRODUCER_ID,
-    producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH,
-    base_sequence: SequenceNumber = NO_SEQUENCE,
-    transactional: bool = False,
+    producer: BatchProducer = NOT_IDEMPOTENT,
     control: bool = False,
+    leader_epoch: LeaderEpoch = NO_EPOCH,
     log_append_time: TimestampMs | None = None,
-    delete_horizon: TimestampMs | None = None,
-    last_offset: Offset | None = None,
 ) -> bytearray:
-    """A batch of these records, whose offsets stay what they are.
-
-    The base offset is the first record's unless given; so is the last offset (compaction keeps both of a batch that it
-    thins out, and so can leave a batch without records). With a log append time all records bear it.
-    """
-    first = base_offset if base_offset is not None else records[0].offset
-    last = last_offset if last_offset is not None else records[-1].offset
-    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
-    if delete_horizon is not None:
-        base_timestamp = delete_horizon
-    max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    """A batch of these records, at least one, whose offsets stay what they are. With a log append time all bear it."""
+    first = records[0].offset
+    base_timestamp = records[0].timestamp
+    producer_id, producer_epoch, base_sequence, transactional = producer
     attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)
-    if log_append_time is not None:
+    if log_append_time is None:
+        max_timestamp = max(record.timestamp for record in records)
+    else:
         max_timestamp = log_append_time
         attributes |= TIMESTAMP_TYPE
-    if delete_horizon is not None:
-        attributes |= DELETE_HORIZON
     packed = compress(codec, b"".join(write_record(record, first, base_timestamp) for record in records))
     checked = _CHECKED.pack(
         attributes,
-        last - first,
+        records[-1].offset - first,
         base_timestamp,
         max_timestamp,
         producer_id,

@@ -9,7 +9,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
-from reference.protocol.records.batch import build
+from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import Record
 
@@ -68,4 +68,4 @@ def build_end_transaction(
     """The control batch that ends a producer's transaction."""
     key = control_key(ControlType.COMMIT if marker.committed else ControlType.ABORT)
     record = Record(offset, now, key, _MARKER.pack(0, marker.coordinator_epoch))
-    return build([record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True)
+    return build([record], producer=BatchProducer(producer_id, producer_epoch, transactional=True), control=True)

@@ -22,6 +22,7 @@ from reference.protocol.records.batch import (
     MAGIC_AT,
     TIMESTAMP_TYPE,
     BatchHeader,
+    BatchProducer,
     build,
     check_crc,
     header_at,
@@ -213,10 +214,9 @@ def _rebuild(view: memoryview, header: BatchHeader, rules: ProduceRules, now: Ti
     batch = build(
         records,
         codec=codec,
-        producer_id=header.producer_id,
-        producer_epoch=header.producer_epoch,
-        base_sequence=header.base_sequence,
-        transactional=header.is_transactional,
+        producer=BatchProducer(
+            header.producer_id, header.producer_epoch, header.base_sequence, transactional=header.is_transactional
+        ),
         control=header.is_control,
         log_append_time=now if rules.log_append_time else None,
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from linearizability.targets.artifacts import kafka_jars
 from linearizability.targets.java import java
 from reference.protocol.primitives import Buffer
-from reference.protocol.records.batch import check_crc, read_batches, records_of
+from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, check_crc, read_batches, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 
@@ -61,15 +61,12 @@ def write_line(
     magic: int = 2,
     codec: Codec = Codec.NONE,
     append_time: bool = False,
-    producer_id: int = -1,
-    producer_epoch: int = -1,
-    base_sequence: int = -1,
-    transactional: bool = False,
+    producer: BatchProducer = NOT_IDEMPOTENT,
     leader_epoch: int = -1,
 ) -> str:
     """The line that lets Java write a batch."""
     fields: list[object] = [
-        "write", magic, int(codec), "append" if append_time else "create", records[0].offset, producer_id,
-        producer_epoch, base_sequence, str(transactional).lower(), leader_epoch,
+        "write", magic, int(codec), "append" if append_time else "create", records[0].offset,
+        *producer[:3], str(producer.transactional).lower(), leader_epoch,
     ]  # fmt: skip
     return " ".join([*(str(field) for field in fields), *(record_text(record) for record in records)])

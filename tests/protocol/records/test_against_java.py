@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from reference.protocol.records.batch import build, check_crc, read_batches, records_of
+from reference.protocol.records.batch import BatchProducer, build, check_crc, read_batches, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction, read_end_transaction
 from reference.protocol.records.legacy import read_message_set, write_message_set
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.java
 
 VARIANTS = [
     {},
-    {"producer_id": 4000, "producer_epoch": 3, "base_sequence": 0},
-    {"producer_id": 1 << 40, "producer_epoch": 32767, "base_sequence": 2**31 - 2, "transactional": True},
+    {"producer": BatchProducer(4000, 3, 0)},
+    {"producer": BatchProducer(1 << 40, 32767, 2**31 - 2, transactional=True)},
     {"leader_epoch": 77},
 ]
 

@@ -1,13 +1,21 @@
 """The batch header, iteration, building, and what a broker writes in place."""
 
 import random
+import struct
 
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reference.protocol.primitives import NO_EPOCH, NO_TIMESTAMP
 from reference.protocol.records.batch import (
+    DELETE_HORIZON,
+    HEADER_BYTES,
+    LENGTH_END,
+    NO_SEQUENCE,
+    BatchHeader,
+    BatchProducer,
     assign,
     build,
     check_crc,
@@ -35,7 +43,7 @@ epoch, base sequence, record count; then two records: size, attributes, timestam
 
 def golden() -> bytearray:
     records = [Record(5, TIME, b"k", b"v"), Record(6, TIME + 1, None, None, ((b"h", None),))]
-    return build(records, leader_epoch=3, producer_id=7, producer_epoch=2, base_sequence=10, transactional=True)
+    return build(records, leader_epoch=3, producer=BatchProducer(7, 2, 10, transactional=True))
 
 
 def test_every_byte() -> None:
@@ -54,14 +62,14 @@ def test_the_header_says_what_was_built() -> None:
 
 
 def test_sequences_wrap_inside_of_a_batch() -> None:
-    batch = build(
-        [Record(index, 0, None, None) for index in range(4)], producer_id=1, producer_epoch=0, base_sequence=2**31 - 2
-    )
+    batch = build([Record(index, 0, None, None) for index in range(4)], producer=BatchProducer(1, 0, 2**31 - 2))
     assert read_header(batch).last_sequence == 1
 
 
 def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
-    batch = build([], base_offset=10, last_offset=14, delete_horizon=99)
+    length = HEADER_BYTES - LENGTH_END
+    emptied = BatchHeader(10, length, NO_EPOCH, 2, 0, DELETE_HORIZON, 4, 99, NO_TIMESTAMP, -1, -1, NO_SEQUENCE, 0)
+    batch = struct.pack(">qiibIhiqqqhii", *emptied)
     header = read_header(batch)
     assert (header.base_offset, header.last_offset, header.record_count, header.delete_horizon) == (10, 14, 0, 99)
     assert list(records_of(memoryview(batch))) == []

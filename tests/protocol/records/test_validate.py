@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.records.batch import build, read_header, records_of
+from reference.protocol.records.batch import BatchProducer, build, read_header, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
@@ -50,13 +50,13 @@ def refused(data: bytes | bytearray, rules: ProduceRules = RULES, origin: Origin
         ("PRD-06 length", sealed(batch(), 8, ">i", 13), ErrorCode.CORRUPT_MESSAGE),
         ("PRD-06 length of magic 2", sealed(batch(), 8, ">i", 48), ErrorCode.CORRUPT_MESSAGE),
         ("PRD-06 magic", sealed(batch(), 16, ">b", 3), ErrorCode.CORRUPT_MESSAGE),
-        ("PRD-09", batch(base_offset=-1, last_offset=0), ErrorCode.INVALID_RECORD),
+        ("PRD-09", sealed(batch(), 0, ">q", -1), ErrorCode.INVALID_RECORD),
         ("PRD-10 fewer", sealed(batch(), 57, ">i", 1), ErrorCode.INVALID_RECORD),
         ("PRD-10 none", sealed(batch(), 57, ">i", 0), ErrorCode.INVALID_RECORD),
         ("PRD-10 delta", sealed(batch(), 23, ">i", 5), ErrorCode.INVALID_RECORD),
         ("PRD-10 range", sealed(batch(), 23, ">i", -1), ErrorCode.INVALID_RECORD),
         ("PRD-11", build_end_transaction(EndTransaction(True, 0), 1, 0, NOW), ErrorCode.INVALID_RECORD),
-        ("PRD-12", batch(producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD),
+        ("PRD-12", batch(producer=BatchProducer(1, 0)), ErrorCode.INVALID_RECORD),
         ("PRD-17", sealed(batch(), 21, ">h", 4), ErrorCode.INVALID_RECORD),
         ("PRD-20", sealed(batch(), 61, ">b", 2), ErrorCode.INVALID_RECORD),
     ],
@@ -134,12 +134,12 @@ def test_zstd_before_version_7() -> None:
 
 def test_coordinators_may_what_clients_may_not() -> None:
     validate(build_end_transaction(EndTransaction(True, 0), 1, 0, NOW), RULES, NOW, Origin.COORDINATOR)
-    validate(batch(producer_id=1, producer_epoch=0), RULES, NOW, Origin.COORDINATOR)
+    validate(batch(producer=BatchProducer(1, 0)), RULES, NOW, Origin.COORDINATOR)
 
 
 def test_a_good_batch_is_left_as_it_is() -> None:
     for codec in Codec:
-        data = batch(codec=codec, producer_id=1, producer_epoch=0, base_sequence=0)
+        data = batch(codec=codec, producer=BatchProducer(1, 0, 0))
         before = bytes(data)
         valid = validate(memoryview(data), RULES, NOW)
         assert bytes(valid.batch) == before
@@ -164,7 +164,7 @@ def test_a_wrong_max_timestamp_is_put_right() -> None:
 def test_the_topics_codec(source: Codec, target: Codec) -> None:
     """ACK-11."""
     sent = [Record(index, NOW + index, b"k", None, ((b"h", b""),)) for index in range(3)]
-    data = build(sent, codec=source, producer_id=5, producer_epoch=1, base_sequence=9, transactional=True)
+    data = build(sent, codec=source, producer=BatchProducer(5, 1, 9, transactional=True))
     valid = validate(data, ProduceRules(codec=target), NOW)
     header = read_header(valid.batch)
     assert header.codec is target

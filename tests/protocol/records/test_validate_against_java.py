@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.records.batch import assign, build, read_header
+from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, assign, build, read_header
 from reference.protocol.records.compression import Codec, compress
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record, walk, write_record
@@ -89,9 +89,9 @@ def sample(chance: random.Random) -> Case:
     records = random_records(chance)[: chance.choice((1, 3, 70, 200))]
     if chance.random() < 0.3:
         records = [record._replace(timestamp=chance.choice((-1, 0, TIME, NOW + 5000))) for record in records]
-    producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 3} if chance.random() < 0.3 else {}
+    producer = BatchProducer(7, 0, 3) if chance.random() < 0.3 else NOT_IDEMPOTENT
     append_time = NOW - 5 if chance.random() < 0.1 else None
-    batch = build(records, codec=codec, log_append_time=append_time, **producer)  # type: ignore[arg-type]
+    batch = build(records, codec=codec, log_append_time=append_time, producer=producer)
     kind = chance.randrange(6)
     data = bytes(batch)
     if kind == 0:

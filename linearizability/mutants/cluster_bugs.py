@@ -290,17 +290,8 @@ def kip_966(original: Any, image: Any, configuration: Any, broker: int, was_clea
     "A replica dropped by a reassignment stays eligible to lead, as in Apache Kafka 4.3.",
     fuzz=True, nodes=3,
 )  # fmt: skip
-def dropped_kept_eligible(
-    original: Any,
-    isr_size: int,
-    min_isr: int,
-    was_in_isr: bool,
-    was_eligible: bool,
-    is_in_isr: bool,
-    lost_its_tail: bool,
-    has_replica: bool,
-) -> bool:
-    return original(isr_size, min_isr, was_in_isr, was_eligible, is_in_isr, lost_its_tail, True)
+def dropped_kept_eligible(original: Any, *sizes: int, **facts: bool) -> bool:
+    return original(*sizes, **facts | {"has_replica": True})
 
 
 @mutant(

@@ -83,16 +83,8 @@ def producers_forgotten_by_compaction(original: Any, kept: Any, header: Any) -> 
     "The dirty section goes up to the active segment: records that are not committed, or of an open transaction, are compacted.",
     machine=LOGS,
 )
-def compacted_beyond_what_is_stable(
-    original: Any,
-    closed: Any,
-    config: Any,
-    active_base: int,
-    log_start: int,
-    checkpoint: int,
-    stable_end: int,
-    now: int,
-) -> Any:
+def compacted_beyond_what_is_stable(original: Any, closed: Any, config: Any, active_base: int, *bounds: int) -> Any:
+    log_start, checkpoint, _, now = bounds
     return original(closed, config, active_base, log_start, checkpoint, active_base, now)
 
 
@@ -102,15 +94,5 @@ def compacted_beyond_what_is_stable(
     "Records are compacted before they have been there for min.compaction.lag.ms.",
     caught_by=("CMP-03",),
 )
-def compaction_lag_ignored(
-    original: Any,
-    closed: Any,
-    config: Any,
-    active_base: int,
-    log_start: int,
-    checkpoint: int,
-    stable_end: int,
-    now: int,
-) -> Any:
-    unhurried = replace(config, min_compaction_lag_ms=0)
-    return original(closed, unhurried, active_base, log_start, checkpoint, stable_end, now)
+def compaction_lag_ignored(original: Any, closed: Any, config: Any, *bounds: int) -> Any:
+    return original(closed, replace(config, min_compaction_lag_ms=0), *bounds)

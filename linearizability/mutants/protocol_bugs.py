@@ -58,22 +58,11 @@ def acks0_error_unnoticed(original: Any, responder: Any, request: Any, acks: int
     caught_by=("PRD", "ACK"),
     fuzz=True,
 )
-def acknowledged_without_append(
-    original: Any,
-    context: Any,
-    request: Any,
-    acks: int,
-    topic: Any,
-    topic_id: Any,
-    data: Any,
-    verdict: Any,
-    result: Any,
-    now: int,
-) -> Any:
-    partition = context.replicas.partitions.get((topic, data.index))
+def acknowledged_without_append(original: Any, context: Any, request: Any, acks: int, part: Any, now: int) -> Any:
+    partition = context.replicas.partitions.get((part.topic, part.data.index))
     if acks != 1 or partition is None:
-        return original(context, request, acks, topic, topic_id, data, verdict, result, now)
-    result.base_offset = partition.log.log_end_offset
+        return original(context, request, acks, part, now)
+    part.result.base_offset = partition.log.log_end_offset
     return None
 
 

@@ -179,10 +179,10 @@ def marker_before_decision(
     partitions: Any,
     version: int,
     now: int,
-    answered: Any,
-    forbidden: Any = (),
+    *answered: Any,
+    **more: Any,
 ) -> None:
-    original(transactions, id, identity, partitions, version, now, answered, forbidden)
+    original(transactions, id, identity, partitions, version, now, *answered, **more)
     for index, coordinator in transactions.coordination.loaded():
         known = coordinator.transactions.get(id)
         if known is not None and known.state is State.ONGOING:

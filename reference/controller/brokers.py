@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
 from reference.controller.directory_ids import DirectoryId, is_reserved
-from reference.controller.elections import move_leaders, places
+from reference.controller.elections import BrokerChange, move_leaders, places
 from reference.controller.image import NO_LEADER, BrokerImage, MetadataImage
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -90,11 +90,13 @@ def _end_incarnation(
     if was_clean or not image.has_elr:
         return _leave_isrs(image, configuration, broker)
     concerned = places(image, lambda each: broker in each.isr or broker in each.eligible_leader_replicas)
-    return move_leaders(image, configuration, concerned, lost_its_tail=broker)
+    return move_leaders(image, configuration, concerned, BrokerChange(lost_its_tail=broker))
 
 
 def _leave_isrs(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
-    return move_leaders(image, configuration, places(image, lambda each: broker in each.isr), leaving=broker)
+    return move_leaders(
+        image, configuration, places(image, lambda each: broker in each.isr), BrokerChange(leaving=broker)
+    )
 
 
 def _check_identity(request: BrokerRegistrationRequest, cluster_id: str, *, is_taken: bool) -> None:
@@ -181,7 +183,7 @@ def unregister_broker(image: MetadataImage, configuration: Configuration, broker
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker} is not currently registered")
     concerned = places(image, lambda each: broker in each.isr or broker in each.eligible_leader_replicas)
     return [
-        *move_leaders(image, configuration, concerned, leaving=broker),
+        *move_leaders(image, configuration, concerned, BrokerChange(leaving=broker)),
         UnregisterBrokerRecord(broker_id=broker, broker_epoch=found.epoch),
     ]
 
@@ -208,7 +210,7 @@ def unfence_broker(image: MetadataImage, configuration: Configuration, broker: N
     change = _change_of(image.brokers[broker])
     change.fenced = UNFENCE
     leaderless = places(image, lambda each: each.leader == NO_LEADER)
-    return [change, *move_leaders(image, configuration, leaderless, joining=broker)]
+    return [change, *move_leaders(image, configuration, leaderless, BrokerChange(joining=broker))]
 
 
 def controlled_shutdown(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
@@ -240,7 +242,7 @@ def lose_directories(
     concerned = places(image, lambda each: each.directory_of(broker) in lost)
     change = _change_of(found)
     change.log_dirs = [each for each in found.directories if each not in lost]
-    return [*move_leaders(image, configuration, concerned, leaving=broker), change]
+    return [*move_leaders(image, configuration, concerned, BrokerChange(leaving=broker)), change]
 
 
 def cordon_directories(image: MetadataImage, broker: NodeId, cordoned: list[DirectoryId] | None) -> list[Message]:

@@ -9,7 +9,7 @@ from reference.controller.brokers import check_broker_epoch
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
 from reference.controller.directory_ids import DirectoryId
-from reference.controller.elections import Place, move_leaders, terms_of
+from reference.controller.elections import BrokerChange, Place, move_leaders, terms_of
 from reference.controller.image import MetadataImage
 from reference.controller.partition_change import Election, Target, change_partition
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -57,7 +57,9 @@ def assign_replicas_to_dirs(
                     records.append(record)
                 if not broker.has_online(asked.id) and place not in unreachable:
                     unreachable.append(place)
-    return Decision([*records, *move_leaders(image, configuration, iter(unreachable), leaving=broker.id)], response)
+    return Decision(
+        [*records, *move_leaders(image, configuration, iter(unreachable), BrokerChange(leaving=broker.id))], response
+    )
 
 
 def _find(image: MetadataImage, broker: NodeId, topic_id: TopicId, index: int) -> Place:

@@ -6,6 +6,7 @@ Source: KIP-460, KIP-631, KIP-966; org.apache.kafka.controller.ReplicationContro
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
 
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
@@ -44,25 +45,38 @@ def is_unclean_allowed(configuration: Configuration, topic: TopicName) -> bool:
     return configuration.topic(topic, "unclean.leader.election.enable") is True
 
 
+class BrokerChange(NamedTuple):
+    """What a decision does to a broker, while it changes partitions."""
+
+    joining: NodeId = NO_LEADER
+    """It is unfenced."""
+    leaving: NodeId = NO_LEADER
+    """It is fenced, shut down or unregistered, or its directory is offline."""
+    lost_its_tail: NodeId = NO_LEADER
+    """It has come back from an unclean end."""
+
+
+NO_BROKER = BrokerChange()
+
+
 def terms_of(
     image: MetadataImage,
     configuration: Configuration,
     topic: TopicImage,
     partition: PartitionImage,
     election: Election | None = None,
-    *,
-    joining: NodeId = NO_LEADER,
-    leaving: NodeId = NO_LEADER,
-    lost_its_tail: NodeId = NO_LEADER,
+    broker: BrokerChange = NO_BROKER,
 ) -> Terms:
-    """The terms of a change: `joining` and `leaving` are brokers that the same decision unfences or takes away.
+    """The terms of a change, with what the same decision does to a broker.
 
     The election, unless it is given, is unclean where the topic allows it.
     """
 
     def is_alive(replica: NodeId) -> bool:
         # A replica that lost its tail is not alive here even if it runs: it may lack committed records.
-        if replica in (leaving, lost_its_tail) or not (replica == joining or image.is_active(replica)):
+        if replica in (broker.leaving, broker.lost_its_tail):
+            return False
+        if replica != broker.joining and not image.is_active(replica):
             return False
         directory = partition.directory_of(replica)
         return directory is not None and image.brokers[replica].has_online(directory)
@@ -74,7 +88,7 @@ def terms_of(
         is_alive=is_alive,
         directory_for_new_replica=lambda replica: directory_for_new_replica(image, replica),
         election=election or usual,
-        lost_its_tail=lost_its_tail,
+        lost_its_tail=broker.lost_its_tail,
     )
 
 
@@ -104,19 +118,14 @@ def move_leaders(
     image: MetadataImage,
     configuration: Configuration,
     concerned: Iterator[Place],
-    *,
-    joining: NodeId = NO_LEADER,
-    leaving: NodeId = NO_LEADER,
-    lost_its_tail: NodeId = NO_LEADER,
+    broker: BrokerChange = NO_BROKER,
 ) -> list[Message]:
     """The records that take a broker out of ISRs and leaderships, or give it those that no replica has."""
     records: list[Message] = []
     for topic, index, partition in concerned:
-        terms = terms_of(
-            image, configuration, topic, partition, joining=joining, leaving=leaving, lost_its_tail=lost_its_tail
-        )
+        terms = terms_of(image, configuration, topic, partition, broker=broker)
         target = Target.unchanged(partition)
-        target.isr = [each for each in partition.isr if each not in (leaving, lost_its_tail)]
+        target.isr = [each for each in partition.isr if each not in (broker.leaving, broker.lost_its_tail)]
         record = change_partition(topic.id, index, partition, target, terms)
         if record is not None:
             records.append(record)

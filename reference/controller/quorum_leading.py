@@ -286,9 +286,9 @@ class Leader:
         error = fetch_error(member, partition, request.max_wait_ms, replica)
         if error is not ErrorCode.NONE:
             return refuse_fetch(member, error), True
-        verdict, epoch, end = member.log.compare(partition.fetch_offset, partition.last_fetched_epoch)
+        compared = member.log.compare(partition.fetch_offset, partition.last_fetched_epoch)
         records = b""
-        if verdict is Verdict.IN_LINE:
+        if compared.verdict is Verdict.IN_LINE:
             try:
                 max_bytes = max(0, min(request.max_bytes, member.settings.fetch_max_bytes))
                 records = member.log.read(partition.fetch_offset, max_bytes)
@@ -307,10 +307,9 @@ class Leader:
             high_watermark=high_watermark,
             log_start=member.log.start,
             records=records,
-            diverging=(epoch, end) if verdict is Verdict.DIVERGING else None,
-            snapshot=(epoch, end) if verdict is Verdict.SNAPSHOT else None,
+            compared=compared,
         )
-        news = verdict is not Verdict.IN_LINE or bool(records) or partition.high_watermark < high_watermark
+        news = compared.verdict is not Verdict.IN_LINE or bool(records) or partition.high_watermark < high_watermark
         return member.with_leader(response), news
 
     def answer_fetch(self, replica: NodeId, directory: UUID, end: Offset, now: TimestampMs) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 from uuid import UUID
 
+from reference.controller.quorum_log import IN_LINE, Comparison, Verdict
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -203,10 +204,10 @@ def fetch_response(
     high_watermark: Offset = NO_OFFSET,
     log_start: Offset = NO_OFFSET,
     records: bytes = b"",
-    diverging: tuple[LeaderEpoch, Offset] | None = None,
-    snapshot: tuple[LeaderEpoch, Offset] | None = None,
+    compared: Comparison = IN_LINE,
 ) -> FetchResponse:
     """A leader's answer, or a refusal that names the epoch and leader that the member knows."""
+    _, known_epoch, known_end = compared
     partition = FetchResponse.PartitionData(
         partition_index=PARTITION,
         error_code=error,
@@ -215,10 +216,10 @@ def fetch_response(
         current_leader=FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch),
         records=records,
     )
-    if diverging is not None:
-        partition.diverging_epoch = FetchResponse.EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
-    if snapshot is not None:
-        partition.snapshot_id = FetchResponse.SnapshotId(epoch=snapshot[0], end_offset=snapshot[1])
+    if compared.verdict is Verdict.DIVERGING:
+        partition.diverging_epoch = FetchResponse.EpochEndOffset(epoch=known_epoch, end_offset=known_end)
+    if compared.verdict is Verdict.SNAPSHOT:
+        partition.snapshot_id = FetchResponse.SnapshotId(epoch=known_epoch, end_offset=known_end)
     topic = FetchResponse.FetchableTopicResponse(
         topic=METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition]
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from reference.controller.topics import INTERNAL_TOPICS
 from reference.coordinator.transaction_state import TopicPartition
@@ -16,7 +16,7 @@ from reference.node.transactional_produce import Verdict, Verdicts, has_transact
 from reference.node.verification import Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import NO_UUID, Buffer, LeaderEpoch, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import NO_UUID, Buffer, LeaderEpoch, Offset, TimestampMs, TopicName
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
@@ -82,12 +82,14 @@ def _append_all(
         for each in topic.partition_data:
             result = PartitionResponse(index=each.index, base_offset=-1, error_message=None)
             results.partition_responses.append(result)
-            verdict = (
-                verdicts.get(TopicPartition(name, each.index))
-                if verdicts is not None and name is not None
-                else NOT_REQUIRED
-            )
-            appended = _append(context, request, body.acks, name, topic.topic_id, each, verdict, result, now)
+            if name is None:
+                is_by_id = topic.topic_id != NO_UUID
+                verdict = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif verdicts is None:
+                verdict = NOT_REQUIRED
+            else:
+                verdict = verdicts.get(TopicPartition(name, each.index))
+            appended = _append(context, request, body.acks, _Part(name, each, verdict, result), now)
             if appended is not None and body.acks == ACKS_ALL:
                 partition, end = appended
                 if partition.high_watermark < end:
@@ -143,27 +145,31 @@ def _refuse_all(body: ProduceRequest, code: ErrorCode) -> ProduceResponse:
     )
 
 
+class _Part(NamedTuple):
+    """What a request produces to one partition."""
+
+    topic: TopicName | None
+    """None where no topic has the id."""
+    data: ProduceRequest.PartitionProduceData
+    verdict: Verdict
+    result: PartitionResponse
+
+
 def _append(
     context: Context,
     request: Request,
     acks: int,
-    topic: TopicName | None,
-    topic_id: TopicId,
-    data: ProduceRequest.PartitionProduceData,
-    verdict: Verdict,
-    result: PartitionResponse,
+    part: _Part,
     now: TimestampMs,
 ) -> tuple[Partition, Offset] | None:
     """Append one partition's batch and fill its result; gives the offset up to which it must be committed."""
+    topic, data, verdict, result = part
     records = cast("Buffer | None", data.records)  # decoded from a frame: never a slice of a file
     partition: Partition | None = None
     try:
         if isinstance(verdict, Exception):
             raise verdict
-        if topic is None:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_ID if topic_id != NO_UUID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            )
+        assert topic is not None, "a topic without a name has a refusal as its verdict"
         partition = context.replicas.partition(topic, data.index)
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")

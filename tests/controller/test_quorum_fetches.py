@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference.controller import quorum_messages as messages
+from reference.controller.quorum_log import Comparison, Verdict
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.primitives import NO_UUID
@@ -101,7 +102,9 @@ def test_a_leader_cannot_make_a_member_drop_what_is_committed(three: Members) ->
     three[1].tick(three.now + 2_000)
     three[1].handle_begin_quorum_epoch(messages.begin_request(messages.Asker(CLUSTER, 2, NO_UUID, 9), 1), three.now)
     peer, request = next(each for each in three[1].take_sends() if isinstance(each[1], FetchRequest) and each[0] == 2)
-    response = messages.fetch_response(ErrorCode.NONE, 9, 2, high_watermark=0, diverging=(1, 0))
+    response = messages.fetch_response(
+        ErrorCode.NONE, 9, 2, high_watermark=0, compared=Comparison(Verdict.DIVERGING, 1, 0)
+    )
     three[1].receive(peer, request, response, three.now)
     assert three.names(1) == ["t1"]
     assert "below what is committed" in three.sayings[-1]

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from reference.controller.configs import Configuration
-from reference.controller.elections import balance_leaders, move_leaders, places
+from reference.controller.elections import BrokerChange, balance_leaders, move_leaders, places
 from reference.controller.image import NO_LEADER_CHANGE
 from reference.controller.isr_proposals import alter_partition
 from reference.controller.reassignments import Origin, alter_partition_reassignments
@@ -427,7 +427,7 @@ class ZooKeeperController(ActiveController):
                 for topic, index, each in places(self.image, lambda each: True)
                 if broker in each.isr and (topic.name, index) in keys
             )
-            records = move_leaders(self.image, self.configuration, concerned, leaving=broker)
+            records = move_leaders(self.image, self.configuration, concerned, BrokerChange(leaving=broker))
             if records:
                 return records, "BrokerFailure"
             for key in keys:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from reference.controller.configs import Configuration
-from reference.controller.elections import move_leaders, places
+from reference.controller.elections import BrokerChange, move_leaders, places
 from reference.controller.image import NO_LEADER, MetadataImage, TopicImage
 from reference.controller.isr_proposals import Answer, Proposal, accepted, members
 from reference.controller.topics import partition_record
@@ -18,7 +18,7 @@ Step = tuple[Sequence[Message], str]
 def without(image: MetadataImage, configuration: Configuration, broker: NodeId) -> list[Message]:
     """A broker leaves every ISR, and leads no longer."""
     concerned = places(image, lambda each: broker in each.isr)
-    return move_leaders(image, configuration, concerned, leaving=broker)
+    return move_leaders(image, configuration, concerned, BrokerChange(leaving=broker))
 
 
 def dead_member(image: MetadataImage, configuration: Configuration) -> Step | None:

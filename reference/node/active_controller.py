@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from reference.controller.brokers import fence_broker, register_broker, unregister_broker
@@ -84,6 +84,26 @@ Decide = Callable[["ActiveController", int, Any, TimestampMs], Message]
 """Takes a request's version and body; gives the response, its records being appended. Errors: KafkaError, a refusal."""
 
 
+class Asked(NamedTuple):
+    """A request that the active controller is to decide on."""
+
+    key: int
+    version: int
+    body: Message
+    mutations: Mutations | None = None
+    """Counts its partitions for the client's quota."""
+    requester: str = ANONYMOUS
+    """The client's principal."""
+
+
+class VoterAddresses(NamedTuple):
+    """Where the controllers are reached."""
+
+    endpoints: Callable[[], VoterEndpoints] = dict
+    listener: str = ""
+    """The first of the controllers' listeners."""
+
+
 class ActiveController:
     """The active controller's part of a node; idle while another node is the active controller."""
 
@@ -92,23 +112,22 @@ class ActiveController:
         quorum: DecisionLog,
         configuration: Configuration,
         identity: Identity,
-        voters: Callable[[], VoterEndpoints],
-        listener: str,
         chance: Chance,
         handlers: Mapping[int, Decide],
-        appended: Callable[[TimestampMs], None],
+        voters: VoterAddresses = VoterAddresses(),
         trace: Trace | None = None,
     ) -> None:
-        """`handlers` are by API key; `listener` is the controllers' first; `appended` is called after each append."""
+        """`handlers` are by API key."""
+        self.appended: Callable[[TimestampMs], None] = lambda now: None
+        """Called after each append."""
         self._quorum = quorum
         self.image = image = configuration.image
         self.configuration = configuration
         self._identity = identity
-        self._voters = voters
-        self.listener = listener
+        self._voters = voters.endpoints
+        self.listener = voters.listener
         self.chance = chance
         self._handlers = handlers
-        self._appended = appended
         self._tracing = DecisionTracing(quorum.node, image, configuration, trace) if trace is not None else None
         self._decisions = Decisions(quorum, lambda: image.end_offset)
         self._first_features = FIRST_FEATURES[peers_release_of(configuration.static)]
@@ -153,7 +172,7 @@ class ActiveController:
         if self.image.open_transaction is not None and quorum.high_watermark == quorum.log_end_offset:
             with suppress(KafkaError):  # it is tried again when the quorum moves
                 quorum.append([AbortTransactionRecord(reason="the controller that began it is gone")], now)
-            self._appended(now)
+            self.appended(now)
 
     def _take_over(self, now: TimestampMs) -> None:
         """Become active: every live broker gets a whole session, and a new cluster its features."""
@@ -179,19 +198,13 @@ class ActiveController:
 
     def decide(
         self,
-        key: int,
-        version: int,
-        body: Message,
+        asked: Asked,
         answer: Answer,
         abandon: Abandon,
         now: TimestampMs,
-        mutations: Mutations | None = None,
-        requester: str = ANONYMOUS,
     ) -> None:
-        """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too.
-
-        `mutations` counts its partitions for the client's quota; `requester` is the client's principal.
-        """
+        """Decide on a request when its turn comes; `answer` gets the response when it is committed, a refusal too."""
+        body = asked.body
         if isinstance(body, BrokerHeartbeatRequest) and self._heartbeats is not None:
             # it counts from its arrival, however long its response takes
             self._heartbeats.receive(self.image, body.broker_id, body.broker_epoch, now)
@@ -202,14 +215,14 @@ class ActiveController:
             self._metadata_quorum.handle_remove_raft_voter(body, answer, now)
             return
 
-        deadline = self.deadline_of(key, body, now)
+        deadline = self.deadline_of(asked.key, body, now)
 
         def respond(then: TimestampMs) -> Message:
             if deadline is not None and deadline <= then:
-                return refusal(key, version, body, ErrorCode.REQUEST_TIMED_OUT)
-            self._mutations, self.requester = mutations, requester
+                return refusal(asked.key, asked.version, body, ErrorCode.REQUEST_TIMED_OUT)
+            self._mutations, self.requester = asked.mutations, asked.requester
             try:
-                return self._respond(key, version, body, then)
+                return self._respond(asked.key, asked.version, body, then)
             finally:
                 self._mutations = None
 
@@ -274,7 +287,7 @@ class ActiveController:
             self._quorum.append(records[at : at + MAX_RECORDS_IN_BATCH], now, self.image.metadata_level)
         if self._tracing is not None:
             self._tracing.trace_step(records, self._quorum.epoch, self._quorum.log_end_offset)
-        self._appended(now)
+        self.appended(now)
 
     def _made(self, decision: Decision[Any], now: TimestampMs) -> Any:
         self._append_batches(decision.records, now)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from reference.controller.quorum import Quorum
-from reference.node.access import Access
-from reference.node.active_controller import ActiveController
+from reference.node.active_controller import ActiveController, Asked
+from reference.node.context import Context
 from reference.node.decisions import Abandon, Answer
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, QUORUM_PURPOSES, Answered, Peers
 from reference.node.principals import decode_host, decode_principal, encode_host, encode_principal
@@ -22,7 +22,7 @@ from reference.node.quotas import STRICT_SINCE, THROTTLED, Quotas
 from reference.node.refusals import refusal
 from reference.node.release import BROKER, is_served_on, versions_of
 from reference.node.replication import FETCH_PURPOSE
-from reference.node.requests import Client, Request, Responder
+from reference.node.requests import Client, Request
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, decode_response, encode_response
@@ -62,19 +62,17 @@ class ControllerChannel:
         controller: ActiveController,
         peers: Peers,
         address_of: Callable[[NodeId], Address],
-        responder: Responder,
-        access: Access,
+        context: Context,
         quotas: Quotas,
-        session_timeout_ms: int,
     ) -> None:
         self._quorum = quorum
         self.controller = controller
         self._peers = peers
         self._address_of = address_of
-        self._responder = responder
-        self._access = access
+        self._responder = context.responder
+        self._access = context.access
         self._quotas = quotas
-        self._session_timeout_ms = session_timeout_ms
+        self._session_timeout_ms = context.configuration.integer("broker.session.timeout.ms")
         self._waiting: list[_Carried] = []
         self._followed: tuple[LeaderEpoch, NodeId] = (NO_EPOCH, NO_NODE)
         """The quorum's epoch and leader when the channels to the controller were opened."""
@@ -86,7 +84,7 @@ class ControllerChannel:
         leader = self._quorum.leader
         if self.controller.is_active:
             version = versions_of(body.KEY)[1]
-            self.controller.decide(body.KEY, version, body, answered, lambda then: answered(None, then), now)
+            self.controller.decide(Asked(body.KEY, version, body), answered, lambda then: answered(None, then), now)
         elif leader >= 0 and leader != self._quorum.node:
             timeout_ms = self._session_timeout_ms // 2 if purpose == HEARTBEAT_PURPOSE else CONTROLLER_TIMEOUT_MS
             self._peers.ask(leader, self._address_of(leader), purpose, body, now, timeout_ms, answered)
@@ -230,9 +228,8 @@ class ControllerChannel:
                     mutations.throttle(response, then)
             answer(response, then)
 
-        return self.controller.decide(
-            request.key, request.version, admission.body, amended, abandon, now, mutations, request.client.principal
-        )
+        asked = Asked(request.key, request.version, admission.body, mutations, request.client.principal)
+        return self.controller.decide(asked, amended, abandon, now)
 
     def _refuse(self, request: Request, body: Message, code: ErrorCode) -> None:
         self._responder.respond(request, refusal(request.key, request.version, body, code))

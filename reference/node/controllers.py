@@ -5,7 +5,7 @@ The voters are the configuration's (controller.quorum.voters), or those in the l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint
@@ -17,17 +17,13 @@ from reference.node.peers import NOWHERE, Peers, quorum_purpose
 from reference.node.properties import Address, Voters, first_controller_listener_of
 from reference.node.release import RELEASE, peers_release_of
 from reference.node.requests import Request, Responder
-from reference.protocol.primitives import Chance, NodeId, TimestampMs
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
-from reference.replication.partition import Trace
-from reference.storage.log import Log
-from reference.storage.log_directory import LogDirectory, Logger
 
 
-def quorum_settings(
-    identity: Identity, properties: Mapping[str, str], voters: Voters, integer: Callable[[str], int]
-) -> QuorumSettings:
-    """How the quorum is set up; `voters` are the configuration's, `integer` gives a property's value."""
+def quorum_settings(identity: Identity, configuration: Configuration, voters: Voters) -> QuorumSettings:
+    """How the quorum is set up; `voters` are the configuration's."""
+    properties = configuration.static
     return QuorumSettings(
         tuple(voters),
         pre_vote=peers_release_of(properties) == RELEASE,
@@ -35,33 +31,7 @@ def quorum_settings(
         endpoints=identity.controller_endpoints,
         bootstrap=identity.bootstrap,
         auto_join=properties.get("controller.quorum.auto.join.enable", "").strip().lower() == "true",
-    ).configured(integer)
-
-
-def new_quorum(
-    identity: Identity,
-    configuration: Configuration,
-    voters: Voters,
-    directory: LogDirectory,
-    log: Log,
-    chance: Chance,
-    now: TimestampMs,
-    say: Logger,
-    trace: Trace | None,
-) -> Quorum:
-    """A node's member of the quorum, which logs whatever the levels of the loggers are."""
-    return Quorum(
-        identity.node,
-        identity.cluster_id,
-        quorum_settings(identity, configuration.static, voters, configuration.integer),
-        directory.disk,
-        log,
-        chance,
-        now,
-        directory=directory.id,
-        say=say,
-        trace=trace,
-    )
+    ).configured(configuration.integer)
 
 
 def answer(responder: Responder, token: object, response: Message, now: TimestampMs) -> None:

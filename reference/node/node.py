@@ -21,15 +21,16 @@ from functools import partial
 
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
+from reference.controller.quorum import Quorum
 from reference.node.access import Access, authorizer_of
 from reference.node.access_steps import STEPS
-from reference.node.active_controller import ActiveController
+from reference.node.active_controller import ActiveController, VoterAddresses
 from reference.node.apis import DECIDED_HANDLERS, Handler, apis_of
 from reference.node.authentication import Authenticator
 from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
-from reference.node.controllers import Controllers, answer, new_quorum
+from reference.node.controllers import Controllers, answer, quorum_settings
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect, WantKeys
 from reference.node.fetch import fetching_of
@@ -45,9 +46,9 @@ from reference.node.moves import Moves
 from reference.node.peers import Brokers, PeerRefusals, Peers
 from reference.node.principals import ANONYMOUS
 from reference.node.producers import ProducerIds
-from reference.node.properties import controller_listeners_of, is_broker, voters_of
+from reference.node.properties import controller_listeners_of, first_controller_listener_of, is_broker, voters_of
 from reference.node.quotas import Quotas
-from reference.node.reception import Reception
+from reference.node.reception import Reception, Served
 from reference.node.registering import Registering
 from reference.node.release import BROKER, CONTROLLER, SUPPORTED_FEATURES, peers_release_of
 from reference.node.replay import MetadataSnapshots, Replay
@@ -135,30 +136,29 @@ class Node:
         self, identity: Identity, brokers: Brokers, chance: Chance, now: TimestampMs, log: Logger, tracer: Trace | None
     ) -> None:
         """Make what coordinates this node with the others: here the metadata quorum, and the way to its leader."""
-        properties, integer = self.configuration.static, self.configuration.integer
+        properties = self.configuration.static
         self.voters = voters_of(properties, identity.node, may_be_alone=not identity.bootstrap)
         metadata_log = self.logs.metadata_log(now, is_only_copy=len(self.voters) == 1)
         snapshots = MetadataSnapshots(self.configuration, metadata_log, self.log, now)
-        self.quorum = new_quorum(
-            identity, self.configuration, self.voters, self.logs.metadata, metadata_log, chance, now, log, tracer
-        )
-        self.controllers = Controllers(self.quorum, self.voters)
-        self._replay = Replay(self.quorum, self.image, self.peers, snapshots, self._metadata_applied)
-        self.controller = ActiveController(
-            self.quorum,
-            self.configuration,
-            identity,
-            self.controllers.endpoints,
-            next(iter(controller_listeners_of(properties)), "CONTROLLER"),
+        quorum = self.quorum = Quorum(
+            identity.node,
+            identity.cluster_id,
+            quorum_settings(identity, self.configuration, self.voters),
+            self.logs.metadata.disk,
+            metadata_log,
             chance,
-            DECIDED_HANDLERS,
-            self._replay.advance,
-            tracer,
+            now,
+            directory=self.logs.metadata.id,
+            say=log,  # whatever the levels of the loggers are
+            trace=tracer,
         )
-        at, timeout_ms = self.controllers.address_of, integer("broker.session.timeout.ms")
-        self.channel = channel = ControllerChannel(
-            self.quorum, self.controller, self.peers, at, self.responder, self.access, self.quotas, timeout_ms
-        )
+        controllers = self.controllers = Controllers(quorum, self.voters)
+        self._replay = Replay(quorum, self.image, self.peers, snapshots, self._metadata_applied)
+        at = VoterAddresses(controllers.endpoints, first_controller_listener_of(properties))
+        self.controller = ActiveController(quorum, self.configuration, identity, chance, DECIDED_HANDLERS, at, tracer)
+        self.controller.appended = self._replay.advance
+        reach, context = controllers.address_of, self.context
+        self.channel = channel = ControllerChannel(quorum, self.controller, self.peers, reach, context, self.quotas)
         self.open_envelope: Handler = channel.open_envelope
         self.registering = Registering(identity, self.image, self.channel.ask, now)
 
@@ -182,9 +182,9 @@ class Node:
     def _new_reception(self, chance: Chance) -> Reception:
         properties = self.configuration.static
         apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
-        listeners = controller_listeners_of(properties)
+        served = Served(apis, controller_listeners_of(properties))
         self._authenticator = self._new_authenticator(chance)
-        return Reception(self.context, self.channel, self.loggers, apis, listeners, self._emit, self._authenticator)
+        return Reception(self.context, self.channel, self.loggers, served, self._emit, self._authenticator)
 
     def _new_authenticator(self, chance: Chance) -> Authenticator:
         return Authenticator(self.configuration, chance, lambda listener: self._emit(WantKeys(listener)), self.log)
@@ -195,7 +195,7 @@ class Node:
         logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
         logs.load(now)
         assigned = self._assigned_image()
-        return Replicas(self.id, assigned, self.configuration, logs, self, self.log, now, tracer, self.image)
+        return Replicas(assigned, self.configuration, logs, self, self.log, now, tracer)
 
     def _assigned_image(self) -> MetadataImage:
         """What says of which partitions this node has replicas."""

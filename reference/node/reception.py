@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from reference.node import metadata
 from reference.node.access import ASKED_WITHOUT_AUTHORIZER
@@ -45,6 +45,16 @@ class Channel(Protocol):
     def carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None: ...
 
 
+class Served(NamedTuple):
+    """What a node answers where."""
+
+    apis: Mapping[str, Mapping[int, Api]]
+    """By kind of listener."""
+    controller_listeners: Container[str] = ()
+    never_held: Container[int] = ()
+    """Keys of the APIs that a broker is waiting for while it holds all others."""
+
+
 class Reception:
     """The clients that are connected, and what they ask."""
 
@@ -53,22 +63,17 @@ class Reception:
         context: Context,
         channel: Channel,
         loggers: Loggers,
-        apis: Mapping[str, Mapping[int, Api]],
-        controller_listeners: Container[str],
+        served: Served,
         effects: Callable[[Effect], None],
         authenticator: Authenticator,
-        never_held: Container[int] = (),
     ) -> None:
-        """`apis` are by kind of listener; those of the keys `never_held` are what the broker is waiting for."""
-        self._never_held = never_held
+        self._apis, self._controller_listeners, self._never_held = served
         self._authenticator = authenticator
         self.serves = False
         """Whether the replicas are what the metadata say, and brokers' requests are not held any more."""
         self._context = context
         self._channel = channel
         self._loggers = loggers
-        self._apis = apis
-        self._controller_listeners = controller_listeners
         self._emit = effects
         self._clients: dict[ConnectionId, Client] = {}
         self._held: list[tuple[ConnectionId, bytes]] = []

@@ -60,7 +60,6 @@ class Replicas:
 
     def __init__(
         self,
-        node: NodeId,
         image: MetadataImage,
         configuration: Configuration,
         logs: LogManager,
@@ -68,16 +67,15 @@ class Replicas:
         log: Logger,
         now: TimestampMs,
         trace: Trace | None,
-        cluster: MetadataImage,
     ) -> None:
-        """`image` says what this node's replicas are; `cluster` which partitions there are, where these differ."""
+        """`image` says what this node's replicas are; that of the configuration which partitions there are."""
         self.partitions: dict[Key, Partition] = {}
         self.offline: dict[Key, TopicId] = {}
         """Replicas whose logs are damaged, or in a directory that is offline: they are answered with KAFKA_STORAGE_ERROR, and
         nothing touches their folders."""
-        self._node = node
+        self._node = configuration.node
         self._image = image
-        self._cluster = cluster
+        self._cluster = configuration.image
         self._configuration = configuration
         self._logs = logs
         self._listener = listener

@@ -13,7 +13,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar, dataclass_transform
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    dataclass_transform,
+)
 
 UNBOUNDED = 32767
 """The end of an open version range: versions are 16-bit integers."""
@@ -89,30 +100,35 @@ def _versions(text: str) -> Versions:
     return found
 
 
+class FieldOptions(TypedDict, total=False):
+    """What Kafka's message files say of a field beside its kind, its versions and its default."""
+
+    nullable: str
+    tagged: str
+    tag: int
+    ignorable: bool
+    legacy_string: bool
+    kafka_name: str
+
+
+def _declared(kind: str, versions: str, default: Any, element: str | None, options: FieldOptions) -> Field:
+    return Field(
+        kind,
+        _versions(versions),
+        _versions(options.get("nullable", "none")),
+        _versions(options.get("tagged", "none")),
+        options.get("tag", -1),
+        default,
+        element,
+        options.get("ignorable", False),
+        options.get("legacy_string", False),
+        options.get("kafka_name", ""),
+    )
+
+
 def _field(kind: str) -> Callable[..., Any]:
-    def declare(
-        versions: str,
-        *,
-        default: Any,
-        nullable: str = "none",
-        tagged: str = "none",
-        tag: int = -1,
-        ignorable: bool = False,
-        legacy_string: bool = False,
-        kafka_name: str = "",
-    ) -> Any:
-        return Field(
-            kind,
-            _versions(versions),
-            _versions(nullable),
-            _versions(tagged),
-            tag,
-            default,
-            None,
-            ignorable,
-            legacy_string,
-            kafka_name,
-        )
+    def declare(versions: str, *, default: Any, **options: Unpack[FieldOptions]) -> Any:
+        return _declared(kind, versions, default, None, options)
 
     return declare
 
@@ -137,25 +153,10 @@ def array(
     *,
     default: None = None,
     default_factory: Callable[[], list[Any]] | None = None,
-    nullable: str = "none",
-    tagged: str = "none",
-    tag: int = -1,
-    ignorable: bool = False,
-    kafka_name: str = "",
+    **options: Unpack[FieldOptions],
 ) -> Any:
     """A list of primitives (named by their kind) or of structs (named by their class); null where it has no factory."""
-    return Field(
-        "array",
-        _versions(versions),
-        _versions(nullable),
-        _versions(tagged),
-        tag,
-        default_factory,
-        element,
-        ignorable,
-        False,
-        kafka_name,
-    )
+    return _declared("array", versions, default_factory, element, options)
 
 
 def struct(
@@ -164,25 +165,10 @@ def struct(
     *,
     default: None = None,
     default_factory: str = "",
-    nullable: str = "none",
-    tagged: str = "none",
-    tag: int = -1,
-    ignorable: bool = False,
-    kafka_name: str = "",
+    **options: Unpack[FieldOptions],
 ) -> Any:
     """A nested message, named by its class; null by default where it names no factory."""
-    return Field(
-        "struct",
-        _versions(versions),
-        _versions(nullable),
-        _versions(tagged),
-        tag,
-        default_factory or None,
-        element,
-        ignorable,
-        False,
-        kafka_name,
-    )
+    return _declared("struct", versions, default_factory or None, element, options)
 
 
 T = TypeVar("T", bound=int)

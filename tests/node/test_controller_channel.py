@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.node.access import Access
+from reference.node.active_controller import Asked
 from reference.node.apis import DECIDED_HANDLERS
 from reference.node.controller_channel import RETRY_MS, TIMEOUT_MS, ControllerChannel
 from reference.node.effects import Effect, Respond
@@ -45,17 +47,17 @@ class Broker:
         configuration = Configuration(self.node, {}, MetadataImage())
         access = Access(configuration, None, {}, lambda level, text: None)
         responder = Responder(self.effects.append)
-        self.channel = ControllerChannel(
-            world, world, world, {2: Address("host", 9)}.__getitem__, responder, access, Quotas(configuration), 9000
-        )
+        context: Any = SimpleNamespace(responder=responder, access=access, configuration=configuration)
+        reach = {2: Address("host", 9)}.__getitem__
+        self.channel = ControllerChannel(world, world, world, reach, context, Quotas(configuration))
 
     def ask(
         self, peer: int, address: object, purpose: str, body: Message, now: int, timeout_ms: int, answered: object
     ) -> None:
         self.asked.append((body, answered))
 
-    def decide(self, key: int, version: int, body: Message, answer: object, abandon: object, *rest: object) -> None:
-        self.decided.append((body, answer, abandon))
+    def decide(self, asked: Asked, answer: object, abandon: object, now: int) -> None:
+        self.decided.append((asked.body, answer, abandon))
 
     def carry(self, now: int = 0) -> None:
         request = Request(Client(1, "127.0.0.1", "PLAINTEXT"), CREATE_TOPICS, VERSION, 77, "client")

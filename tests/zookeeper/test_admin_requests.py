@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reference.node.active_controller import Asked
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -77,7 +78,7 @@ def propose(alone: Alone, isr: list[int]) -> None:
         topics=[AlterPartitionRequest.TopicData(topic_id=TOPIC_ID, partitions=[wanted])],
     )
     found: list[Any] = []
-    alone.controller.decide(56, 3, body, lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(56, 3, body), lambda answer, now: found.append(answer), lambda now: None, 0)
     alone.settle()
     assert found[0].topics[0].partitions[0].error_code == ErrorCode.NONE
 
@@ -88,7 +89,7 @@ def ask_to_reassign(alone: Alone, replicas: list[int] | None) -> int:
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[partition])
     body = AlterPartitionReassignmentsRequest(topics=[topic])
     found: list[Any] = []
-    alone.controller.decide(45, 0, body, lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(45, 0, body), lambda answer, now: found.append(answer), lambda now: None, 0)
     alone.settle()
     return found[0].responses[0].partitions[0].error_code
 
@@ -300,7 +301,7 @@ def test_a_new_topic_may_be_given_to_a_broker_that_is_down(replicas: list[int], 
     )
     found: list[Any] = []
     body = CreateTopicsRequest(topics=[topic])
-    alone.controller.decide(19, 5, body, lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(19, 5, body), lambda answer, now: found.append(answer), lambda now: None, 0)
     alone.settle()
     assert found[0].topics[0].error_code == error
 

@@ -10,6 +10,7 @@ import pytest
 
 from reference.controller.configs import Configuration
 from reference.controller.image import Endpoint, MetadataImage
+from reference.node.active_controller import Asked
 from reference.node.identity import Identity
 from reference.node.zookeeper.apis import DECIDED
 from reference.node.zookeeper.controller import ZooKeeperController
@@ -56,10 +57,7 @@ class Alone:
             Identity(1, "cluster", UUID(int=1), ()),
             random.Random(0),
             DECIDED,
-            self.zookeeper.session,
-            ControllerRequests(1, image, self._ask, lambda level, text: None),
-            lambda topics, now: None,
-            lambda level, text: self.logged.append(text),
+            ControllerRequests(1, image, self._ask, lambda level, text: self.logged.append(text)),
             None,
         )
         for path in znodes.PERSISTENT:
@@ -236,7 +234,7 @@ def test_a_proposal_that_is_written_already_is_accepted_again(isr: list[int], er
         topics=[AlterPartitionRequest.TopicData(topic_id=TOPIC_ID, partitions=[asked])],
     )
     found: list[Any] = []
-    alone.controller.decide(56, 3, body, lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(56, 3, body), lambda answer, now: found.append(answer), lambda now: None, 0)
     alone.settle()
     (answer,) = found[0].topics[0].partitions
     assert (answer.error_code, answer.partition_epoch) == (error, 1 if error is ErrorCode.NONE else 0)

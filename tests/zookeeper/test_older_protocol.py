@@ -9,6 +9,7 @@ import pytest
 from linearizability.simulation.fuzzing import run_schedule
 from linearizability.simulation.schedule import Consumer, Fault, Producer, Schedule, Topic
 from reference.controller.image import MetadataImage
+from reference.node.active_controller import Asked
 from reference.node.release import BEFORE_IDS, versions_of
 from reference.node.zookeeper.older_protocol import OlderForm, with_names
 from reference.node.zookeeper.producer_blocks import ProducerBlocks
@@ -98,7 +99,9 @@ def test_the_controller_answers_by_name_with_errors_that_are_known(
     body.broker_epoch = alone.controller.image.brokers[NodeId(1)].epoch
     asked = body.topics[0].topic_name
     answers = []
-    alone.controller.decide(ALTER_PARTITION, 0, body, lambda answer, now: answers.append(answer), lambda now: None, NOW)
+    alone.controller.decide(
+        Asked(ALTER_PARTITION, 0, body), lambda answer, now: answers.append(answer), lambda now: None, NOW
+    )
     alone.settle()
     (answer,) = answers
     assert [(each.topic_name, each.partitions[0].error_code) for each in answer.topics] == [(asked, error)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reference.node.active_controller import ActiveController
+from reference.node.active_controller import ActiveController, Asked
 from reference.node.decisions import Abandon
 from reference.node.peers import CONTROLLER_TIMEOUT_MS, Answered, Brokers, Peers
 from reference.node.refusals import refusal
@@ -72,7 +72,7 @@ class ZooKeeperChannel:
             self.blocks.ask(answered, now)
         elif self.controller.is_active:
             version = versions_of(body.KEY, "3.9.2")[1]
-            self.controller.decide(body.KEY, version, body, answered, lambda then: answered(None, then), now)
+            self.controller.decide(Asked(body.KEY, version, body), answered, lambda then: answered(None, then), now)
         elif controller >= 0 and controller != self._node:
             self._brokers.ask(controller, purpose, body, CONTROLLER_TIMEOUT_MS, answered, now)
         else:
@@ -137,7 +137,7 @@ class ZooKeeperChannel:
             if response is not None:
                 self._responder.respond(request, response)
 
-        self.controller.decide(request.key, request.version, body, answer, abandon, now)
+        self.controller.decide(Asked(request.key, request.version, body), answer, abandon, now)
 
 
 def _in_newest_form(body: Message) -> Message:

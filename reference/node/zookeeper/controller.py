@@ -17,11 +17,9 @@ from reference.controller.elections import BrokerChange, balance_leaders, move_l
 from reference.controller.image import NO_LEADER_CHANGE
 from reference.controller.isr_proposals import alter_partition
 from reference.controller.reassignments import Origin, alter_partition_reassignments
-from reference.node.active_controller import ActiveController, Decide
+from reference.node.active_controller import ActiveController, Asked, Decide
 from reference.node.decisions import Abandon, Answer
 from reference.node.identity import Identity
-from reference.node.principals import ANONYMOUS
-from reference.node.quotas import Mutations
 from reference.node.requests import Key
 from reference.node.zookeeper.admin_requests import AdminRequests, begun
 from reference.node.zookeeper.controller_requests import ControllerRequests
@@ -43,10 +41,9 @@ from reference.protocol.messages.unregister_broker_record import UnregisterBroke
 from reference.protocol.primitives import Chance, LeaderEpoch, NodeId, TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.replication.partition import Trace
-from reference.storage.log_directory import Logger
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Code, Create, GetChildren, Result, ZnodeVersion
-from reference.zookeeper.session import OnWatch, Session
+from reference.zookeeper.session import OnWatch
 
 ReadConfigs = Callable[[list[TopicName], TimestampMs], None]
 
@@ -61,21 +58,20 @@ class ZooKeeperController(ActiveController):
         identity: Identity,
         chance: Chance,
         handlers: Mapping[int, Decide],
-        session: Session,
         requests: ControllerRequests,
-        read_configs: ReadConfigs,
-        log: Logger,
         trace: Trace | None,
     ) -> None:
-        """`configuration` is on the controller's own image; `read_configs` reads the settings of topics made by others."""
-        super().__init__(writer, configuration, identity, dict, "", chance, handlers, lambda now: None)
+        """`configuration` is on the controller's own image."""
+        super().__init__(writer, configuration, identity, chance, handlers)
+        session, log = writer.session, requests.log
         self.requests = requests
+        self.read_configs: ReadConfigs = lambda topics, now: None
+        """Reads the settings of topics made by others."""
         self.reload: Callable[[TimestampMs], None] = lambda now: None
         """Read /controller again, and then everything."""
         self._writer = writer
         self._session = session
         self._reader = Reader(session, self._topic_changed, log)
-        self._read_configs = read_configs
         self._log = log
         self._trace = trace
         self._loading: tuple[LeaderEpoch, ZnodeVersion] | None = None
@@ -221,7 +217,7 @@ class ZooKeeperController(ActiveController):
             for name, index in found.without_state()
             if name in made
         }
-        self._read_configs(made, now)
+        self.read_configs(made, now)
         self._step_on(now)
 
     def _topic_changed(self, name: TopicName, now: TimestampMs) -> None:
@@ -296,20 +292,11 @@ class ZooKeeperController(ActiveController):
         """None: with ZooKeeper Kafka begins whatever the timeout (AdminManager)."""
         return None
 
-    def decide(
-        self,
-        key: int,
-        version: int,
-        body: Message,
-        answer: Answer,
-        abandon: Abandon,
-        now: TimestampMs,
-        mutations: Mutations | None = None,
-        requester: str = ANONYMOUS,
-    ) -> None:
+    def decide(self, asked: Asked, answer: Answer, abandon: Abandon, now: TimestampMs) -> None:
         """DeleteTopics is answered when the topics are gone, or its time is over (as Kafka's purgatory does)."""
+        body = asked.body
         if not isinstance(body, DeleteTopicsRequest):
-            super().decide(key, version, body, answer, abandon, now, mutations, requester)
+            super().decide(asked, answer, abandon, now)
             return
 
         def decided(response: Message | None, then: TimestampMs) -> None:
@@ -318,7 +305,7 @@ class ZooKeeperController(ActiveController):
             self._step_on(then)
             self._answer_held(then)
 
-        super().decide(key, version, body, decided, abandon, now, mutations, requester)
+        super().decide(asked, decided, abandon, now)
 
     def _answer_held(self, now: TimestampMs) -> None:
         waiting, self._held = self._held, []

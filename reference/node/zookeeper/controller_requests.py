@@ -84,7 +84,7 @@ class ControllerRequests:
         self._node = node
         self._image = image
         self._ask = ask
-        self._log = log
+        self.log = log
         self._targets: dict[NodeId, _Target] = {}
         self._deleted: dict[Key, TopicImage] = {}
 
@@ -229,7 +229,7 @@ class ControllerRequests:
             elif answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
                 return  # a later incarnation is about to be seen
             elif answer.error_code != ErrorCode.NONE:
-                self._log("warning", f"broker {broker} answers {type(body).__name__} with {name_of(answer.error_code)}")
+                self.log("warning", f"broker {broker} answers {type(body).__name__} with {name_of(answer.error_code)}")
             elif isinstance(answer, StopReplicaResponse):
                 refused = {
                     (each.topic_name, each.partition_index) for each in answer.partition_errors if each.error_code

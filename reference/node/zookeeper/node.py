@@ -20,7 +20,7 @@ from reference.node.known_topics import TopicChanges
 from reference.node.listeners import inter_broker_listener
 from reference.node.node import Node
 from reference.node.peers import Answered, Brokers
-from reference.node.reception import Reception
+from reference.node.reception import Reception, Served
 from reference.node.release import BEFORE_IDS, BROKER, peers_release_of
 from reference.node.replication import FETCH_PURPOSE
 from reference.node.requests import Key
@@ -41,7 +41,6 @@ from reference.protocol.schema import Message
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
 from reference.storage.log_directory import Logger
-from reference.zookeeper import znodes
 from reference.zookeeper.operations import ZooKeeperEvent
 from reference.zookeeper.session import Session
 
@@ -84,12 +83,10 @@ class ZooKeeperNode(Node):
             identity,
             chance,
             DECIDED,
-            self.session,
             self.controller_requests,
-            lambda topics, then: self.configs.ensure(topics, lambda later: None, then),
-            self.log,
             tracer,
         )
+        controller.read_configs = lambda topics, then: self.configs.ensure(topics, lambda later: None, then)
         self.election = Election(self.id, self.session, controller.won, self._lost, self.log)
         controller.reload = self.election.look
         self.channel = self._path = ZooKeeperChannel(
@@ -107,9 +104,7 @@ class ZooKeeperNode(Node):
 
     def _become_member(self, identity: Identity, now: TimestampMs) -> None:
         self.membership = self._member = ZooKeeperMembership(
-            self.id,
-            self.cluster_id,
-            znodes.Registration(identity.endpoints, identity.rack),
+            identity,
             self.session,
             self.configs,
             lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
@@ -123,7 +118,8 @@ class ZooKeeperNode(Node):
     def _new_reception(self, chance: Chance) -> Reception:
         apis = {BROKER: zookeeper_apis(self, self._path, self.orders.handler(self.responder))}
         self._authenticator = authenticator = self._new_authenticator(chance)
-        return Reception(self.context, self.channel, self.loggers, apis, (), self._emit, authenticator, ORDERS)
+        served = Served(apis, never_held=ORDERS)
+        return Reception(self.context, self.channel, self.loggers, served, self._emit, authenticator)
 
     def _start(self, now: TimestampMs) -> None:
         self.session.open()

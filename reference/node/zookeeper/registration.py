@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from uuid import UUID
 
+from reference.node.identity import Identity
 from reference.node.membership import RETRY_MS, State
 from reference.node.zookeeper.dynamic_configs import DynamicConfigs
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.controlled_shutdown import ControlledShutdownRequest, ControlledShutdownResponse
-from reference.protocol.primitives import BrokerEpoch, NodeId, TimestampMs
+from reference.protocol.primitives import BrokerEpoch, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
 from reference.zookeeper import znodes
@@ -30,9 +31,7 @@ class ZooKeeperMembership:
 
     def __init__(
         self,
-        node: NodeId,
-        cluster_id: str,
-        registration: znodes.Registration,
+        identity: Identity,
         session: Session,
         configs: DynamicConfigs,
         ask: Ask,
@@ -46,9 +45,9 @@ class ZooKeeperMembership:
         self.has_caught_up = False
         """Whether an UpdateMetadata request has named this broker."""
         self.failure: str | None = None
-        self._node = node
-        self._cluster_id = cluster_id
-        self._registration = registration
+        self._node = identity.node
+        self._cluster_id = identity.cluster_id
+        self._registration = znodes.Registration(identity.endpoints, identity.rack)
         self._session = session
         self._configs = configs
         self._ask = ask

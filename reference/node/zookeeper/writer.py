@@ -59,7 +59,7 @@ class Writer:
         self.failed: Callable[[bool, TimestampMs], None] = lambda is_deposed, now: None
         """Called when the term is over: this controller is deposed, or has to read everything again."""
         self._image = image
-        self._session = session
+        self.session = session
         self._condition = Condition(NO_EPOCH, ZnodeVersion(-1))
         self._open: deque[_Append] = deque()
 
@@ -96,7 +96,7 @@ class Writer:
         self._open.append(append)
         self.asked(records, self._befores(records), now)
         for piece in pieces:
-            self._session.ask(piece, lambda result, then: self._answered(append, result, then), now)
+            self.session.ask(piece, lambda result, then: self._answered(append, result, then), now)
         return first
 
     def _answered(self, append: _Append, result: Result, now: TimestampMs) -> None:

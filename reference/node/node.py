@@ -63,6 +63,7 @@ from reference.replication.fetcher import FetchSettings
 from reference.replication.partition import Partition, Trace
 from reference.replication.partition_state import Peer
 from reference.security.signed_tokens import KeySet
+from reference.storage.log import ProducerExpiry
 from reference.storage.log_directory import Logger
 from reference.storage.log_manager import LogManager
 
@@ -191,11 +192,9 @@ class Node:
 
     def _load_replicas(self, now: TimestampMs, tracer: Trace | None) -> Replicas:
         """Load the logs: each is a replica. Errors: those of a directory that cannot be served."""
-        integer, logs = self.configuration.integer, self.logs
-        logs.configure(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
-        logs.load(now)
-        assigned = self._assigned_image()
-        return Replicas(assigned, self.configuration, logs, self, self.log, now, tracer)
+        self.logs.configure(ProducerExpiry.of(self.configuration.integer))
+        self.logs.load(now)
+        return Replicas(self._assigned_image(), self.configuration, self.logs, self, self.log, now, tracer)
 
     def _assigned_image(self) -> MetadataImage:
         """What says of which partitions this node has replicas."""

@@ -102,7 +102,7 @@ class Cleaner:
         log.flush(now)
         cleaning = Cleaning(log, section, now, self.settings.map_bytes)
         self._job = key, cleaning, cleaning.steps()
-        log.write_checkpoint()
+        log.checkpoint()
 
     def _sections(self, now: TimestampMs) -> Iterator[tuple[TopicPartition, Cleanable]]:
         for key, log in self._logs.items():

@@ -44,20 +44,21 @@ from reference.storage.flushing import PendingFlush, run_now
 from reference.storage.last_stable import last_stable_offset
 from reference.storage.producer_state import CachedBatch, marker_of
 from reference.storage.segment import MAX_RELATIVE_OFFSET
-from reference.storage.segment_list import EXPIRY_CHECK_MS, storage_error
+from reference.storage.segment_list import LogIdentity, ProducerExpiry, storage_error
 from reference.storage.shortening import Shortening
 from reference.storage.transaction_index import AbortedTransaction
 from reference.storage.verification import NOT_REQUIRED, Guard
 
 __all__ = [
-    "EXPIRY_CHECK_MS",
     "AbortedTransaction",
     "ActiveProducer",
     "AppendInfo",
     "EpochEndOffset",
     "Log",
+    "LogIdentity",
     "LogSlice",
     "PendingFlush",
+    "ProducerExpiry",
     "ReadResult",
     "TimestampOffset",
     "run_now",

@@ -31,7 +31,7 @@ from reference.storage.checkpoints import (
 )
 from reference.storage.cleaner import Cleaner
 from reference.storage.closing import close_all
-from reference.storage.config import DAY_MS, LogConfig
+from reference.storage.config import LogConfig
 from reference.storage.directory_checkpoints import DirectoryCheckpoints
 from reference.storage.disk import TEMPORARY, Disk
 from reference.storage.errors import CorruptFile, StorageError
@@ -44,8 +44,8 @@ from reference.storage.folder_names import (
     partition_of,
     suffixed,
 )
-from reference.storage.log import EXPIRY_CHECK_MS, Log, PendingFlush, run_now
-from reference.storage.recovery import check
+from reference.storage.log import Log, LogIdentity, PendingFlush, ProducerExpiry, run_now
+from reference.storage.recovery import PreviousRun, check
 from reference.storage.segment import LOG_SUFFIX
 from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, LogChecksums, SegmentChecksum
 
@@ -85,10 +85,8 @@ class LogDirectory:
         """Copies in the making, open or not, and the names of their folders."""
         self.cleaner = Cleaner(disk, folder, self.logs, log)
         """Compacts the logs whose topics want it."""
-        self.producer_expiration_ms = DAY_MS
-        """producer.id.expiration.ms, for logs opened from now on."""
-        self.expiry_check_ms = EXPIRY_CHECK_MS
-        """producer.id.expiration.check.interval.ms, likewise."""
+        self.producer_expiry = ProducerExpiry()
+        """Of logs that are opened from now on."""
         self.broker_epoch = BrokerEpoch(-1)
         """Written with the clean end; at the next start `last_broker_epoch`. Who ends before it has registered has lost
         nothing since the clean end before, and so hands that one's epoch on."""
@@ -289,24 +287,16 @@ class LogDirectory:
     def _open(
         self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs, is_clean: bool = False
     ) -> Log:
-        topic, partition = key
         checksums, checkpoints = self._checksums_of(key), self._checkpoints
-        log = Log(
-            self.disk,
-            self._path(key),
-            config,
-            now,
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            log_start=checkpoints.log_starts.get(key, FIRST_OFFSET),
-            recovery_point=checkpoints.recovery_points.get(key, FIRST_OFFSET),
+        previous = PreviousRun(
+            checkpoints.log_starts.get(key, FIRST_OFFSET),
+            checkpoints.recovery_points.get(key, FIRST_OFFSET),
             clean=is_clean or self._clean,
-            producer_expiration_ms=self.producer_expiration_ms,
-            expiry_check_ms=self.expiry_check_ms,
-            checkpoint=self._checkpoint,
             checksums=checksums if checkpoints.are_ours else None,
         )
+        of = LogIdentity(*key, topic_id)
+        log = Log(self.disk, self._path(key), config, now, of, previous, self.producer_expiry)
+        log.checkpoint = self._checkpoint
         self._log_repairs(log)
         if log.log_end_offset < (committed := self.high_watermark(key)):
             self._say("warning", f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {committed}")

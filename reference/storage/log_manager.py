@@ -14,7 +14,7 @@ from reference.storage.checkpoints import TopicPartition
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.folder_names import folder_name
-from reference.storage.log import Log
+from reference.storage.log import Log, ProducerExpiry
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 
 MOST_RESERVED = 99
@@ -93,10 +93,10 @@ class LogManager:
 
     # ---- start and end
 
-    def configure(self, producer_expiration_ms: int, expiry_check_ms: int) -> None:
+    def configure(self, producer_expiry: ProducerExpiry) -> None:
         """Settings of logs that are opened from now on."""
         for each in self._all:
-            each.producer_expiration_ms, each.expiry_check_ms = producer_expiration_ms, expiry_check_ms
+            each.producer_expiry = producer_expiry
 
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left. A directory that cannot be read is offline, unless it is that of the metadata log.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 from uuid import UUID
 
-from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, NO_UUID, Offset, TimestampMs
+from reference.protocol.primitives import AT_ONCE, NO_UUID, Offset, TimestampMs
 from reference.storage.checkpoints import read_topic_id, write_topic_id
 from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.disk import Disk
@@ -18,10 +19,32 @@ from reference.storage.flushing import PendingFlush, run_now
 from reference.storage.producer_state import ProducerState
 from reference.storage.recovery import PreviousRun, load
 from reference.storage.segment import Segment
-from reference.storage.segment_checksums import NO_CHECKSUMS, SegmentChecksum
+from reference.storage.segment_checksums import SegmentChecksum
 
-EXPIRY_CHECK_MS = 600_000
-"""How often idle producers are looked for (producer.id.expiration.check.interval.ms)."""
+NO_PREVIOUS_RUN = PreviousRun()
+
+
+class LogIdentity(NamedTuple):
+    """Whose log it is."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None = None
+    """Written into a folder that knows none."""
+
+
+class ProducerExpiry(NamedTuple):
+    """When a producer's state is forgotten."""
+
+    expiration_ms: int = DAY_MS
+    """producer.id.expiration.ms: after so long without a batch."""
+    check_ms: int = 600_000
+    """producer.id.expiration.check.interval.ms."""
+
+    @classmethod
+    def of(cls, integer: Callable[[str], int]) -> ProducerExpiry:
+        """The settings, by the names of their properties."""
+        return cls(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
 
 
 def _nothing() -> None:
@@ -41,32 +64,21 @@ class SegmentList:
         folder: Path,
         config: LogConfig,
         now: TimestampMs,
-        *,
-        topic: str,
-        partition: int,
-        topic_id: UUID | None = None,
-        log_start: Offset = FIRST_OFFSET,
-        recovery_point: Offset = FIRST_OFFSET,
-        clean: bool = False,
-        producer_expiration_ms: int = DAY_MS,
-        expiry_check_ms: int = EXPIRY_CHECK_MS,
-        checkpoint: Callable[[], None] = _nothing,
-        checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS,
+        of: LogIdentity,
+        previous: PreviousRun = NO_PREVIOUS_RUN,
+        producer_expiry: ProducerExpiry = ProducerExpiry(),
     ) -> None:
-        """Open the log of a folder, making it if it is not there, recovering it unless its last end was `clean`.
+        """Open the log of a folder, making it if it is not there, recovering it unless its last end was clean.
 
-        `log_start` and `recovery_point` are what the checkpoints say; `checkpoint` writes them when a truncation has
-        moved the recovery point back.
         Errors: StorageError, CorruptFile.
         """
         self._disk = disk
         self.folder = folder
         self.config = config
-        self.topic = topic
-        self.partition = partition
-        self.producer_expiration_ms = producer_expiration_ms
-        self.expiry_check_ms = expiry_check_ms
-        self._checkpoint = checkpoint
+        self.topic, self.partition, topic_id = of
+        self.producer_expiry = producer_expiry
+        self.checkpoint: Callable[[], None] = _nothing
+        """Writes the checkpoints, when a truncation has moved the recovery point back."""
         try:
             if not disk.exists(folder):
                 disk.make_folder(folder)
@@ -74,7 +86,6 @@ class SegmentList:
             self.topic_id: UUID = self._identify(topic_id)
             self._epochs, repairs = open_epochs(disk, folder)
             self._producers = ProducerState(disk, folder)
-            previous = PreviousRun(log_start, recovery_point, clean, checksums)
             loaded = load(disk, folder, config, self._epochs, self._producers, previous, now)
         except OSError as error:
             raise storage_error(folder, error) from error
@@ -87,7 +98,7 @@ class SegmentList:
         self._active = self._segments[-1]
         self.log_start_offset: Offset = loaded.log_start
         self.log_end_offset: Offset = loaded.log_end
-        self.recovery_point: Offset = loaded.log_end if clean else min(recovery_point, loaded.log_end)
+        self.recovery_point: Offset = loaded.log_end if previous.clean else min(previous.recovery_point, loaded.log_end)
         self.recovered_bytes = loaded.recovered_bytes
         self.lost_bytes = loaded.lost_bytes
         self._folder_changed = True
@@ -98,13 +109,13 @@ class SegmentList:
         """Runs the flush of closed segments; the runtime does it in a thread."""
         self._pending_flush: PendingFlush | None = None
         self._last_flush = now
-        self._next_expiry = now + self.expiry_check_ms
+        self._next_expiry = now + producer_expiry.check_ms
         try:
             # Records that were deleted come back when the raised log start is lost: then their epochs are not in the file.
             self.recovery_point = self._store_epochs(self.recovery_point)
         except OSError as error:
             raise storage_error(folder, error) from error
-        if not clean:
+        if not previous.clean:
             # What a crash left may be in the page cache alone. Where flush.messages asks for more, it is not read before it is
             # durable: a loss of power would take what consumers have seen. Kafka 4.3.1 does not flush here.
             self._flush_when_due(now)
@@ -134,10 +145,6 @@ class SegmentList:
     def active_base(self) -> Offset:
         """Where the active segment begins."""
         return self._active.base_offset
-
-    def write_checkpoint(self) -> None:
-        """Write the recovery point down: what is flushed need not be read again. Errors: OSError."""
-        self._checkpoint()
 
     # ---- upkeep
 
@@ -264,8 +271,8 @@ class SegmentList:
         except OSError as error:
             raise storage_error(self.folder, error) from error
         if now >= self._next_expiry:
-            self._producers.expire(now, self.producer_expiration_ms)
-            self._next_expiry = now + self.expiry_check_ms
+            self._producers.expire(now, self.producer_expiry.expiration_ms)
+            self._next_expiry = now + self.producer_expiry.check_ms
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""

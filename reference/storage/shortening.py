@@ -104,7 +104,7 @@ class Shortening(SegmentList):
         if offset < self.recovery_point or offset < self.log_start_offset:
             self.recovery_point = min(self.recovery_point, offset)
             self.log_start_offset = min(self.log_start_offset, offset)
-            self._checkpoint()
+            self.checkpoint()
 
     def _remove_snapshots_behind(self, end: Offset) -> None:
         for offset in self._producers.snapshot_offsets():
@@ -122,7 +122,7 @@ class Shortening(SegmentList):
         self._gap_begins = stored_end if stored_end < cut.end else None
         if stored_end < self.recovery_point:
             self.recovery_point = stored_end
-            self._checkpoint()
+            self.checkpoint()
         self._active.activate(self.config.segment_index_bytes)
         # Durable before anything is appended in its place: a loss of power could bring the old tail back, whole and with the
         # right checksums, and recovery would take it for this log's.

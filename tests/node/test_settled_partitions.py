@@ -28,6 +28,7 @@ from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.storage.config import LogConfig
 from reference.storage.log import Log
+from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.node.three_nodes import calls_of
 from tests.replication.replicas import NOW, TOPIC_ID, Registry, batch, bytes_of, incarnation, state
@@ -71,9 +72,7 @@ class Leader:
             Path(f"/data/t-{index}"),
             LogConfig(segment_index_bytes=1024),
             NOW,
-            topic="t",
-            partition=index,
-            topic_id=TOPIC_ID,
+            LogIdentity("t", index, TOPIC_ID),
         )
         found = Partition("t", TOPIC_ID, index, log, 1, brokers=self.registry, lag_max_ms=1000)
         found.take_up(state(), NOW)

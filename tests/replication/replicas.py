@@ -13,6 +13,8 @@ from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.log import Log
+from reference.storage.recovery import PreviousRun
+from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 
 NOW = 1_700_000_000_000
@@ -36,13 +38,12 @@ class Registry:
         return self.peers.get(node)
 
 
-def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int = NOW, **arguments: Any) -> Log:
+def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int = NOW, **previous: Any) -> Log:
     disk = disk or SimulatedDisk()
     disk.make_folder(Path("/data"))
     disk.sync_folder(Path("/"))
-    return Log(
-        disk, Path("/data/t-0"), config or LogConfig(), now, topic="t", partition=0, topic_id=TOPIC_ID, **arguments
-    )
+    of = LogIdentity("t", 0, TOPIC_ID)
+    return Log(disk, Path("/data/t-0"), config or LogConfig(), now, of, PreviousRun(**previous))
 
 
 def replica(node: int = 1, registry: Registry | None = None, log: Log | None = None, **settings: Any) -> Partition:

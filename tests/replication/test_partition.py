@@ -17,6 +17,7 @@ from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
 from reference.storage.log import Log
+from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 from spec.actions import ACTIONS
 
@@ -33,7 +34,7 @@ def partition(
     disk = SimulatedDisk()
     disk.make_folder(Path("/data"))
     topic_id = UUID(int=7)
-    log = Log(disk, Path("/data/t-0"), config or LogConfig(), NOW, topic="t", partition=0, topic_id=topic_id)
+    log = Log(disk, Path("/data/t-0"), config or LogConfig(), NOW, LogIdentity("t", 0, topic_id))
     found = Partition("t", topic_id, 0, log, 1, brokers=lambda node: Peer(100 + node))
     assert found.take_up(PartitionState(leader, 3, 1, replicas, isr), NOW)
     return found

@@ -29,6 +29,8 @@ from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.errors import OffsetOutOfRange, RefusedByProducerState, StorageError
 from reference.storage.log import Log
+from reference.storage.recovery import PreviousRun
+from reference.storage.segment_list import LogIdentity
 from tests.storage.compared_log import ComparedLog
 from tests.storage.log_model import START, TOMBSTONES_STAY_MS, Stored, plain
 
@@ -102,13 +104,10 @@ class LogMachine(ComparedLog):
             self.folder / "t-0",
             self.config,
             self.now,
-            topic="t",
-            partition=0,
-            recovery_point=recovery_point,
-            log_start=log_start,
-            clean=clean,
-            checkpoint=self.write_checkpoint,
+            LogIdentity("t", 0),
+            PreviousRun(log_start, recovery_point, clean),
         )
+        self.log.checkpoint = self.write_checkpoint
 
     def record(self, index: int, time: int, size: int) -> Record:
         """Keys come again, every fifth record is a tombstone, and no two values are alike."""
@@ -316,7 +315,7 @@ class LogMachine(ComparedLog):
         )
         if section.dirty_bytes and not self.disk_is_full():
             log.flush(self.now)
-            log.write_checkpoint()
+            log.checkpoint()
             self.compacted_below = max(self.compacted_below, section.end)
             self.settled_below = self.high_watermark
             self.meet_tombstones(section.end)

@@ -11,18 +11,23 @@ from reference.protocol.records.validate import Origin
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.log import AppendInfo, Log
+from reference.storage.recovery import PreviousRun
+from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 
 NOW = 1_700_000_000_000
 FOLDER = Path("/data/t-0")
 
+T_0 = LogIdentity("t", 0)
+
 
 def open_log(disk: Disk | None = None, config: LogConfig | None = None, now: int = NOW, **arguments: Any) -> Log:
-    """A log `t-0` in /data."""
+    """A log `t-0` in /data; the arguments are those of `PreviousRun`, or of a log."""
     disk = disk or SimulatedDisk()
     disk.make_folder(FOLDER.parent)
     disk.sync_folder(Path("/"))
-    return Log(disk, FOLDER, config or LogConfig(), now, topic="t", partition=0, **arguments)
+    of_run = {name: arguments.pop(name) for name in PreviousRun._fields if name in arguments}
+    return Log(disk, FOLDER, config or LogConfig(), now, T_0, PreviousRun(**of_run), **arguments)
 
 
 def batch(count: int = 1, *, time: int = NOW, size: int = 10, **arguments: Any) -> bytearray:

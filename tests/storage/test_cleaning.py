@@ -15,9 +15,10 @@ from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.errors import StorageError
 from reference.storage.log import Log
 from reference.storage.posix_disk import PosixDisk
+from reference.storage.recovery import PreviousRun
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
-from tests.storage.logs import FOLDER, NOW, end_transaction, names, open_log
+from tests.storage.logs import FOLDER, NOW, T_0, end_transaction, names, open_log
 
 COMPACT = LogConfig(cleanup_policy="compact", segment_index_bytes=4096, index_interval_bytes=0)
 MAP_BYTES = 1 << 20
@@ -362,7 +363,7 @@ def test_a_map_that_is_full_ends_early_and_leaves_what_it_does_not_know() -> Non
 
 
 def test_on_the_operating_systems_files(tmp_path: object) -> None:
-    log = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, topic="t", partition=0)  # type: ignore[operator]
+    log = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, T_0)  # type: ignore[operator]
     for number in range(50):
         put(log, (f"k{number % 7}", "x" * 100), codec=list(Codec)[number % 5])
         if number % 9 == 0:
@@ -371,7 +372,7 @@ def test_on_the_operating_systems_files(tmp_path: object) -> None:
     before = rows(log)
     assert len(before) == 7
     log.close()
-    again = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, topic="t", partition=0, clean=True)  # type: ignore[operator]
+    again = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, T_0, PreviousRun(clean=True))  # type: ignore[operator]
     assert rows(again) == before
     assert again.log_end_offset == 50
 

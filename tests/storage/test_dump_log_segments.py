@@ -15,6 +15,7 @@ from reference.protocol.records.validate import Origin
 from reference.storage.config import LogConfig
 from reference.storage.log import Log
 from reference.storage.posix_disk import PosixDisk
+from reference.storage.segment_list import LogIdentity
 from tests.protocol.records.random_records import TIME, random_records
 from tests.storage.dump import complaints, dump
 from tests.storage.test_cleaning import compact, put
@@ -27,7 +28,7 @@ CONFIG = LogConfig(segment_bytes=200_000, index_interval_bytes=500, segment_inde
 def written_log(folder: Path) -> Log:
     """A log of several segments with every kind of batch: codecs, headers, timestamps out of order, transactions."""
     chance = random.Random(8)
-    log = Log(PosixDisk(), folder / "topic-0", CONFIG, TIME, topic="topic", partition=0)
+    log = Log(PosixDisk(), folder / "topic-0", CONFIG, TIME, LogIdentity("topic", 0))
     sequence = 0
     for step in range(150):
         records = random_records(chance)[:70]

@@ -21,6 +21,7 @@ from reference.storage.config import LogConfig
 from reference.storage.log import Log
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 from reference.storage.posix_disk import PosixDisk
+from reference.storage.segment_list import LogIdentity
 from tests.protocol.records.random_records import random_records
 from tests.storage.dump import complaints, dump
 from tests.storage.test_cleaning import compact
@@ -185,7 +186,7 @@ def rebuild_indexes(disk: PosixDisk, data: Path, folder: Path) -> dict[str, byte
     assert len(names) >= 5
     for name in names:
         (folder / name).unlink()
-    Log(disk, folder, LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000), 0, topic=TOPIC, partition=0).close()
+    Log(disk, folder, LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000), 0, LogIdentity(TOPIC, 0)).close()
     return {name: (folder / name).read_bytes() for name in names}
 
 
@@ -199,7 +200,7 @@ def test_kafka_serves_what_we_wrote(tmp_path: Path, ending: str) -> None:
         topic_id = read_topic_id(disk, folder)
         shutil.rmtree(folder)
         config = LogConfig(segment_bytes=1 << 20, index_interval_bytes=1000)
-        log = Log(disk, folder, config, 0, topic=TOPIC, partition=0, topic_id=topic_id)
+        log = Log(disk, folder, config, 0, LogIdentity(TOPIC, 0, topic_id))
         written = fill(log)
         if ending == "closed":
             log.close()
@@ -242,7 +243,7 @@ def test_kafka_serves_what_we_compacted(tmp_path: Path) -> None:
         topic_id = read_topic_id(disk, folder)
         shutil.rmtree(folder)
         config = LogConfig(cleanup_policy="compact", segment_bytes=1 << 20, index_interval_bytes=1000)
-        log = Log(disk, folder, config, 0, topic=TOPIC, partition=0, topic_id=topic_id)
+        log = Log(disk, folder, config, 0, LogIdentity(TOPIC, 0, topic_id))
         chance = random.Random(6)
         for number in range(900):
             keys = [b"key %d" % chance.randrange(300) for _ in range(20)]

@@ -14,9 +14,11 @@ from reference.storage.config import LogConfig
 from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
 from reference.storage.log import Log, LogSlice, PendingFlush
 from reference.storage.posix_disk import PosixDisk
+from reference.storage.recovery import PreviousRun
+from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
-from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
+from tests.storage.logs import FOLDER, NOW, T_0, append, append_as, batch, end_transaction, names, offsets, open_log
 
 
 def headers(log: Log) -> list[BatchHeader]:
@@ -216,9 +218,7 @@ def test_reading_far_back_and_near_the_end() -> None:
 
 
 def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
-    log = Log(
-        PosixDisk(), tmp_path / "t-0", LogConfig(retention_ms=0, file_delete_delay_ms=0), NOW, topic="t", partition=0
-    )
+    log = Log(PosixDisk(), tmp_path / "t-0", LogConfig(retention_ms=0, file_delete_delay_ms=0), NOW, T_0)
     append(log, 2)
     held = log.read(0, 1 << 20).records
     assert not isinstance(held, bytes)
@@ -236,7 +236,7 @@ def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
 def test_logs_with_more_segments_than_may_be_open_read_roll_and_delete(tmp_path: Path) -> None:
     disk = PosixDisk(most_open_files=2, most_open_maps=2)
     config = LogConfig(segment_bytes=200, retention_ms=0, file_delete_delay_ms=0)
-    logs = [Log(disk, tmp_path / f"t-{index}", config, NOW, topic="t", partition=index) for index in range(4)]
+    logs = [Log(disk, tmp_path / f"t-{index}", config, NOW, LogIdentity("t", index)) for index in range(4)]
     held: list[tuple[LogSlice, bytes]] = []
     for _ in range(6):
         for log in logs:
@@ -254,7 +254,7 @@ def test_logs_with_more_segments_than_may_be_open_read_roll_and_delete(tmp_path:
     for log in logs:
         append(log, 1)
         log.close()
-        again = Log(disk, log.folder, config, NOW, topic="t", partition=log.partition, clean=True, log_start=12)
+        again = Log(disk, log.folder, config, NOW, LogIdentity("t", log.partition), PreviousRun(12, clean=True))
         assert (again.log_start_offset, again.log_end_offset) == (12, 13)
     assert disk.failure is None
 

@@ -6,6 +6,7 @@ from reference.protocol.errors import ErrorCode
 from reference.storage.errors import CorruptFile, RefusedByProducerState
 from reference.storage.log import ActiveProducer
 from reference.storage.producer_state import ProducerState, _read_snapshot
+from reference.storage.segment_list import ProducerExpiry
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, open_log
 
@@ -66,7 +67,7 @@ def test_what_describe_producers_lists() -> None:
 
 
 def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
-    log = open_log(producer_expiration_ms=1000)
+    log = open_log(producer_expiry=ProducerExpiry(expiration_ms=1000))
     append_as(log, 7, 0)
     append_as(log, 9, 0, transactional=True)
     log.tick(NOW + 2_000_000)

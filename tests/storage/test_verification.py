@@ -93,5 +93,5 @@ def test_a_fenced_epoch_is_not_even_asked_for() -> None:
 def test_questions_without_an_answer_are_forgotten_with_their_producers() -> None:
     log = open_log()
     guard = begin(log)
-    log.tick(NOW + log.producer_expiration_ms + log.expiry_check_ms)
+    log.tick(NOW + sum(log.producer_expiry))
     assert refusal(log, guard) is ErrorCode.INVALID_TXN_STATE

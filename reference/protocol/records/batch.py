@@ -132,7 +132,7 @@ class BatchHeader(NamedTuple):
 
 
 class BatchProducer(NamedTuple):
-    """Whom a batch's header names as its producer, and where the batch is in that producer's sequence."""
+    """The producer that a batch's header names, and where the batch is in that producer's sequence."""
 
     id: ProducerId = NO_PRODUCER_ID
     epoch: ProducerEpoch = NO_PRODUCER_EPOCH

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypedDict, Unpack
 from uuid import UUID
 
 from linearizability.client.group_member import ClassicMember
@@ -29,6 +30,27 @@ TOPICS = {"events": 4, "orders": 2}
 """The topics that there are, and how many partitions each has."""
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+class JoinFields(TypedDict, total=False):
+    """What a JoinGroup says beside its member and protocols."""
+
+    group: str
+    instance: str | None
+    protocol_type: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+
+
+class OffsetOwner(TypedDict, total=False):
+    """Whose offset is committed, and of which partition; a consumer without a group's protocol unless a member is named."""
+
+    group: str
+    topic: str
+    partition: int
+    member: str
+    generation: int
+    instance: str | None
 
 
 class Room:
@@ -100,23 +122,19 @@ class Room:
         token: str,
         member: str = "",
         *,
-        group: str = "g",
-        instance: str | None = None,
         protocols: Sequence[str] = ("range",),
         metadata: bytes = b"m",
         version: int = 3,
-        protocol_type: str = "consumer",
-        session_timeout_ms: int = 10_000,
-        rebalance_timeout_ms: int = 20_000,
+        **fields: Unpack[JoinFields],
     ) -> JoinGroupResponse | None:
         said = ClassicMember(
-            group,
+            fields.get("group", "g"),
             dict.fromkeys(protocols, metadata),
             member,
-            instance,
-            session_timeout_ms,
-            rebalance_timeout_ms,
-            protocol_type,
+            fields.get("instance"),
+            fields.get("session_timeout_ms", 10_000),
+            fields.get("rebalance_timeout_ms", 20_000),
+            fields.get("protocol_type", "consumer"),
         )
         self.shard.classic.join(said.join(), version, Client("client", "/127.0.0.1"), token, self.now)
         self.advance(0)
@@ -179,25 +197,21 @@ class Room:
         self,
         offset: int,
         *,
-        group: str = "g",
-        topic: str = "events",
-        partition: int = 0,
-        member: str = "",
-        generation: int = -1,
-        instance: str | None = None,
         metadata: str = "",
         leader_epoch: int = -1,
         retention_ms: int = -1,
         version: int = 9,
+        **owner: Unpack[OffsetOwner],
     ) -> int:
         """One partition's commit; gives its error, or the one that refuses it as a whole."""
+        topic = owner.get("topic", "events")
         named = Topic(topic, self.topics.id_of(topic) or UUID(int=99), 1)
         request = commit_request(
-            group,
-            {(named, partition): Committed(offset, metadata, leader_epoch)},
-            generation=generation,
-            member_id=member,
-            instance_id=instance,
+            owner.get("group", "g"),
+            {(named, owner.get("partition", 0)): Committed(offset, metadata, leader_epoch)},
+            generation=owner.get("generation", -1),
+            member_id=owner.get("member", ""),
+            instance_id=owner.get("instance"),
             retention_time_ms=retention_ms,
         )
         try:
@@ -212,20 +226,15 @@ class Room:
         offset: int,
         producer: Producer,
         *,
-        group: str = "g",
-        topic: str = "events",
-        partition: int = 0,
-        member: str = "",
-        generation: int = -1,
-        instance: str | None = None,
         metadata: str = "",
+        **owner: Unpack[OffsetOwner],
     ) -> int:
         request = ProducerSession("t", producer).commit_offsets(
-            group,
-            {(topic, partition): Committed(offset, metadata)},
-            generation_id_or_member_epoch=generation,
-            member_id=member,
-            group_instance_id=instance,
+            owner.get("group", "g"),
+            {(owner.get("topic", "events"), owner.get("partition", 0)): Committed(offset, metadata)},
+            generation_id_or_member_epoch=owner.get("generation", -1),
+            member_id=owner.get("member", ""),
+            group_instance_id=owner.get("instance"),
         )
         try:
             decided = self.shard.commits.commit_in_transaction(request, 5, self.now)

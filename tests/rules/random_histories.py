@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 
 def random_history(rng: Random, lies: float = 0.15) -> list[dict[str, Any]]:
@@ -30,21 +30,28 @@ def random_history(rng: Random, lies: float = 0.15) -> list[dict[str, Any]]:
             continue
         f, mops, keys = open_by_process.pop(process)
         outcome = rng.choices(["ok", "info", "fail"], [8, 1, 1])[0]
-        done = [_complete(mop, process, outcome, log, position, rng, lies, value) for mop in mops]
+        done = [_complete(mop, process, outcome, Partitions(log, position), rng, lies, value) for mop in mops]
         _add(events, outcome, process, f, done, keys)
     return events
+
+
+class Partitions(NamedTuple):
+    """The partitions' logs, and where each process reads on."""
+
+    log: dict[int, list[tuple[int, int]]]
+    position: dict[tuple[int, int], int]
 
 
 def _complete(
     mop: dict[str, Any],
     process: int,
     outcome: str,
-    log: dict[int, list[tuple[int, int]]],
-    position: dict[tuple[int, int], int],
+    partitions: Partitions,
     rng: Random,
     lies: float,
     newest: int,
 ) -> dict[str, Any]:
+    log, position = partitions
     if mop["op"] == "send":
         records = log[mop["key"]]
         offset = records[-1][0] + rng.choice([1, 1, 1, 2]) if records else 0

@@ -327,12 +327,12 @@ def unfenced_before_replay(original: Any, state: Any, **known: Any) -> Any:
     "A reassignment ends when one of the added replicas is in sync.",
     fuzz=True, nodes=5, breaks=("reassigned-too-early",),
 )  # fmt: skip
-def reassigned_with_one_in_sync(original: Any, target: Any) -> None:
+def reassigned_with_one_in_sync(original: Any, target: Any, terms: Any) -> None:
     if {*target.adding_replicas} & {*target.isr}:
         target.replicas = [each for each in target.replicas if each not in target.removing_replicas]
         target.isr = [each for each in target.isr if each not in target.removing_replicas]
         target.removing_replicas, target.adding_replicas = [], []
-    original(target)
+    original(target, terms)
 
 
 # ---- what is known after a change

@@ -89,6 +89,7 @@ def terms_of(
         directory_for_new_replica=lambda replica: directory_for_new_replica(image, replica),
         election=election or usual,
         lost_its_tail=broker.lost_its_tail,
+        needs_whole_target=image.is_beside_zookeeper,
     )
 
 

@@ -192,8 +192,9 @@ class MetadataImage:
     open_transaction: Offset | None = None
     """Where a transaction of the metadata log begins that has not ended; nothing from there on is part of the image."""
 
-    registrations_vanish: bool = False
-    """Beside a ZooKeeper a broker that is down is not registered; a new topic may be given to it all the same."""
+    is_beside_zookeeper: bool = False
+    """Whether ZooKeeper coordinates the cluster. A broker that is down is not registered then: a new topic may be given to it all
+    the same. A reassignment ends when all of its target replicas are in sync; else when those that it adds are."""
 
     def apply(self, record: Message, offset: Offset | None = None) -> None:
         """Replay one record. Records that carry no state (no-op) change nothing.

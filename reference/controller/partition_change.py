@@ -45,6 +45,8 @@ class Terms:
     election: Election = Election.ONLINE
     lost_its_tail: NodeId = NO_LEADER
     """The broker that came back from an unclean end; -1 for none."""
+    needs_whole_target: bool = False
+    """Whether a reassignment ends only when all of its target replicas are in sync, as beside a ZooKeeper."""
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ def change_partition(
     `target` is used up: it becomes what was decided.
     """
     record = PartitionChangeRecord(topic_id=topic, partition_id=index)
-    _complete_reassignment(target)
+    _complete_reassignment(target, terms)
     if terms.has_elr:
         target.eligible_leader_replicas = _eligible_after(partition, target, terms)
     _elect(record, partition, target, terms)
@@ -101,16 +103,18 @@ def change_partition(
     return None if _changes_nothing(record) else record
 
 
-def _complete_reassignment(target: Target) -> None:
+def _complete_reassignment(target: Target, terms: Terms) -> None:
     """Once all that come are in sync, those that go are dropped (KIP-455).
 
-    Where fewer come than go, all that stay must be in sync too: the partition gets by with fewer replicas from then on.
+    Where fewer come than go, all that stay must be in sync too: the partition gets by with fewer replicas from then on. Beside a
+    ZooKeeper they always must (KafkaController.isReassignmentComplete of Apache Kafka 3.9.2).
     """
     adding, removing = target.adding_replicas, target.removing_replicas
     isr = [each for each in target.isr if each not in removing]
     replicas = [each for each in target.replicas if each not in removing]
     leaves_no_replica = bool(removing) and not (isr and replicas)
-    needed = adding if len(adding) >= len(removing) else [*adding, *replicas]
+    is_enough = len(adding) >= len(removing) and not terms.needs_whole_target
+    needed = adding if is_enough else [*adding, *replicas]
     if (adding or removing) and not leaves_no_replica and {*needed} <= {*isr}:
         target.isr, target.replicas = isr, replicas
         target.removing_replicas, target.adding_replicas = [], []

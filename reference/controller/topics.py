@@ -201,7 +201,7 @@ def _manual_assignments(image: MetadataImage, topic: CreateTopicsRequest.Creatab
         )
     assignments = [by_index[index] for index in range(len(by_index))]
     for replicas in assignments:
-        validate_assignment(image, replicas, len(assignments[0]), absent=replicas if image.registrations_vanish else ())
+        validate_assignment(image, replicas, len(assignments[0]), absent=replicas if image.is_beside_zookeeper else ())
     _require_active(image, assignments, 0)
     return assignments
 

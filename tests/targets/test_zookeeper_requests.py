@@ -127,6 +127,22 @@ def test_tools_of_2_8_move_replicas_and_leaders(spec: str, tmp_path: Path) -> No
 
 
 @TARGETS
+def test_a_reassignment_waits_for_replicas_that_stay(spec: str, tmp_path: Path) -> None:
+    """Broker 2 stays, and is down; 3 is added, and in sync. With a metadata quorum the reassignment would be over."""
+    with cluster(spec, tmp_path) as tried:
+        tried.target.kill(2)
+        await_true(lambda: tried.data(znodes.broker_path(2)) is None, "the broker is still registered")
+        tried.client.create(znodes.REASSIGNMENTS, asked(entry([2, 3])))
+        await_true(lambda: tried.partition()[2] == [1, 3], "the added replica is not in sync")
+        time.sleep(3)
+        assert {*tried.partition()[1]} == {1, 2, 3}
+        assert tried.data(znodes.REASSIGNMENTS) is not None
+        tried.target.restart(2)
+        await_true(lambda: tried.partition()[1:] == ([2, 3], [2, 3]), "the reassignment is not over")
+        await_true(lambda: tried.data(znodes.REASSIGNMENTS) is None, "the request is left")
+
+
+@TARGETS
 def test_a_reassignment_goes_on_when_the_controller_is_killed(spec: str, tmp_path: Path) -> None:
     """Broker 3 is down: the reassignment waits for it, and the next controller goes on with it."""
     with cluster(spec, tmp_path) as tried:

@@ -294,7 +294,7 @@ def test_what_a_former_reassignment_was_about_to_add_is_forgotten(is_znode: bool
 @pytest.mark.parametrize(("replicas", "error"), [([1, 9], ErrorCode.NONE), ([9], ErrorCode.INVALID_REPLICA_ASSIGNMENT)])
 def test_a_new_topic_may_be_given_to_a_broker_that_is_down(replicas: list[int], error: ErrorCode) -> None:
     alone = begun([1, 2, 3], REPLICAS)
-    alone.controller.image.registrations_vanish = True
+    alone.controller.image.is_beside_zookeeper = True
     by_hand = CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=replicas)
     topic = CreateTopicsRequest.CreatableTopic(
         name="new", num_partitions=-1, replication_factor=-1, assignments=[by_hand]
@@ -304,6 +304,20 @@ def test_a_new_topic_may_be_given_to_a_broker_that_is_down(replicas: list[int], 
     alone.controller.decide(Asked(19, 5, body), lambda answer, now: found.append(answer), lambda now: None, 0)
     alone.settle()
     assert found[0].topics[0].error_code == error
+
+
+def test_a_reassignment_ends_when_all_target_replicas_are_in_sync() -> None:
+    """Replica 2 stays, and is down: with a metadata quorum Kafka does not wait for it."""
+    alone = begun([1, 3, 4], [1, 3])
+    alone.controller.image.is_beside_zookeeper = True
+    assert ask_to_reassign(alone, [1, 2, 4]) == ErrorCode.NONE
+    propose(alone, [1, 3, 4])
+    assert (assignment(alone).adding, assignment(alone).removing) == ({0: [4]}, {0: [3]})
+    alone.register(2)
+    alone.zookeeper._fire()
+    alone.settle()
+    propose(alone, [1, 2, 3, 4])
+    assert (assignment(alone).partitions, assignment(alone).adding) == ({0: [1, 2, 4]}, {})
 
 
 def test_no_reassignment_leaves_only_replicas_that_are_not_in_sync() -> None:

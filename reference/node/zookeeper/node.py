@@ -68,7 +68,7 @@ class ZooKeeperNode(Node):
         self.orders = Orders(self.id, self.image, self._assigned, self.configs, lambda: self.broker_epoch, tracer)
         self.orders.roles_changed = self._roles_changed
         self.orders.metadata_changed = self._metadata_changed
-        known = MetadataImage(configs=self.image.configs, registrations_vanish=True)
+        known = MetadataImage(configs=self.image.configs, is_beside_zookeeper=True)
         writer = Writer(self.id, known, self.session)
         writer.known = self.configs.known
         self._controller_timeout_ms = self.configuration.integer("controller.socket.timeout.ms")

@@ -102,8 +102,25 @@ def _controllers_in_turn(choices: Choices, schedule: Schedule) -> list[Fault]:
     return found
 
 
+def _late_metadata(choices: Choices, schedule: Schedule) -> list[Fault]:
+    """A broker goes and comes back; what others are to learn of that waits on the wire until it has been sent again."""
+    found: list[Fault] = []
+    at_ms = choices.integer(50, 400)
+    while at_ms < schedule.duration_ms:
+        held_ms = choices.one_of((1_200, 1_500, 2_000))
+        gone = choices.integer(1, schedule.nodes)
+        found += [
+            Fault(at_ms=at_ms, kind="hold", role="controller", node=1, messages="update-metadata", for_ms=held_ms),
+            Fault(at_ms=at_ms + 1, kind=choices.one_of(("zookeeper-expire", "crash")), node=gone, for_ms=200),
+        ]
+        at_ms += held_ms + choices.integer(100, 500)
+    return found
+
+
 def _late_orders(choices: Choices, schedule: Schedule) -> list[Fault]:
     """A replica is taken away, the order to stop it waits on the wire, and it is a replica again before the order arrives."""
+    if choices.integer(0, 1):
+        return _late_metadata(choices, schedule)
     found: list[Fault] = []
     at_ms = choices.integer(50, 400)
     while at_ms < schedule.duration_ms:

@@ -281,11 +281,11 @@ class Fault(Value):
     configs: dict[str, str] = {}
     messages: Literal[
         "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat", "produce",
-        "stop-replica",
+        "stop-replica", "update-metadata",
     ] = ""  # fmt: skip
     """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller sends a broker of the
-    metadata, or with ZooKeeper its StopReplica; a broker's registration and heartbeats; what clients produce. `node` is who asks,
-    or is answered; of what is produced, who is asked."""
+    metadata, or with ZooKeeper its StopReplica or UpdateMetadata; a broker's registration and heartbeats; what clients produce.
+    `node` is who asks, or is answered; of what is produced, who is asked."""
 
 
 class Schedule(Value):

@@ -21,6 +21,7 @@ QUESTIONS = {
     ("heartbeat", "BrokerRegistrationRequest"): "registration",
     ("heartbeat", "BrokerHeartbeatRequest"): "heartbeat",
     ("controller", "StopReplicaRequest"): "stop-replica",
+    ("controller", "UpdateMetadataRequest"): "update-metadata",
     ("quorum-fetch", "FetchRequest"): "metadata-fetch",
     ("quorum", "VoteRequest"): "vote",
     ("quorum", "BeginQuorumEpochRequest"): "begin-epoch",
@@ -44,8 +45,8 @@ ANSWERS = {
 """Kind of a question -> kind of its answer; other answers are no messages of their own."""
 
 KINDS = ("fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat")
-"""Messages between brokers that a fault may hold up or lose, besides `produce`, and `stop-replica` of a controller with ZooKeeper
-(`schedule.py`); a schedule's driver also filters the quorum's elections."""
+"""Messages between brokers that a fault may hold up or lose, besides `produce`, and the `stop-replica` and `update-metadata` of a
+controller with ZooKeeper (`schedule.py`); a schedule's driver also filters the quorum's elections."""
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE_BYTES = 4

@@ -2,7 +2,8 @@
 
 Each request names its controller epoch, and the broker epoch that it was made for. One of an earlier controller than the newest
 known, or for an earlier incarnation of the broker, is refused (KIP-380). LeaderAndIsr and StopReplica decide this broker's
-replicas (`assigned`), UpdateMetadata what clients learn (`image`).
+replicas (`assigned`), UpdateMetadata what clients learn (`image`). A controller has one connection to each broker: what arrives
+on an earlier one than its last has been given up and sent again, and nothing in an UpdateMetadata says that it is the older.
 Source: kafka.server.KafkaApis, ReplicaManager.becomeLeaderOrFollower and stopReplicas of Apache Kafka 3.9.2.
 """
 
@@ -13,6 +14,7 @@ from typing import Any
 
 from reference.controller.directory_ids import MIGRATING
 from reference.controller.image import BrokerImage, Endpoint, MetadataImage, PartitionImage, TopicImage
+from reference.node.effects import ConnectionId
 from reference.node.known_topics import TopicChanges
 from reference.node.requests import Key, Request, Responder
 from reference.node.zookeeper.controller_requests import DELETED, EPOCH_DURING_DELETE
@@ -50,6 +52,8 @@ NAMES: dict[type[Message], str] = {
     UpdateMetadataRequest: "UpdateMetadata",
     StopReplicaRequest: "StopReplica",
 }
+OWN: ConnectionId = -1
+"""In the place of a connection: the controller is this node."""
 MOST_EARLY = 1_000
 """Requests that wait for this broker's registration."""
 
@@ -86,20 +90,26 @@ class Orders:
         self._configs = configs
         self._broker_epoch = broker_epoch
         self._trace = trace
-        self._early: list[tuple[Order, Answer]] = []
+        self._early: list[tuple[Order, Answer, ConnectionId]] = []
+        self._newest: ConnectionId = OWN
+        """The connection on which the last request of the newest controller came."""
 
     # ---- all three
 
-    def take(self, body: Order, answer: Answer, now: TimestampMs) -> None:
+    def take(self, body: Order, answer: Answer, now: TimestampMs, connection: ConnectionId = OWN) -> None:
         """Carry out a request, or refuse it. Before this incarnation is registered none can be judged: it waits."""
         if self._has_to_wait():
-            self._early.append((body, answer))
+            self._early.append((body, answer, connection))
             return
         refused = self._refused(body)
+        if refused is ErrorCode.NONE and is_given_up(
+            body.controller_epoch, connection, self.controller_epoch, self._newest
+        ):
+            refused = ErrorCode.REQUEST_TIMED_OUT
         if refused is not ErrorCode.NONE:
             answer(RESPONSES[type(body)](error_code=refused), now)
             return
-        self.controller, self.controller_epoch = body.controller_id, body.controller_epoch
+        self.controller, self.controller_epoch, self._newest = body.controller_id, body.controller_epoch, connection
         if isinstance(body, LeaderAndIsrRequest):
             self._forget_settings(body)
             names = [topic.topic_name for topic in body.topic_states]
@@ -116,14 +126,17 @@ class Orders:
     def registered(self, now: TimestampMs) -> None:
         """This broker knows its broker epoch: carry out what has waited for it."""
         early, self._early = self._early, []
-        for body, answer in early:
-            self.take(body, answer, now)
+        for body, answer, connection in early:
+            self.take(body, answer, now, connection)
 
     def handler(self, responder: Responder) -> Callable[[Request, Any, TimestampMs], Message | None]:
         """The handler of the three APIs."""
 
         def handle(request: Request, body: Any, now: TimestampMs) -> None:
-            self.take(body, lambda response, then: responder.respond(request, response), now)
+            def answer(response: Message, then: TimestampMs) -> None:
+                responder.respond(request, response)
+
+            self.take(body, answer, now, request.client.connection)
 
         return handle
 
@@ -358,6 +371,13 @@ def is_stale_broker_epoch(asked: BrokerEpoch, own: BrokerEpoch) -> bool:
 def is_stale_controller_epoch(body: Order, newest: LeaderEpoch) -> bool:
     """Whether a request is of an earlier controller than the newest that this broker has learned of."""
     return body.controller_epoch < newest
+
+
+def is_given_up(
+    epoch: LeaderEpoch, connection: ConnectionId, newest_epoch: LeaderEpoch, newest_connection: ConnectionId
+) -> bool:
+    """Whether a controller has sent a request again on a later connection than the one on which it arrives."""
+    return epoch == newest_epoch and connection < newest_connection
 
 
 def is_older_role(state: PartitionState, known: PartitionImage) -> bool:

@@ -97,6 +97,7 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "The ISR is empty or names a broker twice or one without a replica."
         )
+    # A leader outside of its ISR would commit without its own log.
     if partition.leader not in isr:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The ISR is without its leader.")
     _judge_recovery(partition, proposal.leader_recovery_state, len(isr))
@@ -105,12 +106,14 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
 
 
 def _judge_epochs(leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
+    # First: a leader that is ahead of this image has it from a newer controller, and is to ask that one.
     if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if proposal.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader != partition.leader:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {partition.leader} leads.")
+    # An ISR that was proposed before another change must not undo it: the leader proposes again upon the newer state.
     if proposal.partition_epoch < partition.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
 

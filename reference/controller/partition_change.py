@@ -91,6 +91,7 @@ def change_partition(
     _complete_reassignment(target, terms)
     if terms.has_elr:
         target.eligible_leader_replicas = _eligible_after(partition, target, terms)
+    # Before the ISR and the eligible replicas are written: the election goes by both, and changes both.
     _elect(record, partition, target, terms)
     _begin_leader_epoch(record, partition, target)
     _write_eligible(record, partition, target, terms)
@@ -115,6 +116,7 @@ def _complete_reassignment(target: Target, terms: Terms) -> None:
     leaves_no_replica = bool(removing) and not (isr and replicas)
     is_enough = len(adding) >= len(removing) and not terms.needs_whole_target
     needed = adding if is_enough else [*adding, *replicas]
+    # Not before all that come are in sync: those that go may be the only ones that have the records.
     if (adding or removing) and not leaves_no_replica and {*needed} <= {*isr}:
         target.isr, target.replicas = isr, replicas
         target.removing_replicas, target.adding_replicas = [], []
@@ -162,6 +164,7 @@ def _elect(record: PartitionChangeRecord, partition: PartitionImage, target: Tar
     if leader == partition.leader:
         return
     record.leader = leader
+    # It begins with an ISR of its own: of no other replica is it known that it is in sync.
     if leader in target.eligible_leader_replicas:
         target.isr = [leader]
         target.eligible_leader_replicas = [each for each in target.eligible_leader_replicas if each != leader]

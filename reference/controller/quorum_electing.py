@@ -109,6 +109,7 @@ def become_prospective(member: Member, now: TimestampMs) -> None:
 def become_candidate(member: Member, now: TimestampMs) -> None:
     """Begin a new epoch with a vote for itself."""
     candidate = Candidate(member, member.election_deadline(now))
+    # The vote for itself is stored with the epoch: after a crash between the two the node could vote for another in it.
     vote = QuorumState(NO_NODE, member.epoch + 1, member.node, _vote_directory(member, member.directory))
     member.change(candidate, vote)
     member.trace_step("BecomeCandidate")
@@ -137,6 +138,8 @@ def _vote_directory(member: Member, directory: UUID) -> UUID:
 
 
 def vote_error(member: Member, asked: VoteRequest.PartitionData) -> ErrorCode:
+    # A candidate asks in the epoch that it stands for, of which no log can have records; a pre-vote asks in the present
+    # one.
     last_allowed = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
     if asked.last_offset < 0 or asked.last_offset_epoch < 0 or asked.last_offset_epoch > last_allowed:
         return ErrorCode.INVALID_REQUEST
@@ -155,6 +158,7 @@ def decide_vote(
         return ErrorCode.INVALID_VOTER_KEY, False
     log, stored = member.log, member.stored
     up_to_date = is_up_to_date(asked.last_offset_epoch, asked.last_offset, log.last_epoch, log.end)
+    # A pre-vote is no vote: nothing is stored, and any number of nodes may get it in one epoch.
     if asked.pre_vote:
         return ErrorCode.NONE, up_to_date and _grants_pre_votes(member)
     directory = _vote_directory(member, asked.replica_directory_id)
@@ -209,6 +213,7 @@ def adopt(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, 
         member.trace_step("LearnEpoch", {"from": source, "to": member.node})
         return True
     if leader == NO_NODE or (known != NO_NODE and (known != leader or member.role is not Role.UNATTACHED)):
+        # An epoch has one leader; that another is named is a node's mistake, and must not move this one.
         if NO_NODE not in (leader, known) and known != leader:
             member.say_error(f"nodes {known} and {leader} are said to lead epoch {epoch}")
         return False

@@ -175,6 +175,8 @@ class Follower:
             if member.log.end == before:
                 return False
         if answer.high_watermark >= 0:
+            # As far as the own log goes, and never back: a leader that has just been elected may know less than was
+            # known before.
             member.high_watermark = max(member.high_watermark, min(answer.high_watermark, member.log.end))
         return True
 
@@ -183,6 +185,7 @@ class Follower:
     def _begin_snapshot(self, said: FetchResponse.SnapshotId) -> bool:
         member, log = self.member, self.member.log
         id = SnapshotId(said.epoch, said.end_offset)
+        # A snapshot replaces the whole log: one that is behind would take back what was committed.
         if id.epoch < 0 or id.end_offset <= member.high_watermark or id <= (log.last_epoch, log.end):
             member.say_error(f"the leader offers snapshot {id.file_name}, which is behind: refused")
             return False
@@ -209,6 +212,7 @@ class Follower:
         """The next piece of a snapshot; with the last one the log begins again. False if it does not fit."""
         data = messages.bytes_of(answer.unaligned_records)
         id = SnapshotId(answer.snapshot_id.epoch, answer.snapshot_id.end_offset)
+        # An answer to an earlier request may come late: pieces are put together in order, or not at all.
         if id != receipt.id or answer.position != receipt.size:
             return False
         if not data or receipt.size + len(data) > answer.size:

@@ -71,6 +71,8 @@ def become_leader(member: Member, granting: set[NodeId], now: TimestampMs) -> No
         begin_epoch_at=now if others else NEVER,
         members=Members({voter: Progress(member.voters.directory_of(voter)) for voter in others}),
     )
+    # On the disk before the epoch's first record: a restarted leader must know that it led, or it would lead the epoch
+    # again.
     member.change(leader, QuorumState(member.node, member.epoch, member.stored.voted))
     member.trace_step("BecomeLeader")
     try:
@@ -110,6 +112,8 @@ class Leader:
     @property
     def is_ready(self) -> bool:
         """Whether it may decide: a record of its epoch is committed, so it knows all that was ever committed."""
+        # Only a record of the leader's own epoch commits those before it (Raft, figure 8): until then the image may
+        # lack decisions.
         return self.member.state is self and self.member.high_watermark > self.epoch_start
 
     def lead(self, now: TimestampMs) -> None:
@@ -320,6 +324,8 @@ class Leader:
             member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
             self._note_following(replica, directory, now)
             self.advance_high_watermark(now)
+        # An observer's end is kept and commits nothing; also a voter's whose directory is another: it has lost the
+        # voter's log.
         elif replica >= 0:
             members.observer_fetched(replica, directory, end, member.log.end, now)
             if not member.is_static:  # it counts from the moment in which it becomes a voter
@@ -331,6 +337,7 @@ class Leader:
         if replica not in members.voters or not member.voters.is_voter(replica, directory):
             return
         members.fetched.add(replica)
+        # The leader counts for itself only while it is a voter: it may be removing itself (KIP-853).
         if len(members.fetched) >= member.voters.majority - member.is_voter:
             members.fetched.clear()
             self.check_quorum_at = now + member.settings.check_quorum_ms

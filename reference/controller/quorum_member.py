@@ -91,6 +91,7 @@ class Member:
     def _read_state(self) -> QuorumState:
         """The stored state; the log's last epoch where that is newer, for no file was written then."""
         stored = read_quorum_state(self.disk, self.records_log.folder)
+        # In an epoch below those of its own log it could vote where a leader was elected long ago.
         if stored.leader_epoch < self.log.last_epoch:
             return QuorumState(leader_epoch=self.log.last_epoch)
         return stored
@@ -313,12 +314,15 @@ class Member:
 
     def stored_with(self, epoch: LeaderEpoch, leader: NodeId) -> QuorumState:
         """What is stored of an epoch, with the vote in it if there was one."""
+        # A vote is of one epoch: carried into the next it would bar this member from a second candidate, or count as
+        # given.
         if epoch != self.epoch:
             return QuorumState(leader, epoch)
         return QuorumState(leader, epoch, self.stored.voted, self.stored.voted_directory)
 
     def election_deadline(self, now: TimestampMs) -> TimestampMs:
         timeout_ms = self.settings.election_timeout_ms
+        # Drawn each time: with equal timeouts the same members would split the votes again and again.
         return now + timeout_ms + (self.chance.randrange(0, timeout_ms) if timeout_ms else 0)
 
     # ---- refusing requests

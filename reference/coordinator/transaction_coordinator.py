@@ -155,6 +155,8 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is in the transaction (TXN-16). Errors: as `add_partitions`."""
         known = self._known(id, identity)
+        # While markers are written, a partition in the list is of the transaction that ends: a new batch must not be
+        # let in by it.
         if known.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return {
@@ -184,6 +186,7 @@ class TransactionCoordinator:
         if (ending if bumps else ending_before_kip_890)(known, identity, committed) is Ending.DONE:
             return None, Identity(known.producer_id, known.epoch)
         next_producer_id = self._new_producer_id(now) if bumps and known.is_exhausted else NO_PRODUCER_ID
+        # The decision is a record before it is markers: a coordinator that takes over must write the same ones.
         prepared = known.prepared(committed, version, now, next_producer_id)
         then = prepared.completed(now)
         decided = self._decide(
@@ -201,6 +204,8 @@ class TransactionCoordinator:
     def write_marker(self, id: TransactionalId, identity: Identity, partition: TopicPartition) -> bool:
         """A partition has its marker, or is gone; True when it was the transaction's last. An old one is nothing."""
         known = self.transactions.get(id)
+        # An answer to a marker of an earlier transaction may come late: it must not count for this one, or it would end
+        # too early.
         if known is None or known.state not in PREPARED or (known.producer_id, known.epoch) != identity:
             return False
         self.transactions[id] = known.without(partition)

@@ -124,6 +124,8 @@ class Membership:
 
     def metadata_applied(self, now: TimestampMs) -> None:
         """The image has moved on: perhaps this broker has caught up with its registration."""
+        # Up to its own registration the metadata speak of an earlier incarnation: acted upon, a broker would lead where
+        # it lost its log.
         if self.state in (State.STARTING, State.GONE) or not -1 < self.broker_epoch < self._applied():
             return
         self.has_caught_up = True
@@ -134,6 +136,8 @@ class Membership:
     def lose_directory(self, directory: UUID, now: TimestampMs) -> None:
         """A log directory has failed: the next heartbeat, which is due now, names it, as all that follow (KIP-858)."""
         self._offline_directories.append(directory)
+        # From the first failure on: a broker that cannot say so must end, or the controller keeps it as leader of dead
+        # partitions.
         self._report_by = self._report_by or now + self._directory_failure_timeout_ms
         self._next = now
 
@@ -193,6 +197,7 @@ class Membership:
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._applied() - 1,
+            # Until it has caught up: an unfenced broker may be elected, and enter ISRs.
             want_fence=self.state is State.RECOVERING,
             want_shut_down=self.state is State.LEAVING,
             offline_log_dirs=[*self._offline_directories],

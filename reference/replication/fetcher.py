@@ -285,6 +285,8 @@ class Fetcher:
         return self._fail("did not answer", now) if self._out is not None else Fetched()
 
     def _fail(self, text: str, now: TimestampMs) -> Fetched:
+        # Whether the leader took the request is not known: its session may be one epoch ahead, and would refuse the
+        # next one.
         if self._out is FetchResponse:
             self.session.begin_again()
             self._asked = [*self._followed.values()]
@@ -325,6 +327,7 @@ class Fetcher:
         followed = self._followed.get(key)
         if followed is None or followed.asked is None or not followed.is_followed_from(self.leader):
             return None
+        # A truncation since the request moves the end: the answer's records would leave a gap, or repeat what is there.
         is_same = followed.asked.fetch_offset == followed.partition.log.log_end_offset
         return followed if is_same else None
 

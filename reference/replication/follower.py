@@ -37,6 +37,8 @@ class Following:
         for the epoch of the records that now come.
         """
         log = replica.log
+        # With leader epochs nothing is cut here: the leader says where the logs part. Before KIP-101 a follower could
+        # go by its high watermark only, and what it cut off may have been committed.
         kept = replica.high_watermark if replica.truncation == "high-watermark" else log.log_end_offset
         log.truncate_to(min(kept, log.log_end_offset))
         replica.high_watermark = min(replica.high_watermark, log.log_end_offset)
@@ -57,6 +59,7 @@ class Following:
         Errors: LogError for an answer to a fetch from another offset; RecordsError for corrupt bytes; StorageError.
         """
         replica, log_end = self.replica, self.replica.log.log_end_offset
+        # The log has moved since the fetch was sent: the records would be appended in the wrong place.
         if fetch_offset != log_end:
             raise LogError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -65,6 +68,8 @@ class Following:
         # Records first: the high watermark is adopted as far as the log goes.
         grew = len(records) > 0 and self._append(records, now)
         moved = self.adopt_high_watermark(leader_high_watermark)
+        # The leader's log may start beyond what is known here to be committed; a log start must not be above the high
+        # watermark.
         cut = self.replica.log.advance_log_start_offset(min(leader_log_start, self.replica.high_watermark))
         return grew or moved or cut
 
@@ -97,6 +102,7 @@ class Following:
     def adopt_high_watermark(self, leader_high_watermark: Offset) -> bool:
         """Believe the leader, as far as the own log goes; a new leader may know less than the one before."""
         adopted = follower_high_watermark(leader_high_watermark, self.replica.log.log_end_offset)
+        # Deleted records were committed, whatever a leader that has just been elected knows.
         adopted = max(adopted, self.replica.log.log_start_offset)
         if adopted == self.replica.high_watermark:
             return False
@@ -144,6 +150,8 @@ class Following:
     def _cut(self, offset: Offset) -> None:
         log = self.replica.log
         log.truncate_to(offset)
+        # After an unclean election the leader may lack what was committed: a high watermark beyond the log's end would
+        # call committed whatever is appended next.
         self.replica.high_watermark = min(self.replica.high_watermark, log.log_end_offset)
         if self.replica.trace is not None:
             self.replica.trace_step(

@@ -78,8 +78,12 @@ class Leading:
         Kafka keeps followers' progress when the same broker is elected again. The specification resets it, at the cost of one
         fetch.
         """
+        # Before the first append of the epoch: a follower that asks where the epoch before ended is answered by it
+        # (KIP-101).
         replica.log.assign_epoch_start(state.leader_epoch, replica.log.log_end_offset)
         followers = {
+            # A member of the ISR gets a whole replica.lag.time.max.ms before it counts as lagging: it has to find this
+            # leader first.
             follower: Progress(last_caught_up=now if follower in state.isr else LONG_AGO)
             for follower in state.replicas
             if follower != replica.node
@@ -95,6 +99,8 @@ class Leading:
         """
         if state.leader_epoch != self.replica.state.leader_epoch:
             return False
+        # Responses and records come in any order: an older one would bring back a replica that has left, or lose one
+        # that counts.
         if state.partition_epoch <= self.replica.state.partition_epoch:
             return False
         self.assign(state)
@@ -143,6 +149,7 @@ class Leading:
         read = self.read_as_follower(asked)
         if replica.trace is not None and self._has_deleted(asked.last_fetched_epoch):
             replica.trace_step("AnswerFromLogStart", leader=replica.node, follower=follower)
+        # What a diverging follower holds is not this log: its offset must not count toward the high watermark.
         if read.diverging is not None:
             return read
         # Before the follower's progress is noted: a fetch of an earlier incarnation speaks of a log that may have lost its end.
@@ -157,6 +164,7 @@ class Leading:
                 "AnswerFetch", leader=replica.node, follower=follower, end=asked.offset, brokerEpoch=asked.broker_epoch
             )
         proposes = self.expand_isr(follower)
+        # After the proposal: a follower that is about to join counts already, and may hold the high watermark back.
         commits = asked.offset != end_before and self.advance_high_watermark(now)
         read.moved = proposes or commits or (low_before is not None and low_before != self.low_watermark())
         return read
@@ -250,6 +258,7 @@ class Leading:
         """
         if not self.is_committed(end):
             return None
+        # The maximal ISR, as in Kafka: what is proposed may be committed by the controller already.
         members = {*self.replica.state.isr, *(self.pending.isr if self.pending is not None else ())}
         return ErrorCode.NONE if len(members) >= self.effective_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -279,6 +288,7 @@ class Leading:
             return False
         for follower in self.replica.state.isr:
             if follower != self.replica.node and self._lags(follower, now):
+                # The member still counts while this is pending: until the controller has agreed it may be elected.
                 self._propose(tuple(member for member in self.replica.state.isr if member != follower))
                 if self.replica.trace is not None:
                     self.replica.trace_step("ShrinkIsr", leader=self.replica.node, follower=follower)
@@ -366,6 +376,7 @@ class Leading:
         self.pending, self.pending_is_sent = None, False
         if self.replica.trace is not None:
             self.replica.trace_step("RollBackIsr", leader=self.replica.node)
+        # Without the replica that was to join, one end less holds the high watermark back.
         self.advance_high_watermark(now)
 
     # ---- offsets by epoch, time or place

@@ -139,6 +139,7 @@ class Partition(Replica):
         return self.role is None or state.leader_epoch > self.state.leader_epoch
 
     def become_leader(self, state: PartitionState, now: TimestampMs) -> None:
+        # First what the disk may refuse: where it does, the replica goes on in the role and epoch that it had.
         leading = Leading.from_log_end(self, state, now)
         self.role, self.state = leading, state
         self._trace_role("BecomeLeader")
@@ -181,6 +182,7 @@ class Partition(Replica):
     def restart(self, checkpoint: Offset) -> None:
         """The log was recovered after an earlier incarnation: its high watermark is the checkpoint's, as far as the log goes."""
         self._forget_role()
+        # The checkpoint may be ahead of a log that lost its end, and behind a log start that was written down after it.
         self.high_watermark = max(min(checkpoint, self.log.log_end_offset), self.log.log_start_offset)
         if self.trace is not None:
             self.trace_step("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
@@ -233,6 +235,7 @@ class Partition(Replica):
                 end=self.log.log_end_offset,
                 **transaction_of(records),
             )
+        # Where this replica is alone in the ISR, no fetch of a follower comes that would commit the records.
         leading.advance_high_watermark(now)
         return info
 
@@ -263,6 +266,7 @@ class Partition(Replica):
         found = self.look_at(offset, last_epoch)
         if found.diverging is not None:
             return found
+        # Never beyond the high watermark: what a consumer has seen must survive each clean election.
         limit = found.last_stable_offset if committed else self.high_watermark
         if offset < limit:
             found.records = self.log.read(offset, max_bytes, limit, minimum_one).records
@@ -292,6 +296,7 @@ class Partition(Replica):
         if not self.log.config.deletes:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         target = self.high_watermark if offset == -1 else offset
+        # What is not committed must stay: a next leader may not have it, and its log would end before its start.
         if target < 0 or target > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.advance_log_start_offset(target)

@@ -57,6 +57,7 @@ class EpochCache:
         """
         if self.latest == epoch and 0 <= self.latest_start <= start_offset:
             return
+        # Epochs and their starts must both rise: the lookups by either are bisections.
         kept = [entry for entry in self.entries if entry[0] < epoch and entry[1] < start_offset]
         self._replace([*kept, (epoch, start_offset)])
 
@@ -84,6 +85,7 @@ class EpochCache:
         """Forget epochs that ended before the log's new start; the one that holds it starts there now."""
         before = [entry for entry in self.entries if entry[1] <= start_offset]
         if (before and before[-1][1] < start_offset) or len(before) > 1:
+            # The epoch of the first record that is left must stay known: a follower there asks where it ended.
             self._replace([(before[-1][0], start_offset), *self.entries[len(before) :]])
 
     @property
@@ -121,6 +123,7 @@ class EpochCache:
             self._write(entries)
 
     def _write(self, entries: list[Entry]) -> None:
+        # The file first: where the disk refuses, memory still says what the file says.
         self._write_file(entries)
         self._set(entries)
 

@@ -106,6 +106,8 @@ class PosixFile:
                 written += os.pwrite(descriptor, memoryview(data)[written:], size + written)
         except OSError as error:
             self._disk.failed(error)
+            # Half a batch at the end would be in the way of the next append: recovery cuts a log at the first batch
+            # that is not whole.
             os.ftruncate(descriptor, size)
             raise
         self.size = size + length

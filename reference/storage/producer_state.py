@@ -104,6 +104,7 @@ class ProducerState:
     def find_duplicate(self, header: BatchHeader) -> CachedBatch | None:
         """The batch that this one repeats: same producer, epoch and sequence numbers, one of the last five."""
         producer = self.producers.get(header.producer_id)
+        # Another epoch counts its sequence numbers from the start again: equal numbers are other records then.
         if producer is None or producer.epoch != header.producer_epoch:
             return None
         first, last = header.base_sequence, header.last_sequence
@@ -139,6 +140,8 @@ class ProducerState:
         if self.has_open_transaction(header.producer_id, header.producer_epoch):
             return
         asked = self.verifications.of(header.producer_id)
+        # The guard itself, not an equal one: a marker takes the question away, and a batch that was verified before it
+        # comes too late (KIP-890).
         if guard is not NOT_REQUIRED and (asked is None or asked.guard is not guard):
             producer = self.producers.get(header.producer_id)
             if producer is not None and header.producer_epoch < producer.epoch:
@@ -167,6 +170,7 @@ class ProducerState:
         code = ErrorCode.NONE
         if origin is Origin.CLIENT:
             code = check_sequence(producer.epoch, producer.last_sequence, header.producer_epoch, header.base_sequence)
+        # A coordinator's own batches have no sequence numbers; only their epoch can be fenced.
         elif header.producer_epoch < producer.epoch:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
         if code is not ErrorCode.NONE:
@@ -188,6 +192,7 @@ class ProducerState:
                 code = ErrorCode.INVALID_PRODUCER_EPOCH
                 raise RefusedByProducerState(code, f"a marker of epoch {header.producer_epoch}")
             return
+        # The coordinator sends a marker again when the response was lost: refused, it would be sent for ever.
         repeats = header.producer_epoch == producer.epoch and producer.transaction_start < 0
         if header.producer_epoch < producer.epoch or (
             transaction_version >= 2 and header.producer_epoch == producer.epoch and not repeats
@@ -208,6 +213,7 @@ class ProducerState:
         if marker.committed or producer is None or producer.transaction_start < 0:
             return None
         start = producer.transaction_start
+        # What is noted is the last stable offset once this transaction is decided: its own start no longer counts.
         others = (other for other in self._ongoing if other != start)
         return AbortedTransaction(header.producer_id, start, offset, next(others, offset + 1))
 
@@ -253,6 +259,8 @@ class ProducerState:
         start, producer.transaction_start = producer.transaction_start, NO_OFFSET
         if start >= 0:
             self._ongoing.pop(start, None)
+            # Not stable yet: until the marker is below the high watermark a next leader may not have it, and the
+            # transaction is open there.
             self._undecided.append((start, offset))
 
     # ---- questions
@@ -275,6 +283,7 @@ class ProducerState:
     def expire(self, now: TimestampMs, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for so long and have no open transaction (IDM-13)."""
         for producer_id, producer in list(self.producers.items()):
+            # An open transaction keeps its producer: forgotten, it would no longer hold the last stable offset back.
             if producer.transaction_start < 0 and now - producer.last_timestamp >= expiration_ms:
                 del self.producers[producer_id]
         self.verifications.expire(now, expiration_ms)
@@ -313,6 +322,7 @@ class ProducerState:
                 continue
             try:
                 loaded = dict(_read_snapshot(self._disk.read_file(self.snapshot_path(offset))))
+            # A damaged snapshot costs a longer replay and nothing else: all that it says is in the log's batches.
             except CorruptFile:
                 self.remove_snapshot(offset)
                 continue

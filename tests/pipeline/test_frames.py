@@ -179,6 +179,18 @@ def test_facts_without_their_record_are_never_valid(spark, tmp_path: Path) -> No
         check(table.selectExpr("*", "CAST(NULL AS int) AS lost").drop("epoch").withColumnRenamed("lost", "epoch"))
 
 
+def test_a_table_by_name_is_judged_alike_where_it_knows_no_bytes(spark, tmp_path: Path) -> None:
+    """Iceberg keeps them as ints."""
+    hurt_run(tmp_path)
+    table = facts(spark, str(tmp_path / "run")).facts
+    small = [name for name, kind in table.dtypes if kind in ("tinyint", "smallint")]
+    assert {"kind", "outcome"} <= {*small}
+    table.withColumns({name: table[name].cast("int") for name in small}).createOrReplaceTempView("kept_facts")
+    kept = check(spark.table("kept_facts")).judgements
+    assert said(kept) == said(check(table).judgements)
+    assert any(judgement.anomalies for judgement in kept)
+
+
 def test_a_contract_that_is_contradicted_is_not_judged(spark, tmp_path: Path) -> None:
     record(tmp_path / "run")
     given = Contract.from_terms(["acks=0"])

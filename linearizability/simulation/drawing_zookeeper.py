@@ -105,9 +105,9 @@ def _controllers_in_turn(choices: Choices, schedule: Schedule) -> list[Fault]:
 def _late_metadata(choices: Choices, schedule: Schedule) -> list[Fault]:
     """A broker goes and comes back; what others are to learn of that waits on the wire until it has been sent again."""
     found: list[Fault] = []
-    at_ms = choices.integer(50, 400)
+    at_ms = choices.integer(50, 400)  # a session lasts 250 ms, a request 1,000 ms
     while at_ms < schedule.duration_ms:
-        held_ms = choices.one_of((1_200, 1_500, 2_000))
+        held_ms = choices.one_of((1_800, 2_200, 2_600))
         gone = choices.integer(1, schedule.nodes)
         found += [
             Fault(at_ms=at_ms, kind="hold", role="controller", node=1, messages="update-metadata", for_ms=held_ms),

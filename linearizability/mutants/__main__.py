@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from linearizability.mutants.adapter import answer_requests
+from linearizability.mutants.adapter import MutantAdapter
 from linearizability.mutants.registry import MUTANTS, UnknownMutant, planted
 
 USAGE = "usage: python -m linearizability.mutants list | serve NAME CONFIG | adapter NAME | judge [NAME...]"
@@ -24,7 +24,7 @@ def main(arguments: list[str]) -> int:
             if name not in MUTANTS:
                 print(UnknownMutant(name), file=sys.stderr)
                 return WRONG_USAGE
-            answer_requests(name)
+            MutantAdapter(name).answer_requests()
             return 0
         case ["judge", *names]:
             for name in names:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from linearizability.mutants.wire.adapter import BEHIND, answer_requests
+from linearizability.mutants.wire.adapter import BEHIND, LieAdapter
 from linearizability.mutants.wire.lies import LIES
 from linearizability.mutants.wire.proxy import Honest
 from linearizability.mutants.wire.restricted import PREFIX, RESTRICTIONS, Restricted
@@ -29,11 +29,11 @@ def main(arguments: list[str]) -> int:
             return 0
         case ["adapter", name, *behind] if len(behind) < 2 and name.removeprefix(PREFIX) in RESTRICTIONS:
             row = RESTRICTIONS[name.removeprefix(PREFIX)]
-            answer_requests(name, Restricted(row), behind[0] if behind else BEHIND, row)
+            LieAdapter(name, Restricted(row), behind[0] if behind else BEHIND, row).answer_requests()
             return 0
         case ["adapter", name, *behind] if len(behind) < 2 and (name == HONEST or name in LIES):
             tamper = Honest() if name == HONEST else Liar(LIES[name])
-            answer_requests(name, tamper, behind[0] if behind else BEHIND)
+            LieAdapter(name, tamper, behind[0] if behind else BEHIND).answer_requests()
             return 0
         case _:
             print(USAGE, file=sys.stderr)

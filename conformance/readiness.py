@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from conformance.wire import Misbehaved
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
@@ -34,3 +35,12 @@ def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
     if FetchRequest.KEY in subject.api_versions:
         return broker.fetch(topic, 0, partition=partition).error_code
     return ErrorCode.NONE
+
+
+def serves(broker: Broker, topic: Topic) -> bool:
+    """Whether the partition's leader answers for it."""
+    try:
+        led = [one.leader_id >= 0 for one in broker.describe_topic(topic.name).partitions]
+        return led == [True] and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE
+    except Misbehaved:
+        return False

@@ -2,12 +2,12 @@
 
 from conformance.answers import only
 from conformance.batches import CONTROL, Record, batch, batches, idempotent, records
-from conformance.broker import EARLIEST, Broker
+from conformance.broker import Broker
 from conformance.changes import codecs
+from conformance.readiness import serves
 from conformance.requirement import requirement
 from conformance.requirements.retention import HOUR_MS, MINUTE_MS, now_ms
 from conformance.transactions import TransactionalProducer
-from conformance.wire import Misbehaved
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
@@ -362,15 +362,6 @@ def producers_are_known_again(broker: Broker) -> None:
     broker.expect_error(wrong.error_code, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, what="sequence number 5 after 0")
     following = idempotent([Record(b"next", b"k", timestamp=now)], id, epoch, 1)
     broker.expect_equal("the base offset of the following batch", broker.append(topic, following), 3)
-
-
-def serves(broker: Broker, topic: Topic) -> bool:
-    """Whether the partition's leader answers for it."""
-    try:
-        led = [one.leader_id >= 0 for one in broker.describe_topic(topic.name).partitions]
-        return led == [True] and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE
-    except Misbehaved:
-        return False
 
 
 @requirement(

@@ -6,10 +6,11 @@ from typing import Any
 
 from conformance.answers import only
 from conformance.batches import Record, batch, batches, records, values
-from conformance.broker import EARLIEST, Broker
+from conformance.broker import Broker
+from conformance.readiness import serves
 from conformance.requirement import requirement, untestable
 from conformance.requirements.config_changes import SET, altered
-from conformance.wire import Failed, Misbehaved, NoAnswer
+from conformance.wire import Failed, NoAnswer
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -368,15 +369,6 @@ def start_survives_a_restart(broker: Broker) -> None:
 def in_log(broker: Broker, topic: Topic, start: int) -> list[int]:
     """The offsets of the records from there on; a batch that holds earlier ones too is given whole."""
     return [record.offset for record in records(broker.log(topic, offset=start)) if record.offset >= start]
-
-
-def serves(broker: Broker, topic: Topic) -> bool:
-    """Whether the partition's leader answers for it."""
-    try:
-        led = [one.leader_id >= 0 for one in broker.describe_topic(topic.name).partitions]
-        return led == [True] and broker.offset_of(topic, EARLIEST).error_code == ErrorCode.NONE
-    except Misbehaved:
-        return False
 
 
 untestable(

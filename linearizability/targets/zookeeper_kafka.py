@@ -1,11 +1,10 @@
 """Apache Kafka of the years before KRaft: the same nodes, beside a ZooKeeper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from linearizability.targets.cluster import Member
-from linearizability.targets.hosts import Host
-from linearizability.targets.kafka import SMALL_BROKER, SMALL_JVM, KafkaCluster
+from linearizability.targets.kafka import SMALL_BROKER, KafkaCluster
 from linearizability.targets.zookeeper import ByZooKeeper
 
 FIRST_WITHOUT = (3, 3)
@@ -28,19 +27,6 @@ def needs_zookeeper(version: str) -> bool:
 
 class ZooKeeperKafkaCluster(ByZooKeeper, KafkaCluster):
     """`kafka:VERSION[:NODES]` of an old version, `kafka-zk:VERSION[:NODES]` of any up to 3.9."""
-
-    def __init__(
-        self,
-        spec: str,
-        *,
-        version: str,
-        nodes: int,
-        folder: Path,
-        config: Mapping[str, str] | None = None,
-        hosts: Sequence[Host] | None = None,
-        jvm: Sequence[str] = SMALL_JVM,
-    ) -> None:
-        super().__init__(spec, version=version, nodes=nodes, folder=folder, config=config, hosts=hosts, jvm=jvm)
 
     def properties(self, member: Member) -> dict[str, str]:
         host, port = member.host.address, member.node.port

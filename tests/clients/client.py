@@ -109,6 +109,9 @@ class Client(ABC):
 class StreamingClient(Client):
     """A client whose consumer stays, too, while the broker is hurt."""
 
+    def read(self, topic: str, count: int) -> list[Message]:
+        return self.read_on(topic, count, Event())
+
     @abstractmethod
     def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
         """As `read`; `began` is set when the first record has come, after which the consumer must outlive restarts."""

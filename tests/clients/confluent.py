@@ -37,9 +37,6 @@ class Confluent(StreamingClient):
             stream.produce(message)
         stream.finish()
 
-    def read(self, topic: str, count: int) -> list[Message]:
-        return self.read_on(topic, count, Event())
-
     def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
         return self._read_from(TopicPartition(topic, 0, 0), count, began)
 

@@ -40,9 +40,6 @@ class KafkaPython(StreamingClient):
             stream.produce(message)
         stream.finish()
 
-    def read(self, topic: str, count: int) -> list[Message]:
-        return self.read_on(topic, count, Event())
-
     def read_on(self, topic: str, count: int, began: Event) -> list[Message]:
         return self._read_from(topic, count, 0, began)
 

@@ -198,3 +198,11 @@ class ControlledCluster:
         decision = elections.elect_leaders(self.image, self.configuration, request)
         self.write(decision.records)
         return decision.response
+
+
+def two_brokers() -> ControlledCluster:
+    """Brokers 0 and 1, unfenced, each with a replica of the topic."""
+    cluster = ControlledCluster()
+    cluster.start(0, 1)
+    cluster.create(TOPIC, [0, 1])
+    return cluster

@@ -6,14 +6,7 @@ from hypothesis import strategies as st
 
 from reference.controller.heartbeats import BrokerState, Heartbeats, next_state
 from reference.protocol.errors import ErrorCode, KafkaError
-from tests.controller.cluster import SESSION_MS, TOPIC, ControlledCluster
-
-
-def two_brokers() -> ControlledCluster:
-    cluster = ControlledCluster()
-    cluster.start(0, 1)
-    cluster.create(TOPIC, [0, 1])
-    return cluster
+from tests.controller.cluster import SESSION_MS, ControlledCluster, two_brokers
 
 
 @pytest.mark.step("replication", "UnfenceBroker")

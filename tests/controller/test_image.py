@@ -8,14 +8,7 @@ from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.partition_change_record import PartitionChangeRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
-from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, topic_id_of
-
-
-def two_brokers() -> ControlledCluster:
-    cluster = ControlledCluster()
-    cluster.start(0, 1)
-    cluster.create(TOPIC, [0, 1])
-    return cluster
+from tests.controller.cluster import TOPIC, ControlledCluster, directory_of, topic_id_of, two_brokers
 
 
 def change(**fields: object) -> PartitionChangeRecord:

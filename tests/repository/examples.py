@@ -37,7 +37,6 @@ def plain(*texts: str) -> tuple[Case, ...]:
     return tuple(map(Case, texts))
 
 
-ONE_NODE = {"kafka:4.3.1": "reference:1"}
 ONE_RULE = "API-01"
 SHORT = {"--minutes 1": "--minutes 0.1"}
 AT = {"127.0.0.1:9092": "{address}"}

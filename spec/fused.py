@@ -178,7 +178,7 @@ def _configuration(model: Model) -> str:
     section = ""
     for line in without_comments(model.text).splitlines():
         section = line.split()[0] if not line.startswith(" ") else section
-        if section in ("CONSTANTS", "CONSTANT", "SYMMETRY"):
+        if section in ("CONSTANTS", "CONSTANT", "SYMMETRY", "CONSTRAINT", "CONSTRAINTS"):
             kept.append(line)
     kept += ["INIT FusedInit", "NEXT FusedNext", "VIEW FusedView", "CHECK_DEADLOCK FALSE"]
     text = "\n".join([*kept, "INVARIANT JudgeState", "ACTION_CONSTRAINT JudgeStep", ""])

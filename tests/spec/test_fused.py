@@ -52,6 +52,16 @@ def test_the_mutant_that_an_initial_state_stops_is_named() -> None:
 
 
 @pytest.mark.java
+def test_a_bound_of_the_model_is_kept() -> None:
+    """Without its bound the model has no end, so that no survivor could be named."""
+    model = MODEL["MCZooKeeperShutdown"]
+    assert "CONSTRAINT FewVersions" in model.text
+    most = 4 * load_results()[model.name].distinct
+    judged = judge_together(model, mutants("ZooKeeperController.BrokerStartup.guard1"), 600, 1000, most)
+    assert judged.clean.is_whole
+
+
+@pytest.mark.java
 def test_each_is_judged_as_by_itself() -> None:
     limits = Limits(largest_s=load_results()["MCFailover"].cpu_seconds)
     together = {

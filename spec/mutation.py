@@ -350,14 +350,15 @@ def is_fresh(mutant: Mutant, row: Row) -> bool:
 
 
 def is_current(mutant: Mutant, row: Row | None, largest_s: float) -> bool:
-    """Whether a run with this limit would find nothing that is not stored."""
-    if not row or row.outcome == MutantOutcome.UNFINISHED or not is_fresh(mutant, row):
+    """Whether a run with this limit would find nothing that is not stored. What has grown beyond a limit of states is stored."""
+    is_begun = row and (row.outcome != MutantOutcome.UNFINISHED or row.out_of_time)
+    if not row or not is_begun or not is_fresh(mutant, row):
         return False
     return not row.survived or {it.name for it in models_for(mutant, largest_s)} <= {*row.models, *row.out_of_time}
 
 
 SETTLED_S = 9.0
-"""A survivor is read once it has met all models of up to so many CPU seconds; until then it is open."""
+"""A survivor is read once it has met all models of up to so many CPU seconds, or has outgrown them; until then it is open."""
 
 
 def is_open(mutant: Mutant, row: Row) -> bool:

@@ -26,6 +26,8 @@ smallest models first; a run may be ended and taken up again. The kinds of chang
 `mutation.py`. *Killed*: a promise breaks. *Refused*: TLC cannot evaluate it. *Unreached*: a model does not take a step any more
 that it takes (these only take behaviours away). *Survived*: no model of up to 9 CPU seconds noticed anything, for the reason
 below. *Unread*: the same, and the reason is not known yet. *Open*: survived so far, and has not met all of those models yet.
+*Unfinished*, as what was seen: in each of those models it has three times the states of the model and more, and what was visited
+of them keeps all promises.
 
 """
 

@@ -1,6 +1,7 @@
 """Mutants are what they say, and what is stored of them is current and accounted for."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -89,6 +90,16 @@ def test_each_reason_has_a_survivor_and_no_survivor_is_added_unread() -> None:
     assert len(unread_survivors()) <= MOST_UNREAD, "read the new ones, and write their reasons into spec/survivors.py"
     used = {reason_of(name) for name, row in mutation.load().items() if row.survived}
     assert [begins for begins, reason in REASONS if reason not in used] == []
+
+
+def test_what_has_outgrown_a_model_has_met_it_and_what_met_none_has_not() -> None:
+    mutant = all_mutants()["Quorum.AppendRecord.guard2"]
+    grown = tuple(model.name for model in mutation.models_for(mutant, mutation.SETTLED_S))
+    assert grown
+    for out_of_time, is_current in ((grown, True), (grown[1:], False), ((), False)):
+        row = replace(mutation.row_of(mutant, MutantOutcome.UNFINISHED), out_of_time=out_of_time)
+        row = replace(row, fingerprint=mutation.fingerprint(mutant, out_of_time, ""))
+        assert mutation.is_current(mutant, row, mutation.SETTLED_S) == is_current
 
 
 @pytest.mark.java

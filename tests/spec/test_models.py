@@ -48,6 +48,16 @@ def test_a_model_comes_out_as_expected(name: str) -> None:
     assert outcome.distinct > 10
 
 
+def test_the_state_in_which_logs_part_is_one_that_voters_come_to() -> None:
+    """MCQuorumParted begins in the middle: that the specification never comes to such a state is refuted."""
+    job = all_cases()["MCQuorumParted"].job(memory_mb=1500)
+    head = job.configuration.partition("INVARIANTS")[0].replace("SPECIFICATION SpecParted", "SPECIFICATION Spec")
+    module = "---- MODULE Refuted ----\nEXTENDS MCQuorumParted\nNeverParted == ~Parted\n====\n"
+    job = replace(job, module="Refuted", modules={"Refuted": module}, configuration=f"{head}INVARIANT NeverParted\n")
+    outcome = check(replace(job, jvm=SHORT_RUN, coverage=False))
+    assert (outcome.verdict, outcome.violated) == (Verdict.VIOLATED, "NeverParted"), outcome.reason
+
+
 LIVENESS = ("MCLiveness", "MCTransactionsLiveness", "MCGroupsLiveness", "MCZooKeeperLiveness")
 
 

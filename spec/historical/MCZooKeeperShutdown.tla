@@ -5,7 +5,7 @@
 (* start, for as long as the controller does not look.  So the model ends  *)
 (* after a few versions of the state, and the second broker epoch.         *)
 (***************************************************************************)
-EXTENDS MCZooKeeperRules
+EXTENDS MCZooKeeperSteps
 
 FewVersions ==
     /\ state = None \/ state.version <= 3

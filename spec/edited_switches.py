@@ -6,7 +6,7 @@ show that a rule is needed, and that a promise can be broken: they are kept out 
 
 from __future__ import annotations
 
-from spec import rule_switches
+from spec import rule_switches, zookeeper_switches
 from spec.models import Edit, Switch
 
 Row = tuple[str, str, str, str, str, str]
@@ -384,7 +384,8 @@ SOURCE = "found by mutating the specification"
 
 def edited_switches(model: str) -> tuple[Switch, ...]:
     """The switches of a model that are changes of the text."""
+    rows = ROWS | rule_switches.ROWS | zookeeper_switches.ROWS
     return tuple(
         Switch(name, violates, SOURCE, story, edit=Edit(definition, was, becomes))
-        for name, violates, definition, was, becomes, story in (ROWS | rule_switches.ROWS).get(model, ())
+        for name, violates, definition, was, becomes, story in rows.get(model, ())
     )

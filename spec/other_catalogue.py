@@ -34,6 +34,8 @@ MODELS: tuple[Model, ...] = (
     ),
     Model("MCQuorumSmall", "quorum", quick=True),
     Model("MCQuorumRestart", "quorum"),
+    Model("MCQuorumParted", "quorum", quick=True),
+    Model("MCQuorumPartedElection", "quorum"),
     Model(
         "MCQuorumCommit",
         "quorum",
@@ -52,6 +54,7 @@ MODELS: tuple[Model, ...] = (
     ),
     Model("MCLateQuorum", "quorum", covered=False, workers=2),
     Model("MCLateQuorumPair", "quorum", covered=False),
+    Model("MCLateQuorumParted", "quorum", covered=False),
     Model("SIMQuorum", "quorum", behaviours=1000),
     Model(
         "MCThreeVoters",
@@ -138,6 +141,7 @@ MODELS: tuple[Model, ...] = (
         ),
     ),
     Model("MCGroupsPair", "groups", quick=True),
+    Model("MCGroupsTwoLosses", "groups"),
     Model("MCGroupsLiveness", "groups"),
     Model(
         "MCZooKeeperSessions",
@@ -216,6 +220,9 @@ MODELS: tuple[Model, ...] = (
         ),
     ),
     Model("MCZooKeeperCrash", "historical", quick=True),
+    Model("MCZooKeeperWriteIsr", "historical", quick=True),
+    Model("MCZooKeeperTopic", "historical", quick=True),
+    Model("MCZooKeeperNames", "historical"),
     Model("MCZooKeeperController", "historical", quick=True),
     Model("MCZooKeeperLiveness", "historical", quick=True),
 )

@@ -23,6 +23,19 @@ MembersMoveInOrder ==
             /\ revoking'[m] = {} /\ given'[m] \subseteq TargetOf(m)
       ]_vars
 
+\* A member with no epoch consumes nothing, and no answer is on its way to a client that is no member.  What a member is to
+\* give back, a target took from it that is newer than its epoch.
+MemoryFitsMembership ==
+    \A m \in Members :
+        /\ memberEpoch[m] >= 0
+        /\ memberEpoch[m] = 0 => owned[m] = {}
+        /\ m \notin joined => answer[m] = NoAnswer
+        /\ revoking[m] # {} => epoch[m] < assignedEpoch
+
+\* A partition is given to another member in a newer group epoch.
+TargetsHaveEpochs ==
+    [][\A p \in Partitions : target'[p] \notin {target[p], None} => assignedEpoch' > assignedEpoch]_vars
+
 \* What is done once no member comes, goes or is lost.
 Work == UpdateTarget \/ \E m \in Members : Heartbeat(m) \/ TakeAnswer(m) \/ LetGo(m)
 

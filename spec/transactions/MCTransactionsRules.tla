@@ -16,6 +16,11 @@ TransactionsBeginEmpty ==
     [][ producer'.transaction > producer.transaction
         => coordinator'.state = "empty" /\ coordinator'.partitions = {} ]_vars
 
+\* A write is taken once.
+TakenOnce ==
+    \A p \in Partitions : \A i, j \in DOMAIN log[p] :
+        i # j /\ log[p][i].kind = "data" /\ log[p][j].kind = "data" => log[p][i].transaction # log[p][j].transaction
+
 \* A write whose partition has joined is not refused.
 JoinedWritesAreTaken ==
     \A w \in network :

@@ -131,4 +131,5 @@ def test_switches_are_found_through_what_a_step_uses() -> None:
         "MetadataNeverGoesBack (NameOldLeaders)",
         "StoppedAreStopped (KeepStoppedLog)",
         "StaleRequestsChangeNothing (IgnoreBrokerEpoch)",
+        "BrokersLearnTheEpoch (ForgetControllerEpoch)",
     }

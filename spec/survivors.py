@@ -6,20 +6,33 @@ says that another rule implies the one that was changed, the models that the mut
 
 from __future__ import annotations
 
-UNCHANGED = "the step then changes nothing, which is no behaviour"
-SWITCHED = "looked at only with a switch on"
-NAMED = "an argument of the step's name, for the reader"
-CHOSEN = "the next-state relation takes the step for no other"
+from spec import zookeeper_survivors
+from spec.reasons import CHOSEN, ENVIRONMENT, NAMED, RATION, SWITCHED, UNCHANGED
+
 GONE = "a process that is gone has no metadata (MemoryFitsRole), so the step's other conditions refuse it"
 NOT_TRUNCATING = "only the switches of before KIP-595 ever have a replica truncate before it may fetch (MemoryFitsRole)"
 KEPT = "which records are kept only distinguishes states by their past: each step that takes one asks whether it may be replayed"
-RATION = "the ration of a fault, or the model's bound: no rule"
-ENVIRONMENT = "the environment's: it loses less, or spends a fault without effect"
 JUDGES = "what the judge remembers of lost tails, not a broker: kept longer, it excuses more"
 EVEN = "of two partitions and two members each has one, by either rule"
 LESS = "less is allowed, which no promise notices: traces of clusters need it (TraceQuorum)"
 STANDING = "a pre-vote is no vote: standing costs a voter its role at most, and votes alone decide"
 REJOINED = "a voter joins its own epoch again: it keeps its vote (JoinEpoch), and gives up its role"
+TAKEN = (
+    "TakeAnswer's last condition keeps what both have, and what comes is the leader's or the voter's own: "
+    "records that part are replaced in one step, not in two"
+)
+RARE = (
+    "what one follower of three voters has, a majority has: it can only be lost from an earlier epoch than the leader's, and to "
+    "lead over it twice takes five epochs, which no model of rules has"
+)
+LEARNED = "the voter may first learn of the newer epoch, and has its vote to give then (LearnEpoch)"
+ASKED = (
+    "the producer has asked, or was aborted, until its transaction is complete: the state is prepared then, not ongoing"
+)
+EMPTY = (
+    "a transaction without partitions is decided and complete at once: no marker is written, and no record speaks of it"
+)
+EARLIER = "a write that comes before the marker of its partition is still of the transaction, as a late one is"
 EQUAL = "where both are equal, either will do"
 
 REASONS: tuple[tuple[str, str], ...] = (
@@ -223,6 +236,14 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Messages.TakeFetch.guard6", UNCHANGED),
     ("Messages.Fits.guard1", GONE),
     ("Messages.Fits.guard2", CHOSEN),
+    (
+        "Messages.TakeDivergence.reset1",
+        "the message grain promises what it refines, not what must happen: that a follower gets in line is MCLiveness's",
+    ),
+    (
+        "Messages.TakeDivergence.reset2",
+        "where no unclean leader is elected nothing committed is cut: the high watermark is not above the point",
+    ),
     ("Messages.TakeDivergence.guard2", "where the logs do not part, the point is the log's own end: nothing is cut"),
     ("Messages.TakeRecords.bound1", "a fetch may bring any number of the next records"),
     ("Messages.TakeHighWatermark.guard3", UNCHANGED),
@@ -243,12 +264,57 @@ REASONS: tuple[tuple[str, str], ...] = (
         "the coordinator may as well be replaced before it has learned of a marker: the states are the same",
     ),
     ("Transactions.SendWrite.guard3", UNCHANGED),
+    ("Transactions.SendWrite.comparison1", RATION),
+    ("Transactions.AddPartitions.guard1", CHOSEN),
+    ("Transactions.AddPartitions.guard2", UNCHANGED),
+    ("Transactions.AppendWrite.guard1", CHOSEN),
+    (
+        "Transactions.AppendWrite.reset2",
+        "the step does what DropWrite does; that promises are asked of records at all is another check (promises.py)",
+    ),
+    ("Transactions.DropWrite.guard1", CHOSEN),
+    ("Transactions.DropWrite.reset1", ENVIRONMENT),
+    ("Transactions.EndTransaction.guard1", EMPTY),
+    (
+        "Transactions.EndTransaction.guard2",
+        "the one live producer has the coordinator's epoch, unless it has asked or was aborted",
+    ),
+    ("Transactions.EndTransaction.guard3", ASKED),
+    (
+        "Transactions.EndTransaction.guard4",
+        "a write that is not appended by then is refused by its epoch: none of it is ever visible, only its producer misses it",
+    ),
+    ("Transactions.EndTransaction.reset1", EARLIER),
+    ("Transactions.TimeOut.guard1", EMPTY),
+    ("Transactions.TimeOut.guard2", ASKED),
+    ("Transactions.TimeOut.guard3", RATION),
+    ("Transactions.TimeOut.reset1", RATION),
+    ("Transactions.TimeOut.reset2", EARLIER),
+    ("Transactions.TimeOut.comparison1", RATION),
+    ("Transactions.TimeOut.count1", RATION),
+    ("Transactions.NewSession.guard2", RATION),
+    ("Transactions.NewSession.guard3", RATION),
+    ("Transactions.NewSession.reset1", RATION),
+    ("Transactions.NewSession.reset2", EARLIER),
+    ("Transactions.NewSession.reset4", "no partition has joined, so no record speaks of the transaction's outcome"),
+    ("Transactions.NewSession.reset5", "the new session does nothing, as if its process had ended at once"),
+    ("Transactions.NewSession.comparison", RATION),
+    ("Transactions.NewSession.count1", RATION),
+    ("Transactions.AppendMarker.guard1", "where nothing is open a marker ends nothing"),
+    ("Transactions.AppendMarker.guard2", "a marker may be written any number of times: the first of them decides"),
+    ("Transactions.WriteMarker.guard1", UNCHANGED),
+    (
+        "Transactions.WriteMarker.guard2",
+        "only while it is prepared has the coordinator a marker that a log could end with",
+    ),
+    ("Transactions.TakeOver.guard1", RATION),
     ("Transactions.TakeOver.reset1", RATION),
     ("Transactions.TakeOver.comparison1", RATION),
     ("Transactions.TakeOver.count1", RATION),
     # Quorum
     ("Quorum.Lesser.comparison1", EQUAL),
     ("Quorum.JoinEpoch.comparison1", "a voter joins only newer epochs (LearnEpoch)"),
+    ("Quorum.BecomeProspective.guard1", STANDING),
     ("Quorum.BecomeProspective.guard2", RATION),
     ("Quorum.BecomeProspective.comparison1", RATION),
     ("Quorum.GrantPreVote.guard2", UNCHANGED),
@@ -256,13 +322,42 @@ REASONS: tuple[tuple[str, str], ...] = (
         "Quorum.GrantPreVote.",
         "a pre-vote is no vote: granted too often it disturbs the quorum, and LateQuorum grants any",
     ),
+    (
+        "Quorum.BecomeCandidate.guard1",
+        "a voter that has a majority may go on to the next epoch, in which it has not voted",
+    ),
     ("Quorum.BecomeCandidate.guard2", "the pre-vote spares epochs; votes alone decide"),
     ("Quorum.BecomeCandidate.count3", NAMED),
+    ("Quorum.GrantVote.alternative1", LEARNED),
     ("Quorum.GrantVote.guard1", CHOSEN),
+    ("Quorum.GrantVote.alternative4", LEARNED),
+    ("Quorum.GrantVote.comparison3", "a leader has voted for itself (RolesFitVotes): in its own epoch it is not free"),
+    ("Quorum.BecomeLeader.reset2", RARE),
+    ("Quorum.LearnEpoch.comparison1", REJOINED),
     ("Quorum.AppendRecord.guard2", RATION),
     ("Quorum.AppendRecord.comparison1", RATION),
     ("Quorum.MayFetch.guard1", "a voter is not leader and follower at once"),
+    (
+        "Quorum.MayFetch.guard3",
+        "the epoch has its leader, so a candidate or prospective voter may follow as well: LateQuorum allows it (TakeAnswer)",
+    ),
     ("Quorum.AnswerFetch.guard3", UNCHANGED),
+    (
+        "Quorum.ApplyFetch.guard2",
+        "CHOOSE tries 0, 1, … in order, and comes to `common` before it is past the leader's log",
+    ),
+    (
+        "Quorum.ApplyFetch.guard3",
+        "the condition below refuses what is less than `common`, and CHOOSE takes the least that is left",
+    ),
+    ("Quorum.ApplyFetch.bound9", "a fetch may bring any number of the next records"),
+    ("Quorum.AdvanceHighWatermark.guard1", RARE),
+    ("Quorum.AdvanceHighWatermark.count1", UNCHANGED),
+    ("Quorum.Restart.guard1", RATION),
+    ("Quorum.Restart.comparison1", RATION),
+    ("Quorum.Restart.reset4", "what others have reached is looked at in a leader, and BecomeLeader begins it again"),
+    ("Quorum.Restart.reset5", "what was committed before the restart still is"),
+    ("Quorum.Restart.reset6", SWITCHED),
     ("Quorum.Take.comparison1", EQUAL),
     # LateQuorum, which allows more than Quorum does, for traces
     ("LateQuorum.Stand.", STANDING),
@@ -270,25 +365,51 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("LateQuorum.LearnNewerEpoch.count1", REJOINED),
     ("LateQuorum.Leave.count1", REJOINED),
     ("LateQuorum.Leave.guard1", "any voter may come to a newer epoch, in which it has not voted"),
-    ("LateQuorum.Led.guard2", "asked in Leave, which any voter may do, and by a promise that gets weaker"),
+    ("LateQuorum.Led.guard2", "asked in Leave, which any voter may do, and by promises, which get weaker"),
     ("LateQuorum.AppendUpTo.guard2", UNCHANGED),
     ("LateQuorum.AppendUpTo.comparison1", UNCHANGED),
     (
         "LateQuorum.TakeFetch.guard1",
         "what others have reached is looked at in a leader, and BecomeLeader begins it again",
     ),
+    ("LateQuorum.TakeFetch.bound1", LESS),
+    ("LateQuorum.Shares.guard2", LESS),
+    (
+        "LateQuorum.Brings.guard1",
+        "all of the voter's log is in the leader's then, and TakeAnswer's last condition keeps what both have",
+    ),
+    (
+        "LateQuorum.Brings.guard2",
+        "the records begin the leader's log, or the voter's own, which begins the leader's in this branch",
+    ),
+    ("LateQuorum.Brings.bound1", TAKEN),
     ("LateQuorum.Brings.bound2", LESS),
     ("LateQuorum.TakeAnswer.guard1", "the leader of the voter's epoch is another one (guard3)"),
-    ("LateQuorum.TakeAnswer.guard3", NAMED),
+    (
+        "LateQuorum.TakeAnswer.guard3",
+        "else l is only named; and a voter that led the epoch, and restarted, has the records of its leadership",
+    ),
+    ("LateQuorum.TakeAnswer.guard5", TAKEN),
+    ("LateQuorum.TakeAnswer.bound1", TAKEN),
+    ("LateQuorum.TakeAnswer.bound2", TAKEN),
+    ("LateQuorum.TakeAnswer.bound3", LESS),
     ("LateQuorum.TakeAnswer.alternative1", LESS),
-    ("LateQuorum.TakeAnswer.reset1", "a voter may stand for election at any time, also just after a response"),
-    ("LateQuorum.TakeAnswer.reset2", "votes count for a voter that stands, and standing begins them again"),
+    (
+        "LateQuorum.TakeAnswer.reset1",
+        "a candidate cannot win an epoch that has its leader, and any other voter may stand again at any time (Stand)",
+    ),
+    (
+        "LateQuorum.TakeAnswer.reset2",
+        "a follower's votes become pre-votes at most (ReceivePreVote), and BecomeCandidate begins them again (VotesWereGiven)",
+    ),
     ("LateQuorum.TakeAnswer.comparison2", LESS),
     ("LateQuorum.TakeAnswer.comparison3", LESS),
     ("LateQuorum.StandsAgain.guard1", "a candidate that comes back counts only votes that were given (VotesFor)"),
-    ("LateQuorum.StandsAgain.guard2", "a candidate that comes back counts only votes that were given (VotesFor)"),
+    (
+        "LateQuorum.StandsAgain.guard2",
+        "a candidate that comes back counts only votes that were given (VotesFor): it wins no epoch but the one that it led",
+    ),
     ("LateQuorum.ComeBack.reset1", "epoch, vote and log survive: a leader that restarts may as well lead on"),
-    ("LateQuorum.ComeBack.reset2", "votes that were received before the restart were given"),
     (
         "LateQuorum.ComeBack.reset3",
         "what others have reached is looked at in a leader, and BecomeLeader begins it again",
@@ -303,11 +424,39 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Groups.RaiseGroupEpoch.count1", ENVIRONMENT),
     ("Groups.LoseAnswer.guard1", ENVIRONMENT),
     ("Groups.LoseAnswer.reset1", ENVIRONMENT),
-    ("Groups.LoseMember.reset1", "the answer may as well have come before the member was lost"),
-    ("Groups.JoinGroup.guard2", "who is no member has no answer on its way: leaving and being lost take it away"),
+    ("Groups.Remove.guard1", "who is no member has nothing (OnlyMembersHave): the group epoch alone is raised"),
+    (
+        "Groups.Admits.guard1",
+        "a member that owns no more than it was given may say any epoch: by what it owns it is reconciled",
+    ),
+    ("Groups.Admits.guard3", "a member that owns nothing may begin again, whatever epoch it says"),
+    ("Groups.Admits.guard4", "who says 0 has no epoch, and so owns nothing (MemoryFitsMembership)"),
+    (
+        "Groups.Reconcile.guard2",
+        "a member that is to give something back is behind the target (MemoryFitsMembership), so the first condition is false",
+    ),
+    (
+        "Groups.Reconcile.alternative2",
+        "the epoch before is forgotten one heartbeat earlier: a member that then loses an answer begins again (LetGo)",
+    ),
+    (
+        "Groups.ReceiveHeartbeat.guard2",
+        "what a member owns is known to the coordinator (OwnedIsGiven), and reconciled whatever epoch it says",
+    ),
+    ("Groups.JoinGroup.guard2", "who is no member has no answer on its way (MemoryFitsMembership)"),
+    ("Groups.LeaveGroup.guard1", "a member may leave before it has learned its epoch"),
+    ("Groups.LeaveGroup.reset2", "the member lets go of its epoch later, as one that was lost does (LetGo)"),
+    ("Groups.Heartbeat.guard1", "an answer that the next one replaces is lost, as by LoseAnswer"),
+    ("Groups.LetGo.guard1", UNCHANGED),
+    (
+        "Groups.LetGo.alternative1",
+        "who is no member has epoch 0 (OnlyMembersHave), and is not admitted with another one",
+    ),
+    ("Groups.LetGo.guard2", "the member takes the answer after it: it is then what the coordinator takes it for"),
     ("Groups.Enter.reset3", "Remove has set it to 0 (OnlyMembersHave)"),
     ("Groups.Enter.reset4", "Remove has set it to 0 (OnlyMembersHave)"),
     ("Groups.Assign.guard1", "without members there is no assignment to choose (UpdateTarget)"),
+    *zookeeper_survivors.REASONS,
 )
 """How the mutants' names begin, and the reason."""
 

@@ -27,7 +27,8 @@ from reference.protocol.schema import Message
 from reference.runtime.cluster import HOST, ClusterProcesses, Member, describe, lay_out
 from reference.storage.checkpoints import read_meta_properties
 from reference.storage.posix_disk import PosixDisk
-from tests.runtime.test_cluster import QUIET, WITHIN_S, await_true, base_port, bootstrap, produce
+from tests.runtime.test_cluster import QUIET, WITHIN_S, base_port, bootstrap, produce
+from tests.waiting import await_true
 
 BOUNDS = {
     "broker.session.timeout.ms": "6000",

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer
@@ -22,6 +21,8 @@ from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssi
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from tests.waiting import await_true
 
 PATIENCE_S = 60.0
 SESSION_MS, HEARTBEAT_MS, POLL_S = 6_000, 200, 0.1
@@ -150,13 +151,6 @@ MEMBERS: dict[str, type[Member]] = {
     "kafka-python": KafkaPythonMember,
     "aiokafka": AiokafkaMember,
 }
-
-
-def await_true(condition: Callable[[], bool], what: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
-    until = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < until, f"never came: {what()}"
-        time.sleep(0.05)
 
 
 def await_shares(members: Sequence[Member], sizes: Sequence[int]) -> None:

@@ -10,7 +10,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
 
 from linearizability.targets import Target
-from tests.clients.members import MEMBERS, Member, await_shares, await_true
+from tests.clients.members import MEMBERS, Member, await_shares
+from tests.waiting import await_true
 
 PARTITIONS = 6
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[reportPrivateImportUsage]
@@ -12,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # pyright: ignore[repor
 from linearizability.targets import Target
 from tests.clients.client import Client, Message
 from tests.clients.confluent import Confluent
+from tests.waiting import await_true
 
 MESSAGES = [Message(str(number)) for number in range(30)]
 
@@ -73,10 +72,3 @@ class Member:
 
     def _revoked(self, consumer: Consumer, places: list[TopicPartition]) -> None:
         self.partitions = set()
-
-
-def await_true(condition: Callable[[], bool], what: str, patience_s: float = 30.0) -> None:
-    until = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < until, f"never came: {what}"
-        time.sleep(0.05)

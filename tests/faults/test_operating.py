@@ -1,7 +1,6 @@
 """What operators do, done to three real nodes: each change is there while the fault lasts, and undone after it."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import pytest
@@ -17,17 +16,9 @@ from linearizability.targets.wire import Wire
 from linearizability.workload.cluster import Coordinated, create_topic, find_coordinator
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from tests.waiting import await_true
 
 TOPIC = "operated"
-WITHIN_S = 30
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Changes reach every node when its metadata do."""
-    end = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < end, f"not within {WITHIN_S} s"
-        time.sleep(0.1)
 
 
 @pytest.fixture(scope="module")
@@ -75,37 +66,37 @@ def test_a_broker_without_the_api_is_not_operated_so(world, monkeypatch):
 def test_a_partition_does_without_a_follower_and_gets_it_back(world):
     done = injection(world, "reassign", pick=0.6)
     number, spared = done["partition"], done["spared"]
-    until(lambda: world.look().partitions[number].replicas == tuple(done["replicas"][1:]))
+    await_true(lambda: world.look().partitions[number].replicas == tuple(done["replicas"][1:]))
     FAULTS["reassign"].end(world, done)
-    until(lambda: world.look().partitions[number].replicas == (spared, *done["replicas"][1:]))
-    until(lambda: len(world.look().partitions[number].in_sync) == 3)
+    await_true(lambda: world.look().partitions[number].replicas == (spared, *done["replicas"][1:]))
+    await_true(lambda: len(world.look().partitions[number].in_sync) == 3)
 
 
 def test_leaders_go_back_to_where_they_are_preferred(world):
     injection(world, "elect")
-    until(lambda: all(view.leader == view.replicas[0] for view in world.look().partitions.values()))
+    await_true(lambda: all(view.leader == view.replicas[0] for view in world.look().partitions.values()))
 
 
 def test_segments_are_short_for_a_while(world):
     before = segment_ms(world)
     done = injection(world, "reconfigure")
-    until(lambda: segment_ms(world) == str(SHORT_SEGMENT_MS))
+    await_true(lambda: segment_ms(world) == str(SHORT_SEGMENT_MS))
     FAULTS["reconfigure"].end(world, done)
-    until(lambda: segment_ms(world) == before)
+    await_true(lambda: segment_ms(world) == before)
 
 
 def test_another_topic_comes_and_goes(world):
     done = injection(world, "bystander")
-    until(lambda: done["topic"] in topics(world))
+    await_true(lambda: done["topic"] in topics(world))
     FAULTS["bystander"].end(world, done)
-    until(lambda: done["topic"] not in topics(world))
+    await_true(lambda: done["topic"] not in topics(world))
 
 
 def test_a_topic_is_deleted_while_it_is_written_to(world):
     done = injection(world, "deletion")
-    until(lambda: any(end_offset(world, done["topic"], number) for number in range(3)))
+    await_true(lambda: any(end_offset(world, done["topic"], number) for number in range(3)))
     FAULTS["deletion"].end(world, done)
-    until(lambda: done["topic"] not in topics(world))
+    await_true(lambda: done["topic"] not in topics(world))
     assert not world.writers[done["topic"]].is_alive
 
 
@@ -123,7 +114,7 @@ def end_offset(world: World, topic: str, number: int) -> int:
 def test_a_coordinator_can_be_aimed_at(world: World, kind: Literal["group", "transaction"]) -> None:
     """All nodes name the same one, and it is chosen."""
     wanted = Coordinated(kind, "somebody")
-    until(lambda: all(find_coordinator([node], wanted) > 0 for node in world.nodes))
+    await_true(lambda: all(find_coordinator([node], wanted) > 0 for node in world.nodes))
     (found,) = {find_coordinator([node], wanted) for node in world.nodes}
     aimed = World(world.target, TOPIC, coordinated=[wanted])
     assert {aimed.choose("coordinator", pick) for pick in (0.0, 0.5, 0.9)} == {found}

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from linearizability.targets.ports import free_ports
 from reference.runtime.cluster import HOST, METRICS, ClusterProcesses, Member, describe, lay_out
 from reference.runtime.configuration import ConfigurationError
+from tests.waiting import await_true
 
 WITHIN_S = 90
 QUICK = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "200"}
 QUIET = {"log_level": 0}
-
-
-def await_true(what: Callable[[], bool]) -> None:
-    until = time.monotonic() + WITHIN_S
-    while not what():
-        assert time.monotonic() < until, "it did not come true in time"
-        time.sleep(0.1)
 
 
 def base_port() -> int:

@@ -6,7 +6,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from tests.targets.secured_kafka import (
     Signer,
     key_set,
 )
+from tests.waiting import await_true
 
 pytestmark = pytest.mark.process
 WITHIN_S = 30
@@ -280,10 +281,10 @@ def test_keys_are_fetched_again_when_a_token_has_an_unknown_one(tmp_path: Path) 
             assert not logs_in(broker, Signer("1").token())  # another key of the same name: no newer set would help
             assert not logs_in(broker, broker.signer.token(ends_in_s=-60))
             broker.keys.text = key_set(newer)
-            wait_until(lambda: logs_in(broker, newer.token()))
+            await_true(lambda: logs_in(broker, newer.token()))
             assert not logs_in(broker, broker.signer.token())
             broker.keys.text = "no set"
-            wait_until(lambda: not logs_in(broker, Signer("3").token()) and "the former ones stay" in log_of(broker))
+            await_true(lambda: not logs_in(broker, Signer("3").token()) and "the former ones stay" in log_of(broker))
             assert logs_in(broker, newer.token())
         broker.keys.shutdown()
 
@@ -297,10 +298,3 @@ def test_keys_that_cannot_be_fetched_refuse_the_start(tmp_path: Path) -> None:
         pytest.raises(TargetError, match=r"jwks\.endpoint\.url=http://127\.0\.0\.1:1/keys"),
     ):
         broker.open()
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.05)

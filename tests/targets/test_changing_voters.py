@@ -6,7 +6,6 @@ import base64
 import re
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -26,6 +25,7 @@ from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from tests.waiting import await_true
 
 WITHIN_S = 90
 QUIET = {"log_level": 0}
@@ -94,13 +94,6 @@ class ChangingCluster(MixedCluster):
         return ",".join(f"{node.host}:{node.port}" for node in self.nodes)
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.5)
-
-
 def has_joined(said: str, id: int) -> bool:
     """Whether a controller is a voter now, by what the tool says of adding it.
 
@@ -150,13 +143,13 @@ def test_a_controller_of_the_other_kind_joins_leads_and_the_first_leaves(kinds: 
         assert "already part of the set of voters" in target.add(JOINING)
         produce(target, 500, 1000)
         assert "Removed " in target.remove(FIRST)
-        until(lambda: target.quorum() == (JOINING, [JOINING]), "the second controller does not lead alone")
+        await_true(lambda: target.quorum() == (JOINING, [JOINING]), "the second controller does not lead alone")
         produce(target, 1000, 1500)
-        until(lambda: has_joined(target.add(FIRST), FIRST), "the first controller cannot join again")
-        until(lambda: target.quorum()[1] == [FIRST, JOINING], "not both controllers are voters")
+        await_true(lambda: has_joined(target.add(FIRST), FIRST), "the first controller cannot join again")
+        await_true(lambda: target.quorum()[1] == [FIRST, JOINING], "not both controllers are voters")
         target.kill(FIRST)
         target.restart(FIRST)
-        until(lambda: target.quorum()[1] == [FIRST, JOINING], "no leader has both voters again")
+        await_true(lambda: target.quorum()[1] == [FIRST, JOINING], "no leader has both voters again")
         produce(target, 1500, 2000)
         assert consumed(target, 2000) == [*range(2000)]
 

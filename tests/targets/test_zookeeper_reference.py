@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from linearizability.targets.reference import TIDEGAUGE, ZooKeeperReferenceClust
 from linearizability.targets.wire import Wire
 from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from tests.waiting import await_true
 
 WITHIN_S = 60
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
@@ -102,13 +103,6 @@ def settings_at(broker: int, target: ZooKeeperReferenceCluster) -> dict[str, str
     with Wire.connect(node.host, node.port) as wire:
         answer = wire.call(DescribeConfigsRequest(resources=[resource]))
     return {each.name: each.value or "" for each in answer.results[0].configs}
-
-
-def await_true(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.2)
 
 
 @pytest.mark.kafka

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from linearizability.targets.kafka_start import class_path
 from linearizability.targets.zookeeper import ByZooKeeper
 from linearizability.workload.cluster import look
 from reference.zookeeper import znodes
+from tests.waiting import await_true
 
 OLD = "2.8.2"
 """The last release whose tools write into ZooKeeper themselves."""
@@ -86,13 +87,6 @@ def entry(replicas: list[int], topic: str = "t") -> dict[str, Any]:
 
 def asked(*entries: dict[str, Any]) -> bytes:
     return json.dumps({"version": 1, "partitions": entries}).encode()
-
-
-def await_true(condition: Callable[[], bool], what: str) -> None:
-    until = time.monotonic() + WITHIN_S
-    while not condition():
-        assert time.monotonic() < until, what
-        time.sleep(0.2)
 
 
 @contextmanager

@@ -86,16 +86,3 @@ def unchecked_session(original: Any, zookeeper: Any, connection: Any, number: in
 )
 def unconfirmed_epoch(original: Any, election: Any, created: int, result: Any, now: int) -> None:
     original(election, result.stat.mzxid, result, now)
-
-
-@mutant(
-    "given-up-request-obeyed",
-    "reference.node.zookeeper.orders:is_given_up",
-    "A broker takes a request of the controller that was given up and sent again, behind the later ones of its next connection.",
-    fuzz=True,
-    nodes=3,
-    breaks=("zookeeper-not-followed", "no-progress"),
-    coordination="zookeeper",
-)
-def unchecked_connection(original: Any, epoch: int, connection: int, newest_epoch: int, newest_connection: int) -> bool:
-    return False

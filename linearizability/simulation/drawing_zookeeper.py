@@ -111,7 +111,7 @@ def _late_metadata(choices: Choices, schedule: Schedule) -> list[Fault]:
         gone = choices.integer(1, schedule.nodes)
         found += [
             Fault(at_ms=at_ms, kind="hold", role="controller", node=1, messages="update-metadata", for_ms=held_ms),
-            Fault(at_ms=at_ms + 1, kind=choices.one_of(("zookeeper-expire", "crash")), node=gone, for_ms=200),
+            Fault(at_ms=at_ms + 1, kind=choices.one_of(("crash", "stop", "zookeeper-cut")), node=gone, for_ms=700),
         ]
         at_ms += held_ms + choices.integer(100, 500)
     return found

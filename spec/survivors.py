@@ -313,6 +313,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Transactions.TakeOver.count1", RATION),
     # Quorum
     ("Quorum.Lesser.comparison1", EQUAL),
+    ("Quorum.UpToDate.alternative1", "fewer votes are given: no promise speaks of an election that must succeed"),
     ("Quorum.JoinEpoch.comparison1", "a voter joins only newer epochs (LearnEpoch)"),
     ("Quorum.BecomeProspective.guard1", STANDING),
     ("Quorum.BecomeProspective.guard2", RATION),

@@ -73,16 +73,3 @@ def unchecked_session(original: Any, zookeeper: Any, connection: Any, number: in
     if zookeeper.is_up and not zookeeper.has_session(connection.session):
         zookeeper.tree.carry_out(operation, connection.session)
     original(zookeeper, connection, number, operation)
-
-
-@mutant(
-    "own-epoch-unconfirmed",
-    "reference.node.zookeeper.election:Election._take_own_epoch",
-    "A broker that finds /controller its own takes whatever epoch it reads next, also one that a later controller has counted.",
-    fuzz=True,
-    nodes=3,
-    breaks=("two-controllers-in-epoch",),
-    coordination="zookeeper",
-)
-def unconfirmed_epoch(original: Any, election: Any, created: int, result: Any, now: int) -> None:
-    original(election, result.stat.mzxid, result, now)

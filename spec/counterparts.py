@@ -22,7 +22,14 @@ BOOKS: dict[str, tuple[str, tuple[str, ...]]] = {
         "Consumer groups (KIP-848)",
         ("reference/coordinator/consumer_groups", "reference/coordinator/consumer_heartbeat"),
     ),
-    "historical": ("The ZooKeeper controller", ()),
+    "historical": (
+        "A cluster beside ZooKeeper",
+        (
+            "reference/node/zookeeper/",
+            *(f"reference/replication/{name}.py" for name in REPLICAS),
+            *(f"reference/controller/{name}.py" for name in CONTROLLER),
+        ),
+    ),
 }
 """Folder of the specification -> its title, and how the files begin in which its methods and events are looked for."""
 
@@ -145,7 +152,7 @@ NOT_THE_BROKERS: dict[str, dict[str, str]] = {
 OF_MESSAGES = "a step of the message grain: the broker traces the atomic one, which this refines"
 """Why the steps of `Messages.tla` have no line."""
 
-NOT_IN_THE_BROKER = {
-    "historical": "the reference has KRaft's controller; this one is kept to be compared with",
+NOT_BY_NAME = {
+    "historical": "its traces are checked (`spec/test_zookeeper_traces.py`); methods are named by what is asked of ZooKeeper",
 }
-"""Books without a counterpart in the broker, and why."""
+"""Books whose steps the broker's methods need not be named by, and why."""

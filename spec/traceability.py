@@ -22,7 +22,7 @@ from spec.counterparts import (
     NO_EVENT,
     NO_METHOD,
     NO_REQUIREMENT,
-    NOT_IN_THE_BROKER,
+    NOT_BY_NAME,
     NOT_THE_BROKERS,
     REQUIREMENTS,
     UNCALLED,
@@ -165,7 +165,7 @@ def _row(step: str, book: str) -> Row:
         "" if promises else NO_SWITCH,
         "" if requirements else NO_REQUIREMENT.get(book, {}).get(step, ""),
     ]
-    whole = NOT_IN_THE_BROKER.get(book, "") or NOT_THE_BROKERS.get(book, {}).get(step, "")
+    whole = NOT_BY_NAME.get(book, "") or NOT_THE_BROKERS.get(book, {}).get(step, "")
     missing = tuple(reason for reason in dict.fromkeys([whole, *reasons, UNCALLED.get((book, step), "")]) if reason)
     return Row(step, method, places, traced, promises, requirements, tests, missing)
 

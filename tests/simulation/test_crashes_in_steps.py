@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
 from reference.storage.log import Log
+from reference.storage.recovery import PreviousRun
 
 
 def schedule(nodes: int) -> Schedule:
@@ -32,9 +35,10 @@ def test_what_was_appended_before_is_missed(monkeypatch: pytest.MonkeyPatch) -> 
     """A log that an unclean start cuts by one batch too much."""
     opened = Log.__init__
 
-    def open_shorter(log: Log, *arguments: object, **named: object) -> None:
-        opened(log, *arguments, **named)  # type: ignore[arg-type]
-        if not named["clean"] and log.log_end_offset > log.log_start_offset:
+    def open_shorter(log: Log, *arguments: Any) -> None:
+        opened(log, *arguments)
+        (previous,) = (each for each in arguments if isinstance(each, PreviousRun))
+        if not previous.clean and log.log_end_offset > log.log_start_offset:
             log.truncate_to(log.log_end_offset - 1)
 
     monkeypatch.setattr(Log, "__init__", open_shorter)

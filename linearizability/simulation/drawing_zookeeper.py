@@ -42,6 +42,8 @@ def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
         faults += _late_orders(choices, schedule)
     elif more == 1:
         faults += _depositions(choices, schedule)
+    elif more == 2:
+        faults += _late_metadata(choices, schedule)
     if choices.integer(0, 3) == 0:
         faults += _written_requests(choices, schedule)
     return schedule.model_copy(
@@ -119,8 +121,6 @@ def _late_metadata(choices: Choices, schedule: Schedule) -> list[Fault]:
 
 def _late_orders(choices: Choices, schedule: Schedule) -> list[Fault]:
     """A replica is taken away, the order to stop it waits on the wire, and it is a replica again before the order arrives."""
-    if choices.integer(0, 1):
-        return _late_metadata(choices, schedule)
     found: list[Fault] = []
     at_ms = choices.integer(50, 400)
     while at_ms < schedule.duration_ms:

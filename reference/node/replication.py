@@ -184,7 +184,8 @@ class Replication:
         if leading is not None:
             if leading.pending is None:
                 leading.shrink_isr(now)
-            if leading.pending is proposal and not leading.pending_is_sent:
+            if leading.pending == proposal and not leading.pending_is_sent:
+                # The same again, also where it was refused: a controller on this node answers before this returns.
                 self._propose_at = now + PROPOSE_AGAIN_MS
         self.may_propose(partition)
         self._context.purgatories.wake(partition, now)

@@ -6,6 +6,7 @@ from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import run_schedule
 from linearizability.simulation.run import SimulatedRun
 from linearizability.simulation.schedule import FAULTS, Consumer, Fault, Producer, Schedule, Topic
+from linearizability.simulation.settling import unfinished
 from reference.zookeeper import znodes
 
 TOPIC = Topic(name="orders", configs={"min.insync.replicas": "2"})
@@ -102,3 +103,21 @@ def test_drawn_runs_in_which_tools_write_requests_keep_every_promise():
     found = [run_schedule(each)[0] for each in chosen]
     assert [(each.rule, each.text) for each in found if each.verdict != "valid"] == []
     assert sum(each.counts["zookeeper /admin/reassign_partitions written"] for each in found) > 0
+
+
+@pytest.mark.parametrize("what", ["broker", "leader", "topic"])
+def test_what_a_broker_reports_otherwise_than_zookeeper_is_found(what: str):
+    run = SimulatedRun(schedule_of())
+    run.run()
+    run._wait_for_replicas()  # its last steps started a broker again
+    node = run.cluster.machine(2).node
+    assert node is not None
+    match what:
+        case "broker":
+            node.image.brokers.pop(3)
+        case "leader":
+            node.image.topics["orders"].partitions[0].leader_epoch += 1
+        case _:
+            node.image.topics.pop("orders")
+    (found,) = unfinished(run.cluster)
+    assert found.startswith("node 2 ")

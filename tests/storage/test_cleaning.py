@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -362,8 +363,8 @@ def test_a_map_that_is_full_ends_early_and_leaves_what_it_does_not_know() -> Non
     assert rows(log) == [(5, "k", "5")]
 
 
-def test_on_the_operating_systems_files(tmp_path: object) -> None:
-    log = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, T_0)  # type: ignore[operator]
+def test_on_the_operating_systems_files(tmp_path: Path) -> None:
+    log = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, T_0)
     for number in range(50):
         put(log, (f"k{number % 7}", "x" * 100), codec=list(Codec)[number % 5])
         if number % 9 == 0:
@@ -372,7 +373,7 @@ def test_on_the_operating_systems_files(tmp_path: object) -> None:
     before = rows(log)
     assert len(before) == 7
     log.close()
-    again = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, T_0, PreviousRun(clean=True))  # type: ignore[operator]
+    again = Log(PosixDisk(), tmp_path / "t-0", COMPACT, NOW, T_0, PreviousRun(clean=True))
     assert rows(again) == before
     assert again.log_end_offset == 50
 

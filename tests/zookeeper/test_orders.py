@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from reference.controller.image import MetadataImage
-from reference.node.zookeeper.dynamic_configs import DynamicConfigs
 from reference.node.zookeeper.orders import OWN, Order, Orders
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from reference.protocol.messages.stop_replica import StopReplicaRequest
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest
 from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, TopicName
-from tests.zookeeper.local import LocalZooKeeper
 
 NODE, CONTROLLER = NodeId(1), NodeId(2)
 TOPIC_ID = UUID(int=7)
@@ -26,8 +25,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.image = MetadataImage()
-        configs = DynamicConfigs(LocalZooKeeper().session, Any, lambda now: None, lambda level, text: None)  # pyright: ignore
-        configs.ensure = lambda names, then, now: then(now)
+        configs: Any = SimpleNamespace(ensure=lambda names, then, now: then(now), forget=lambda name: None)
         self.orders = Orders(NODE, self.image, MetadataImage(), configs, lambda: BrokerEpoch(5), None)
 
     def take(self, body: Order, connection: int = OWN) -> ErrorCode:

@@ -153,6 +153,6 @@ OF_MESSAGES = "a step of the message grain: the broker traces the atomic one, wh
 """Why the steps of `Messages.tla` have no line."""
 
 NOT_BY_NAME = {
-    "historical": "its traces are checked (`spec/test_zookeeper_traces.py`); methods are named by what is asked of ZooKeeper",
+    "historical": "traces are checked (`tests/spec/test_zookeeper_traces.py`); methods are named by what is asked of ZooKeeper",
 }
 """Books whose steps the broker's methods need not be named by, and why."""

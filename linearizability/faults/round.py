@@ -95,9 +95,8 @@ class Round:
         self.attacked_s = 0.0
         self.unread: list[Unread] = []
         self.agreement: Agreement | None = None
-        select(
-            plan.faults, target, network
-        )  # refuses now what the target cannot suffer, and not in the middle of the round
+        # Refuse now what the target cannot suffer, and not in the middle of the round.
+        select(plan.faults, target, network)
         nodes = len(target.nodes)
         self.schedule = schedule
         injected = {injection.fault for wave in self.schedule.waves for injection in wave.injections}

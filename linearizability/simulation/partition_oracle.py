@@ -99,8 +99,8 @@ class PartitionOracle:
         self._committed_again: set[BatchRecord] = set()
         """What was committed in the place of something else that was lost, with excuse."""
         self._batches: dict[tuple[int, int], tuple[BatchRecord, BatchRecord | None]] = {}
-        self._cut_in: dict[int, int] = {}
-        """The leader epoch, as it was decided, in which each replica was last cut."""
+        self._cuts: dict[int, list[tuple[int, Offset]]] = {}
+        """Of each replica the cuts of its log: the leader epoch, as it was decided, and the end before."""
         self._led: dict[int, int] = {}
         """The epoch in which each node was last seen leading."""
         self._deleted_below: Offset = Offset(0)
@@ -173,8 +173,8 @@ class PartitionOracle:
             self._cut(number, view, end)
 
     def _cut(self, number: int, view: View, end: Offset) -> None:
+        self._cuts.setdefault(number, []).append((self.decided.leader_epoch, view.end))
         view.cut(end)
-        self._cut_in[number] = self.decided.leader_epoch
         self._require_eligible_complete()
 
     # ---- leaders
@@ -227,22 +227,31 @@ class PartitionOracle:
             text = f"node {number} moves its high watermark to {high_watermark} with the ISR {list(state.isr)}"
             self._broken("high-watermark-under-min-isr", f"{text}, where {required} are needed")
         pending = partition.pending.isr if partition.pending is not None else ()
-        for member in {*state.isr, *pending} - {number, *self.lost_tails} - self._given_up_since(state.leader_epoch):
+        for member in (
+            {*state.isr, *pending}
+            - {number, *self.lost_tails}
+            - self._given_up_since(state.leader_epoch, high_watermark)
+        ):
             view = self.views.get(member)
             end = view.end if view is not None else 0
             if end < high_watermark:
                 text = f"node {number} moves its high watermark to {high_watermark}, and node {member} ends at {end}"
                 self._broken("high-watermark-too-high", text)
 
-    def _given_up_since(self, leader_epoch: int) -> set[int]:
-        """Who has given up records since that epoch, as its last fetch may yet reach a leader that does not know that it is none.
+    def _given_up_since(self, leader_epoch: int, end: int) -> set[int]:
+        """Who may have had the records below `end` in that epoch, and has given them up since: its last fetch may yet reach a
+        leader that does not know that it is none.
 
-        A replica that was taken out of the ISR has thrown its log away, and those in sync have what it had; one in sync was cut
-        to the log of a later leader, which had lost its own.
+        A replica that was taken out of the ISR has thrown its log away, and those in sync have what it had; one in sync had them,
+        and was cut to the log of a later leader, which had lost its own.
         """
         if leader_epoch >= self.decided.leader_epoch:
             return set()
-        cut = {each for each, epoch in self._cut_in.items() if epoch > leader_epoch}
+        cut = {
+            each
+            for each, cuts in self._cuts.items()
+            if any(epoch > leader_epoch and before >= end for epoch, before in cuts)
+        }
         return cut | {*self.views} - {*self.decided.isr, *self.decided.eligible}
 
     def count_follower(self, number: int, partition: Partition, follower: int, end: int) -> None:

@@ -179,6 +179,20 @@ def test_a_deposed_leader_counts_what_a_replica_had_that_was_taken_out_since():
     book.advance(1, deposed, 2)
 
 
+@pytest.mark.parametrize("had", [2, 1])
+def test_a_deposed_leader_counts_what_a_later_leader_had_a_member_cut(had: int):
+    """And no more than the member had."""
+    book = oracle(is_excused=True)
+    logs = {1: FakeLog(1, 1), 2: FakeLog(1, 1), 3: FakeLog(*[1] * had)}
+    for number in (2, 3, 1):
+        show(book, number, replica(logs[number]))
+    deposed = replica(logs[1])(1)
+    book.decide(Decided(9, 2, 2, (1, 2, 3), (2, 3)))
+    book.truncated(3, 0)
+    with nullcontext() if had == 2 else pytest.raises(Violation, match=r"high-watermark-too-high.*node 3"):
+        book.advance(1, deposed, 2)
+
+
 def test_a_proposed_member_counts_for_the_high_watermark():
     book = oracle()
     show(book, 2, replica(FakeLog(1, 1)))

@@ -24,7 +24,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from reference.protocol.messages.delete_topics import DeleteTopicsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId, Offset, TimestampMs
@@ -274,16 +274,30 @@ def of_controller(timeout_ms: int) -> Iterator[Message]:
         yield nothing(topics=[], timeout_ms=timeout_ms)
 
 
+def is_there(wire: Wire, expected: bool) -> bool:
+    """Whether the topic is in the broker's metadata, which may follow the controller's answer a little later."""
+    found, looks = not expected, 0
+    while found != expected and looks < 100:
+        time.sleep(0.1 if looks else 0)
+        found = any(topic.name == "timed" for topic in wire.call(MetadataRequest(topics=None)).topics)
+        looks += 1
+    return found
+
+
 def controllers_answers(node: Node, timeout_ms: int) -> list[str]:
-    """Its answers, and whether the topic was there after its creation; ids are alike."""
+    """Its answers, and whether the topic was there after each of them; ids are alike."""
     answers: list[str] = []
+    expected = False
     with Wire.connect(node.member.node.host, node.member.node.port, timeout_s=30) as wire:
         for request in of_controller(timeout_ms):
             answer = wire.call(request)
             if isinstance(answer, CreateTopicsResponse):
+                expected |= any(topic.name == "timed" and topic.error_code == 0 for topic in answer.topics)
                 for topic in answer.topics:
                     topic.configs = []
-            made = any(topic.name == "timed" for topic in wire.call(MetadataRequest(topics=None)).topics)
+            if isinstance(answer, DeleteTopicsResponse):
+                expected &= all(topic.name != "timed" or topic.error_code != 0 for topic in answer.responses)
+            made = is_there(wire, expected)
             answers.append(re.sub(r"UUID\('(?!0{8}-0{4}).*?'\)", "UUID", f"{answer}: {made}"))
     return answers
 

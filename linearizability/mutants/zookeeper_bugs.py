@@ -61,6 +61,19 @@ def unchecked_request(original: Any, body: Any, newest: int) -> bool:
 
 
 @mutant(
+    "given-up-request-obeyed",
+    "reference.node.zookeeper.orders:is_given_up",
+    "A broker takes a request that the controller has given up, behind the later ones of the controller's next connection.",
+    fuzz=True,
+    nodes=3,
+    breaks=("zookeeper-not-followed", "no-progress"),
+    coordination="zookeeper",
+)
+def unchecked_connection(original: Any, epoch: int, connection: int, newest_epoch: int, newest_connection: int) -> bool:
+    return False
+
+
+@mutant(
     "expired-session-writes",
     "linearizability.simulation.simulated_zookeeper:SimulatedZooKeeper.ask",
     "ZooKeeper carries out what arrives in a session that it has ended: a bug of its own, which no broker can prevent.",

@@ -29,6 +29,8 @@ MOST_PRODUCE = 11
 """The newest version of Produce in Kafka 3.9."""
 
 BEYOND_A_SESSION_MS = (700, 1_200, 300, 2_000)
+GONE_MS = 700
+"""Longer than a session, shorter than a request's timeout."""
 
 
 def under_zookeeper(choices: Choices, schedule: Schedule) -> Schedule:
@@ -105,15 +107,26 @@ def _controllers_in_turn(choices: Choices, schedule: Schedule) -> list[Fault]:
 
 
 def _late_metadata(choices: Choices, schedule: Schedule) -> list[Fault]:
-    """A broker goes and comes back; what others are to learn of that waits on the wire until it has been sent again."""
+    """A broker goes and comes back; what others are to learn of its going waits on the wire, and arrives behind its return.
+
+    The controller gives the request up meanwhile, and sends it again on its next connection, where it does not wait.
+    """
     found: list[Fault] = []
     at_ms = choices.integer(50, 400)  # a session lasts 250 ms, a request 1,000 ms
     while at_ms < schedule.duration_ms:
         held_ms = choices.one_of((1_800, 2_200, 2_600))
         gone = choices.integer(1, schedule.nodes)
         found += [
-            Fault(at_ms=at_ms, kind="hold", role="controller", node=1, messages="update-metadata", for_ms=held_ms),
-            Fault(at_ms=at_ms + 1, kind=choices.one_of(("crash", "stop", "zookeeper-cut")), node=gone, for_ms=700),
+            Fault(
+                at_ms=at_ms,
+                kind="hold",
+                role="controller",
+                node=1,
+                messages="update-metadata",
+                for_ms=held_ms,
+                amount=GONE_MS,
+            ),
+            Fault(at_ms=at_ms + 1, kind=choices.one_of(("crash", "stop", "zookeeper-cut")), node=gone, for_ms=GONE_MS),
         ]
         at_ms += held_ms + choices.integer(100, 500)
     return found

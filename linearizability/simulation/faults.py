@@ -180,7 +180,8 @@ def _gates(cluster: SimulatedCluster) -> Gates:
 
 
 def _hold(cluster: SimulatedCluster, fault: Fault) -> None:
-    _gates(cluster).holding.append(_gate(fault))
+    before_us = cluster.world.now_us + fault.amount * MICROSECONDS_A_MS if fault.amount else None
+    _gates(cluster).holding.append(_gate(fault)._replace(before_us=before_us))
 
 
 def _let_go(cluster: SimulatedCluster, fault: Fault) -> None:
@@ -197,8 +198,10 @@ def _lose_no_more(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 def _end_gate(gates: list[Gate], gate: Gate) -> None:
-    if gate in gates:
-        gates.remove(gate)
+    for each in gates:
+        if each._replace(before_us=None) == gate:
+            gates.remove(each)
+            return
 
 
 def _operate(cluster: SimulatedCluster, fault: Fault) -> None:

@@ -22,12 +22,15 @@ class Gate(NamedTuple):
     """The brokers that it sent the request to; any where none is named."""
     number: int
     """Of the fault, so that two equal ones differ."""
+    before_us: int | None = None
+    """Only messages that were sent before this; None for all."""
 
     def is_about(self, message: Message) -> bool:
         return (
             message.kind == self.kind
             and self.asker in (None, message.asker)
             and (not self.asked or message.asked in self.asked)
+            and (self.before_us is None or message.since_us < self.before_us)
         )
 
 

@@ -45,7 +45,8 @@ FAULTS: dict[str, str] = {
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",
-    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers or by producers, wait",
+    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers or by producers, wait; "
+    "where `amount` is given, only those that were sent in the first `amount` ms",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
     "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
     "config": "an operator sets `configs` of the topic",

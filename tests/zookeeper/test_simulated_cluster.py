@@ -3,7 +3,7 @@
 import pytest
 
 from linearizability.simulation.drawing import draw
-from linearizability.simulation.fuzzing import run_schedule
+from linearizability.simulation.fuzzing import run_planted, run_schedule
 from linearizability.simulation.run import SimulatedRun
 from linearizability.simulation.schedule import FAULTS, Consumer, Fault, Producer, Schedule, Topic
 from linearizability.simulation.settling import unfinished
@@ -89,6 +89,18 @@ def test_a_preferred_election_that_a_tool_wrote_is_held(kind: str):
 def test_a_broker_that_gives_up_its_replica_keeps_the_topic_s_settings(others: tuple[int, ...]):
     """It may be the controller, which would write the settings without those that it forgot."""
     completed(Fault(at_ms=600, kind="zookeeper-reassign", topic="orders", others=others))
+
+
+@pytest.mark.parametrize("mutant, verdict", [(None, "valid"), ("given-up-request-obeyed", "invalid")])
+def test_a_list_of_brokers_that_arrives_behind_a_later_one_is_refused(mutant: str | None, verdict: str):
+    """The controller has sent it again meanwhile, on its next connection: 3 is gone in the former list, and back in the later."""
+    held = Fault(
+        at_ms=600, kind="hold", role="controller", node=1, messages="update-metadata", for_ms=2_000, amount=700
+    )
+    gone = Fault(at_ms=601, kind="zookeeper-cut", role="bystander", topic="orders", node=3, for_ms=700)
+    outcome, _ = run_planted(schedule_of(held, gone).model_copy(update={"mutant": mutant}))
+    assert outcome.verdict == verdict, outcome.text
+    assert outcome.rule == ("zookeeper-not-followed" if mutant else "")
 
 
 def test_a_request_that_is_never_taken_is_a_violation(monkeypatch: pytest.MonkeyPatch):

@@ -231,7 +231,7 @@ class ClusterChecker:
         oracle = self._oracle_of(name, topic_id, index)
         for member in {*decided.isr} - {*oracle.decided.isr}:
             if member in epochs:
-                oracle.rejoined(member, epochs[member])
+                oracle.rejoined(member, epochs[member], decided.leader_epoch)
         if decided.partition_epoch > oracle.decided.partition_epoch:
             oracle.decide(decided)
 
@@ -252,7 +252,7 @@ class ClusterChecker:
                     for member in partition.isr:
                         broker = image.brokers.get(member)
                         if broker is not None:
-                            oracle.rejoined(member, broker.epoch)
+                            oracle.rejoined(member, broker.epoch, partition.leader_epoch)
                     oracle.decide(decided_of(partition))
 
     def _require_unfenced(

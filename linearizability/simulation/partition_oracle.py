@@ -100,7 +100,10 @@ class PartitionOracle:
         """What was committed in the place of something else that was lost, with excuse."""
         self._batches: dict[tuple[int, int], tuple[BatchRecord, BatchRecord | None]] = {}
         self._cuts: dict[int, list[tuple[int, Offset]]] = {}
-        """Of each replica the cuts of its log: the leader epoch, as it was decided, and the end before."""
+        """Of each replica the cuts of its log: the leader epoch, as it was decided, and the end before. A tail that went with the
+        power is cut when its replica is back in the ISR; until then the replica is among `lost_tails`."""
+        self._ends_before_loss: dict[int, Offset] = {}
+        """Of each that lost its tail the end of its log before."""
         self._led: dict[int, int] = {}
         """The epoch in which each node was last seen leading."""
         self._deleted_below: Offset = Offset(0)
@@ -243,7 +246,8 @@ class PartitionOracle:
         leader that does not know that it is none.
 
         A replica that was taken out of the ISR has thrown its log away, and those in sync have what it had; one in sync had them,
-        and was cut to the log of a later leader, which had lost its own.
+        and was cut to the log of a later leader, which had lost its own, or lost them with its power and is in sync by a later
+        leader's word, or as one that was elected uncleanly.
         """
         if leader_epoch >= self.decided.leader_epoch:
             return set()
@@ -366,6 +370,7 @@ class PartitionOracle:
         view = self.views.get(number)
         if view is not None and view.flushed < view.end:
             self.lost_tails[number] = self.in_doubt[number] = broker_epoch
+            self._ends_before_loss[number] = max(view.end, self._ends_before_loss.get(number, Offset(0)))
             self._count_lost_tails()
 
     def _count_lost_tails(self) -> None:
@@ -380,8 +385,10 @@ class PartitionOracle:
             self.excuse_nodes = tuple(sorted(nodes))
             self.on_excuse(self)
 
-    def rejoined(self, number: int, broker_epoch: int) -> None:
-        """A member of the ISR is registered with this broker epoch: in a later incarnation, its tail is whole again."""
+    def rejoined(self, number: int, broker_epoch: int, leader_epoch: int) -> None:
+        """A member of this leader epoch's ISR is registered with this broker epoch: in a later incarnation, its tail is whole."""
+        if number in self.lost_tails and broker_epoch > self.lost_tails[number]:
+            self._cuts.setdefault(number, []).append((leader_epoch, self._ends_before_loss.pop(number)))
         for gone in (self.lost_tails, self.in_doubt):
             if number in gone and broker_epoch > gone[number]:
                 del gone[number]

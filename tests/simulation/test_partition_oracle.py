@@ -216,15 +216,33 @@ def lose_power(book: PartitionOracle, number: int) -> None:
     book.lost_power(number, 7)
 
 
+@pytest.mark.parametrize(("had", "rejoined_in", "is_right"), [(2, 2, True), (1, 2, False), (2, 1, False)])
+def test_a_deposed_leader_counts_what_a_later_leader_had_lost_with_its_power(
+    had: int, rejoined_in: int, is_right: bool
+):
+    """And no more than that had; nor what is lost again since the deposed leader itself had it in sync."""
+    book = oracle(is_excused=True)
+    logs = {1: FakeLog(1, 1), 2: FakeLog(1, 1), 3: FakeLog(*[1] * had)}
+    for number in (2, 3, 1):
+        show(book, number, replica(logs[number]))
+    deposed = replica(logs[1])(1)
+    lose_power(book, 3)
+    book.rejoined(3, 8, rejoined_in)
+    book.decide(Decided(9, 3, 2, (1, 2, 3), (2, 3)))
+    show(book, 3, replica(FakeLog(), leader=3, epoch=2))
+    with nullcontext() if is_right else pytest.raises(Violation, match=r"high-watermark-too-high.*node 3"):
+        book.advance(1, deposed, 2)
+
+
 def test_a_lost_tail_is_no_promise_until_its_broker_has_rejoined():
     book, _ = agreeing(hw=3)
     lose_power(book, 3)
     assert (book.lost_tails, book.is_excused) == ({3: 7}, False)
     show(book, 3, replica(FakeLog(1)))
     book.decide(Decided(9, 1, 1, (1, 2, 3), (1, 2, 3)))
-    book.rejoined(3, 7)
+    book.rejoined(3, 7, 1)
     assert 3 in book.lost_tails, "this is the incarnation in which it lost power"
-    book.rejoined(3, 8)
+    book.rejoined(3, 8, 1)
     with pytest.raises(Violation, match=r"eligible-incomplete.*node 3"):
         book.decide(Decided(10, 1, 1, (1, 2, 3), (1, 2, 3)))
 
@@ -325,7 +343,7 @@ def test_a_clean_end_is_no_doubt_and_rejoining_ends_it():
     book.end_process(2, 6, is_clean=True)
     lose_power(book, 3)
     assert not book.is_excused
-    book.rejoined(3, 8)
+    book.rejoined(3, 8, 1)
     assert not book.in_doubt
 
 
@@ -345,8 +363,8 @@ def test_an_excuse_lasts_from_the_doubt_until_no_replica_lacks_a_tail():
     assert not reported
     book.end_process(2, 6, is_clean=False)
     book.end_process(1, 6, is_clean=False)
-    book.rejoined(2, 7)
+    book.rejoined(2, 7, 1)
     assert reported == [(2, 3), (1, 2, 3)]
-    book.rejoined(3, 99)
+    book.rejoined(3, 99, 1)
     book.end_process(2, 99, is_clean=False)
     assert reported == [(2, 3), (1, 2, 3), ()] and book.is_excused

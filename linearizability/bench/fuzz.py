@@ -3,7 +3,8 @@
 A *trial* is one mutant and one first seed: runs are drawn from that seed on until the bug is found, or MOST_SCHEDULES have
 passed. Mutants that lose or change committed records have a second row of trials, without invariants of the nodes: the
 clients' histories alone must show the bug. Each trial is stored as soon as it is over, with the fingerprint of what decides it
-(schedules and mutant); `--resume` runs only what is not stored, was stored of something else, or was not found in fewer runs.
+(schedules and mutant); `--resume` runs only what is not stored, was stored of something else (is *stale*), or was not found in
+fewer runs. Stale trials of mutants that are not chosen are kept, and the table says how many they are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import json
 import statistics
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -187,6 +188,8 @@ class Row:
     mutant: str
     by: str
     trials: Sequence[Trial]
+    stale: int = 0
+    """So many of the trials are of other schedules, or of another mutant of this name."""
 
     @property
     def found(self) -> list[Trial]:
@@ -198,6 +201,7 @@ class Row:
             "mutant": self.mutant,
             "by": self.by,
             "trials": len(self.trials),
+            "stale": self.stale,
             "found": len(self.found),
             "median_schedules": statistics.median(schedules) if schedules else None,
             "most_schedules": schedules[-1] if schedules else None,
@@ -207,13 +211,19 @@ class Row:
         }
 
 
-def rows(mutants: Iterable[str], trials: dict[str, Trial]) -> list[Row]:
-    """What is kept of these mutants, in their order."""
+def rows(mutants: Iterable[str], trials: dict[str, Trial], stale: Collection[str] = ()) -> list[Row]:
+    """What is kept of these mutants, in their order; `stale` names trials."""
     by_row: dict[tuple[str, str], list[Trial]] = {}
     for name, trial in trials.items():
         mutant, by, _ = name.split("/")
         by_row.setdefault((mutant, by), []).append(trial)
-    return [Row(name, by, by_row[name, by]) for name in mutants for by in (EVERYTHING, HISTORY) if (name, by) in by_row]
+    counts = Counter(name.rpartition("/")[0] for name in stale)
+    return [
+        Row(name, by, by_row[name, by], counts[f"{name}/{by}"])
+        for name in mutants
+        for by in (EVERYTHING, HISTORY)
+        if (name, by) in by_row
+    ]
 
 
 def table(found: Iterable[Row]) -> str:
@@ -226,8 +236,9 @@ def table(found: Iterable[Row]) -> str:
         said = row.to_json()
         numbers = [said[name] for name in ("trials", "found", "median_schedules", "most_schedules", "median_seconds")]
         cells = " | ".join("–" if number is None else f"{number:g}" for number in numbers)
-        leaders = ", ".join(f"{count} by {python}" for python, count in said["led_by"].items())
-        by = f"{row.by} ({leaders})" if leaders else row.by
+        remarks = [f"{count} by {python}" for python, count in said["led_by"].items()]
+        remarks += [f"{row.stale} stale"] if row.stale else []
+        by = f"{row.by} ({', '.join(remarks)})" if remarks else row.by
         lines.append(f"| `{row.mutant}` | {_runs_of(row.mutant)} | {by} | {cells} | {', '.join(said['rules'])} |")
     return "\n".join(lines)
 
@@ -288,7 +299,8 @@ def fuzz(
         if each.fuzz and (each.nodes > 1 or not clusters) and (not workload or each.workload in workload)
     ]
     kept = read_store(store) if resume else {}
-    trials = {name: trial for name, trial in kept.items() if _still_counts(name, trial)}
+    trials = {name: trial for name, trial in kept.items() if _is_asked(name)}
+    stale = _stale(trials)
     said: dict[str, Any] = {"store": str(store)}
     try:
         interpreter = RemoteInterpreter(python, check(python)) if python else None
@@ -296,28 +308,34 @@ def fuzz(
         raise typer.BadParameter(str(error), param_hint="--python") from error
     try:
         with until_interrupted(said):
-            _run_all(chosen, seeds, schedules, minutes, trials, store, interpreter)
+            _run_all(chosen, seeds, schedules, minutes, trials, stale, store, interpreter)
     finally:
         if interpreter is not None:
             interpreter.close()
-    text = table(rows(chosen, trials))
+    text = table(rows(chosen, trials, stale))
     if record:
-        write_table(table(rows(MUTANTS, trials)))
+        write_table(table(rows(MUTANTS, trials, stale)))
     announce(said)
     print(text)
     if json_:
-        print(json.dumps(said | {"rows": [row.to_json() for row in rows(chosen, trials)]}))
+        print(json.dumps(said | {"rows": [row.to_json() for row in rows(chosen, trials, stale)]}))
     leave(said)
 
 
-def _still_counts(task: str, trial: Trial) -> bool:
-    """Whether a stored trial is of the mutant and the schedules as they are now."""
+def _is_asked(task: str) -> bool:
+    """Whether there is such a trial today."""
     from linearizability.mutants.registry import MUTANTS
 
     name, by, _ = task.split("/")
     mutant = MUTANTS.get(name)
-    is_asked = mutant is not None and (mutant.in_history if by == HISTORY else not mutant.only_in_history)
-    return is_asked and trial.fingerprint == fingerprint(name)
+    return mutant is not None and (mutant.in_history if by == HISTORY else not mutant.only_in_history)
+
+
+def _stale(trials: dict[str, Trial]) -> set[str]:
+    """The trials of other schedules, or of another mutant of that name."""
+    mutant_of = {name: name.split("/")[0] for name in trials}
+    present = {mutant: fingerprint(mutant) for mutant in {*mutant_of.values()}}
+    return {name for name, trial in trials.items() if trial.fingerprint != present[mutant_of[name]]}
 
 
 def _run_all(
@@ -326,15 +344,16 @@ def _run_all(
     schedules: int,
     minutes: float | None,
     trials: dict[str, Trial],
+    stale: set[str],
     store: Path,
     interpreter: RemoteInterpreter | None,
 ) -> None:
-    """Run what is missing, each trial stored as soon as it is over."""
+    """Run what is missing or stale, each trial stored as soon as it is over."""
     until = time.monotonic() + minutes * 60 if minutes is not None else float("inf")
 
     def is_missing(task: Task) -> bool:
         known = trials.get(task.name)
-        return known is None or (known.schedules is None and known.lived < schedules)
+        return known is None or task.name in stale or (known.schedules is None and known.lived < schedules)
 
     missing = [*filter(is_missing, tasks(chosen, seeds))]
     with Progress(len(missing)) as progress:
@@ -343,6 +362,7 @@ def _run_all(
                 return
             progress(f"{task.name}, trial {number} of {len(missing)}")
             trial = trials[task.name] = run_trial(task, schedules, interpreter)
+            stale.discard(task.name)
             write_store(store, trials)
             outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
             progress.keep(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}")

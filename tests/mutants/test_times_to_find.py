@@ -105,6 +105,29 @@ def test_resuming_runs_only_what_is_missing_or_stale(tmp_path: Path, monkeypatch
     assert ran[2:] == ["fencing-unnoticed/everything/1"]
 
 
+def test_stale_trials_of_other_mutants_are_kept_and_counted(tmp_path: Path, monkeypatch):
+    def trial(task: Task, most: int, leader: RemoteInterpreter | None) -> Trial:
+        return Trial(3, 0.5, 3, "logs-differ", bench.fingerprint(task.mutant))
+
+    store, page = tmp_path / "fuzz.json", tmp_path / "TIMES.md"
+    page.write_text(f"{bench.TABLE_BEGINS}\n{bench.TABLE_ENDS}\n")
+    monkeypatch.setattr(bench, "run_trial", trial)
+    monkeypatch.setattr(bench, "PAGE", page)
+    former = Trial(7, 0.5, 7, "fenced-member-in-isr", "another")
+    names = [f"{name}/everything/{index}" for name in ("fencing-unnoticed", "kip-497") for index in (0, 1)]
+    bench.write_store(store, dict.fromkeys([*names, "nonsense/everything/0"], former))
+    arguments = ["fuzz", "--mutant", "fencing-unnoticed", "--seeds", "1", "--store", str(store), "--resume"]
+    ended = CliRunner().invoke(app, [*arguments, "--record", "--json"])
+    assert ended.exit_code == 0, ended.output
+    kept = read_store(store)
+    assert [*kept] == names and [name for name in names if kept[name] == former] == names[1:]
+    (row,) = json.loads(ended.stdout.splitlines()[-1])["rows"]
+    assert (row["mutant"], row["trials"], row["stale"]) == ("fencing-unnoticed", 2, 1)
+    written = page.read_text()
+    assert "| `fencing-unnoticed` | records, 3 nodes | everything (1 stale) | 2 |" in written
+    assert "| `kip-497` | records, 3 nodes | everything (2 stale) | 2 |" in written
+
+
 def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
     kept = bench.fingerprint("fencing-unnoticed")
     monkeypatch.setitem(

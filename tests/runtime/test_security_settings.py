@@ -69,16 +69,18 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     }
 
 
-def constants(folder: Path) -> Iterator[str]:
+@pytest.fixture(scope="module")
+def read() -> frozenset[str]:
     """The texts that the code of the broker has, but for the tables of all names."""
+    return frozenset(constants(Path(reference.__file__).parent))
+
+
+def constants(folder: Path) -> Iterator[str]:
     for path in folder.rglob("*.py"):
         if path.name not in ("config_table.py", "broker_configs.py", "security.py"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield node.value
-
-
-READ = frozenset(constants(Path(reference.__file__).parent))
 
 
 def foreign(name: str) -> str:
@@ -96,21 +98,21 @@ def test_the_file_without_foreign_values_is_served(good: dict[str, str]) -> None
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
-def test_a_setting_of_the_file_is_served_or_refused(good: dict[str, str], name: str) -> None:
+def test_a_setting_of_the_file_is_served_or_refused(good: dict[str, str], read: frozenset[str], name: str) -> None:
     try:
         check_configuration({**good, name: foreign(name)}, "f")
     except ConfigurationError as error:
         assert REFUSED_WITHOUT_NAME.get(name, name) in str(error)
     else:
         assert BROKER[name].type in NUMBERS or name == TAKES_ANY_TEXT, f"{name}={FOREIGN} is taken"
-        assert name in READ, f"{name} is taken, and nothing reads it"
+        assert name in read, f"{name} is taken, and nothing reads it"
 
 
 PER_LISTENER = [name for name in NAMES if name.startswith(("ssl.", "sasl.", "principal.", "connections.max.re"))]
 
 
 @pytest.mark.parametrize("name", PER_LISTENER)
-def test_a_setting_of_one_listener_is_served_or_refused(good: dict[str, str], name: str) -> None:
+def test_a_setting_of_one_listener_is_served_or_refused(good: dict[str, str], read: frozenset[str], name: str) -> None:
     own = f"listener.name.sasl_ssl.{name}"
     try:
         check_configuration({**good, own: foreign(name)}, "f")
@@ -118,7 +120,7 @@ def test_a_setting_of_one_listener_is_served_or_refused(good: dict[str, str], na
         assert REFUSED_WITHOUT_NAME.get(name, name) in str(error)
     else:
         assert BROKER[name].type in NUMBERS, f"{own}={FOREIGN} is taken"
-        assert name in READ, f"{own} is taken, and nothing reads it"
+        assert name in read, f"{own} is taken, and nothing reads it"
 
 
 DYNAMIC_AND_SERVED = {

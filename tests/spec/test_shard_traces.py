@@ -2,6 +2,7 @@
 falsely, and what a planted bug does, is rejected where it leaves the specification.
 """
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable
@@ -16,6 +17,7 @@ from linearizability.mutants.registry import planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.fuzzing import write_rows
 from linearizability.simulation.judging import run_schedule
+from linearizability.simulation.schedule import Member, Schedule
 from reference.coordinator.consumer_group import ConsumerGroup
 from spec import group_trace, transaction_trace
 from spec.checker import Verdict
@@ -27,7 +29,8 @@ from spec.trace_form import Event
 Row = dict
 
 OF = {"groups": group_traces, "transactions": transaction_traces}
-GROUP_SEEDS, TRANSACTION_SEEDS, CLUSTER_SEEDS = range(16), range(5), range(2)
+RUNS_OF_ONE_NODE, RUNS_OF_THREE = 4, 1
+"""So many runs of each workload, on one node and on three, come to each step at least once."""
 
 
 def rows_of(workload: str, seed: int, nodes: int = 1) -> list[Row]:
@@ -45,11 +48,24 @@ def traces(workload: str, seeds: Iterable[int], nodes: int = 1) -> list[AnyTrace
     ]
 
 
+def seeds_of_groups(count: int, nodes: int) -> list[int]:
+    """The first seeds with members of the consumer protocol: the specification knows no classic groups."""
+    seeds = (seed for seed in itertools.count() if has_consumer_group(draw(seed, None, nodes, "groups")))
+    return [*itertools.islice(seeds, count)]
+
+
+def has_consumer_group(schedule: Schedule) -> bool:
+    return any(isinstance(client, Member) and client.protocol == "consumer" for client in schedule.clients)
+
+
 @pytest.fixture(scope="module")
 def runs() -> list[AnyTrace]:
-    """Some twenty seconds on a quiet core, and a few for TLC."""
-    found = traces("groups", GROUP_SEEDS) + traces("transactions", TRANSACTION_SEEDS)
-    return found + traces("groups", CLUSTER_SEEDS, 3) + traces("transactions", CLUSTER_SEEDS, 3)
+    found: list[AnyTrace] = []
+    for nodes, count in ((1, RUNS_OF_ONE_NODE), (3, RUNS_OF_THREE)):
+        of_groups = traces("groups", seeds_of_groups(count, nodes), nodes)
+        assert len(of_groups) >= count
+        found += of_groups + traces("transactions", range(count), nodes)
+    return found
 
 
 def steps(runs: Iterable[AnyTrace], book: str) -> Counter[str]:
@@ -94,6 +110,7 @@ FALSE = [
 ]
 
 
+@pytest.mark.sampled(days=2)
 @pytest.mark.java
 def test_a_corrupted_trace_is_rejected_at_the_event(runs: list[AnyTrace]) -> None:
     false = [spoiled(runs, *corruption) for corruption in FALSE]
@@ -116,6 +133,7 @@ NEXT = '{"action": "AddPartitions", "args": {"partitions": ["t-0"]}, "state": "O
 WRITE = '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 1}}'
 
 
+@pytest.mark.sampled(days=2)
 @pytest.mark.java
 def test_late_writes_and_second_markers_are_rejected() -> None:
     """A write that was never let in hangs; the marker of one transaction, written twice, would end the next."""

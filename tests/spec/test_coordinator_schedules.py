@@ -82,6 +82,7 @@ def trace_of_driven(switch: str, mutant: str) -> AnyTrace:
     return trace_of(events, f"{switch} {mutant or 'sound'}")
 
 
+@pytest.mark.sampled(days=3)
 def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
     traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)

@@ -64,6 +64,7 @@ REPORT_NOTHING_FALSE = {
 """Switches whose mutants' steps are all steps of the specification, and why."""
 
 
+@pytest.mark.sampled(days=3)
 def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
     traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)

@@ -51,6 +51,7 @@ def test_the_mutant_that_an_initial_state_stops_is_named() -> None:
     assert fused._culprit(job, outcome) == (1, True)
 
 
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_a_bound_of_the_model_is_kept() -> None:
     """Without its bound the model has no end, so that no survivor could be named."""
@@ -61,6 +62,7 @@ def test_a_bound_of_the_model_is_kept() -> None:
     assert judged.clean.is_whole
 
 
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_each_is_judged_as_by_itself() -> None:
     limits = Limits(largest_s=load_results()["MCFailover"].cpu_seconds)
@@ -80,6 +82,7 @@ def test_each_is_judged_as_by_itself() -> None:
     assert (together[WIDER].outcome, together[WIDER].models) == (MutantOutcome.WIDER, ("MCFailover",))
 
 
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_what_a_limit_of_states_ends_has_met_no_model() -> None:
     judged = judge_together(MODEL["MCFailover"], mutants("Controller.Publish.reset1", WIDER), 600, 1000, 30)

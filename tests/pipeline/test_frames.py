@@ -84,6 +84,7 @@ def packed(folder: Path) -> None:
 DAMAGES = (cut_short, without_a_file, without_a_header, a_process_twice, not_json, packed)
 
 
+@pytest.mark.sampled(days=3)
 def test_runs_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     """Many runs by one pattern, sound, wrong and damaged; as `history check` judges them one by one."""
     for number in range(2):
@@ -136,6 +137,7 @@ def a_row_less(part: Path) -> None:
     pq.write_table(pq.read_table(part).slice(1), part)
 
 
+@pytest.mark.sampled(days=3)
 def test_runs_of_a_store_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     """By way of another file system of Hadoop; a damaged part costs its own run and no other."""
     hurt_run(tmp_path)
@@ -165,6 +167,7 @@ def test_runs_of_a_store_are_judged_as_from_files(spark, tmp_path: Path) -> None
         assert line == known
 
 
+@pytest.mark.sampled(days=3)
 def test_facts_without_their_record_are_never_valid(spark, tmp_path: Path) -> None:
     record(tmp_path / "run")
     table = facts(spark, str(tmp_path / "run")).facts
@@ -179,6 +182,7 @@ def test_facts_without_their_record_are_never_valid(spark, tmp_path: Path) -> No
         check(table.selectExpr("*", "CAST(NULL AS int) AS lost").drop("epoch").withColumnRenamed("lost", "epoch"))
 
 
+@pytest.mark.sampled(days=3)
 def test_a_table_by_name_is_judged_alike_where_it_knows_no_bytes(spark, tmp_path: Path) -> None:
     """Iceberg keeps them as ints."""
     hurt_run(tmp_path)
@@ -191,6 +195,7 @@ def test_a_table_by_name_is_judged_alike_where_it_knows_no_bytes(spark, tmp_path
     assert any(judgement.anomalies for judgement in kept)
 
 
+@pytest.mark.sampled(days=3)
 def test_a_contract_that_is_contradicted_is_not_judged(spark, tmp_path: Path) -> None:
     record(tmp_path / "run")
     given = Contract.from_terms(["acks=0"])
@@ -200,6 +205,7 @@ def test_a_contract_that_is_contradicted_is_not_judged(spark, tmp_path: Path) ->
     assert "acks" in ours.reasons[0] and "acks" in theirs.reasons[0]
 
 
+@pytest.mark.sampled(days=3)
 def test_places_are_there_and_are_named_once(spark, tmp_path: Path) -> None:
     with pytest.raises(NoSuchPlace, match="none"):
         facts(spark, str(tmp_path / "none"))
@@ -210,6 +216,7 @@ def test_places_are_there_and_are_named_once(spark, tmp_path: Path) -> None:
     assert alone.verdict == "unknown" and "files.txt names this file" in alone.reasons[0]
 
 
+@pytest.mark.sampled(days=3)
 def test_a_run_whose_list_of_files_is_gone_is_not_valid(spark, tmp_path: Path) -> None:
     files = record(tmp_path / "run")
     (files[0].parent / "files.txt").unlink()

@@ -9,6 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
+import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -22,6 +23,7 @@ PAUSE_S = 0.002
 BEGIN_WITHIN_S = 60
 
 
+@pytest.mark.sampled(days=2)
 def test_idempotent_producer_and_consumer_outlive_restarts(
     broker: Target, streaming_client: StreamingClient, topic: str
 ) -> None:

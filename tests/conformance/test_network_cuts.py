@@ -24,6 +24,7 @@ def judged(folder: Path, id: str, *arguments: str) -> tuple[int, dict[str, Any]]
     return done.returncode, json.loads(done.stdout.splitlines()[0])
 
 
+@pytest.mark.sampled(days=2)
 @pytest.mark.timeout(300)
 def test_a_leader_is_cut_off(tmp_path: Path) -> None:
     if reason := obstacle():
@@ -32,6 +33,7 @@ def test_a_leader_is_cut_off(tmp_path: Path) -> None:
     assert (code, line["verdict"]) == (0, "pass"), line
 
 
+@pytest.mark.sampled(days=2)
 @pytest.mark.timeout(300)
 def test_quotas_are_for_the_address_that_clients_have_there(tmp_path: Path) -> None:
     if reason := obstacle():

@@ -18,7 +18,7 @@ import pytest
 from conformance.requirement import AREAS
 from tests.tools.secured import STORE
 
-PARTS = 6
+PARTS = 7
 KAFKA, REFERENCE = "kafka:4.3.1", "reference:1"
 SECURED = ("FRM", "SEC", "--security", "SASL_SSL")
 RUNS: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -62,6 +62,7 @@ def test_it_is_judged_as_its_oldest_release(tmp_path: Path) -> None:
     assert host.kafka_version == "4.3.1"
 
 
+@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize(
     "spec",
     [
@@ -85,6 +86,7 @@ def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: 
         assert {tuple(sorted(each.replica_nodes)) for each in found.topics[0].partitions} == {(1, 2)}
 
 
+@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize("spec", ["mixed:controller=kafka:4.3.1,controller=reference,kafka:4.3.1,broker=reference"])
 def test_controllers_that_are_no_brokers(spec: str, tmp_path: Path) -> None:
     """Clients do not see them; one is killed, comes again, and the other leads meanwhile."""
@@ -100,6 +102,7 @@ def test_controllers_that_are_no_brokers(spec: str, tmp_path: Path) -> None:
             target.restart(node)
 
 
+@pytest.mark.sampled(days=3)
 def test_a_hunt_hurts_controllers_that_are_no_brokers(tmp_path: Path) -> None:
     """Who is looked at are the brokers; who is cut off and killed are all."""
     spec = "mixed:controller=reference,reference,broker=reference"
@@ -114,6 +117,7 @@ def test_a_hunt_hurts_controllers_that_are_no_brokers(tmp_path: Path) -> None:
     assert {each["offsets.topic.replication.factor"] for each in found} == {"2"}
 
 
+@pytest.mark.sampled(days=3)
 def test_kafka_is_shown_beside_the_reference(tmp_path: Path) -> None:
     """`cluster --with`: both nodes know each other; all ends with the command."""
     port = next(port for port in free_ports(9, "127.0.0.1") if port < 60_000)

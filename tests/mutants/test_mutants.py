@@ -72,6 +72,7 @@ def test_a_mutant_that_was_not_planted():
         pass
 
 
+@pytest.mark.sampled(days=4)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_fuzzing_finds(name: str):
     mutant = MUTANTS[name]

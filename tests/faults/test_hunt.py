@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from linearizability.faults.replay import StoredHunt
+from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -160,9 +160,11 @@ def test_an_interrupted_hunt_leaves_a_judged_folder_and_no_process(tmp_path):
     summary = json.loads(out.splitlines()[-1])
     assert summary["interrupted"] and summary["verdict"] == "unknown" and child.returncode == 2, summary
     assert "interrupted before the end of the plan; what was recorded until then is valid" in summary["reasons"]
-    time.sleep(0.5)
-    mine = [path for path in Path("/proc").glob("[0-9]*") if _mentions(path, str(tmp_path))]
-    assert mine == []
+    await_true(lambda: not started_in(tmp_path), lambda: f"the end of {started_in(tmp_path)}")
+
+
+def started_in(folder: Path) -> list[Path]:
+    return [path for path in Path("/proc").glob("[0-9]*") if _mentions(path, str(folder))]
 
 
 def _mentions(process: Path, text: str) -> bool:

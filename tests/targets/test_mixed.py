@@ -28,6 +28,7 @@ from reference.protocol.messages.alter_client_quotas import AlterClientQuotasReq
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest as Describe
 from reference.protocol.messages.metadata import MetadataRequest
+from tests.waiting import await_true
 
 
 def test_each_place_has_its_kind_and_role(tmp_path: Path) -> None:
@@ -80,10 +81,15 @@ def test_controllers_of_one_kind_lead_brokers_of_the_other(spec: str, tmp_path: 
         topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=4, replication_factor=2)
         with Wire.connect(node.host, node.port) as wire:
             assert wire.call(CreateTopicsRequest(topics=[topic], timeout_ms=20_000)).topics[0].error_code == 0
-            asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
-            found = wire.call(asked, 9)
-        assert {each.node_id for each in found.brokers} == {1, 2}
-        assert {tuple(sorted(each.replica_nodes)) for each in found.topics[0].partitions} == {(1, 2)}
+            await_true(lambda: described(wire, "t") == ({1, 2}, {(1, 2)}), "both brokers, with the topic's replicas")
+
+
+def described(wire: Wire, topic: str) -> tuple[set[int], set[tuple[int, ...]]]:
+    """The brokers, and the replicas of the topic's partitions; a broker may report them after the controller made them."""
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+    found = wire.call(asked, 9)
+    replicas = {tuple(sorted(each.replica_nodes)) for each in found.topics[0].partitions}
+    return {each.node_id for each in found.brokers}, replicas
 
 
 @pytest.mark.sampled(days=3)

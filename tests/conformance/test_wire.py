@@ -30,7 +30,10 @@ from reference.protocol.messages.header import RequestHeader
 from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
-Script = Callable[[socket.socket, bytes], None]
+Script = Callable[[socket.socket, bytes], object]
+
+STALLED_S = 60.0
+"""Much longer than a busy machine keeps a thread waiting."""
 
 
 @contextmanager
@@ -46,8 +49,19 @@ def answering(script: Script, *, timeout_s: float = 1.0) -> Iterator[tuple[Broke
 
     threading.Thread(target=serve, daemon=True).start()
     recorder = Recorder()
-    with server, BrokerConnection(server.getsockname(), recorder, Deadline.after(5), timeout_s=timeout_s) as connection:
+    with (
+        server,
+        BrokerConnection(server.getsockname(), recorder, Deadline.after(STALLED_S), timeout_s=timeout_s) as connection,
+    ):
         yield connection, recorder
+
+
+@pytest.fixture
+def silent() -> Iterator[Script]:
+    """A script that answers nothing, and keeps the connection open until the test is over."""
+    over = threading.Event()
+    yield lambda peer, request: over.wait(STALLED_S)
+    over.set()
 
 
 def answer(request: bytes, *, correlation_id: int | None = None, more: bytes = b"", cut: int = 0) -> bytes:
@@ -115,25 +129,25 @@ def test_an_impossible_frame_is_unreadable() -> None:
         ask(connection)
 
 
-def test_a_close_is_distinguished_from_silence() -> None:
+def test_a_close_is_distinguished_from_silence(silent: Script) -> None:
     with answering(lambda peer, request: None) as (connection, recorder), pytest.raises(Closed):
         ask(connection)
     assert recorder.exchanges[0].outcome == "closed"
     with (
-        answering(lambda peer, request: time.sleep(1), timeout_s=0.1) as (connection, recorder),
+        answering(silent, timeout_s=0.1) as (connection, recorder),
         pytest.raises(NoAnswer),
     ):
         ask(connection)
     assert recorder.exchanges[0].outcome == "no answer"
 
 
-def test_the_deadline_bounds_a_longer_timeout() -> None:
-    with answering(lambda peer, request: time.sleep(2), timeout_s=60) as (connection, _):
+def test_the_deadline_bounds_a_longer_timeout(silent: Script) -> None:
+    with answering(silent, timeout_s=2 * STALLED_S) as (connection, _):
         connection.deadline = Deadline.after(0.2)
         started = time.monotonic()
         with pytest.raises(NoAnswer):
             ask(connection)
-        assert time.monotonic() - started < 1.5
+        assert time.monotonic() - started < STALLED_S
         with pytest.raises(NoAnswer, match="deadline"):
             ask(connection)
 
@@ -142,7 +156,7 @@ def test_an_address_without_a_listener_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = server.getsockname()
     with pytest.raises(Unreachable):
-        BrokerConnection(address, Recorder(), Deadline.after(5))
+        BrokerConnection(address, Recorder(), Deadline.after(STALLED_S))
 
 
 @pytest.mark.parametrize(
@@ -157,18 +171,18 @@ def test_an_address_without_a_listener_is_unreachable() -> None:
 def test_what_fits_into_no_request_is_the_doing_of_the_target_that_gave_it(given: Any) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
-        BrokerConnection(server.getsockname(), Recorder(), Deadline.after(5)) as connection,
+        BrokerConnection(server.getsockname(), Recorder(), Deadline.after(STALLED_S)) as connection,
         pytest.raises(Failed, match="fits into no request"),
     ):
         connection.send(given, 4)
 
 
-def test_waiting_for_a_close_gives_what_was_said_before() -> None:
+def test_waiting_for_a_close_gives_what_was_said_before(silent: Script) -> None:
     with answering(lambda peer, request: peer.sendall(b"hello")) as (connection, recorder):
         connection.send_bytes(struct.pack(">i", 2) + b"xx", note="garbage")
         assert connection.wait_closed() == b"hello"
     assert recorder.exchanges[0].received == b"hello"
-    with answering(lambda peer, request: time.sleep(0.5)) as (connection, _):
+    with answering(silent) as (connection, _):
         connection.send_bytes(struct.pack(">i", 2) + b"xx")
         assert connection.wait_closed(0.1) is None
 

@@ -19,7 +19,7 @@ from reference.protocol.frames import encode_request
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.produce import ProduceRequest
-from tests.abuse.broker import Broker, batch, frame, header, is_closed
+from tests.abuse.broker import MOST_CPU_S, Broker, batch, frame, header, is_closed
 
 MIB = 1 << 20
 MANY = 2**31 - 1
@@ -135,12 +135,13 @@ def test_millions_of_true_array_elements_hold_up_no_client(broker: Broker, name:
     """All of them are there, in a frame of a legal size: decoding them would hold the one loop for many seconds."""
     form, count = TRUE_BOMBS[name]
     bomb = form(count)
-    before, logged = broker.rss_bytes(), len(broker.log())
+    before, used, logged = broker.rss_bytes(), broker.cpu_s(), len(broker.log())
     with broker.connect() as connection:
         connection.sendall(bomb)
         broker.produce("kept", 1)
         assert is_closed(connection), f"{name}: the connection is still open, or was answered"
     broker.produce("kept", 1)
+    assert broker.cpu_s() - used < MOST_CPU_S
     assert f"more than {MAX_REQUEST_ELEMENTS} array elements" in broker.log()[logged:]
     assert broker.rss_bytes() - before < 100 * MIB
 

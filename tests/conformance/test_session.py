@@ -298,7 +298,7 @@ def test_what_requires_something_that_is_not_judged_is_not_judged_either(
 
 def test_independent_requirements_are_judged_side_by_side_and_exclusive_ones_alone(tmp_path: Path) -> None:
     together, lock = [0, 0], threading.Lock()
-    meeting = threading.Barrier(3, timeout=5)
+    meeting = threading.Barrier(3, timeout=60)
 
     def meets(broker: Broker) -> None:
         broker.expect_served()
@@ -395,7 +395,7 @@ def test_an_interrupted_run_leaves_what_was_judged_and_says_so_of_the_rest(tmp_p
 
 def test_groups_with_configurations_of_their_own_are_judged_on_further_starts_at_the_same_time(tmp_path: Path) -> None:
     """Each start has its own folder, all that was asked for has one verdict, and the basics come before any other start."""
-    meeting = threading.Barrier(3, timeout=20)
+    meeting = threading.Barrier(3, timeout=60)
     opened: list[tuple[str, dict[str, str]]] = []
     basics_at: list[int] = []
 
@@ -435,7 +435,7 @@ def test_what_is_late_beside_other_starts_is_judged_again_when_they_are_done(tmp
 
     def late(broker: Broker) -> None:
         broker.expect_served()
-        assert busy.wait(10)
+        assert busy.wait(60)
         tries.append((broker.requirement.id, done.is_set()))
         broker.eventually(done.is_set, "the other start is done", within_s=0.1)
 

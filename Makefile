@@ -62,7 +62,7 @@ $(INSTALLED): requirements.lock pyproject.toml Makefile
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { test "$$(id -u)" = 0 && apt-get update -q && apt-get install -q -y python3-venv; } \
 	  || { echo "Python's venv module is needed: apt-get install python3-venv"; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --use-pep517 --require-hashes -r requirements.lock
+	DIST_EXTRA_CONFIG=$(CURDIR)/.ci/wheels.cfg $(BIN)/python -m pip install --quiet --use-pep517 --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	$(BIN)/python -m linearizability.targets.java
 	touch $@

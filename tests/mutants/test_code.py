@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from linearizability.mutants.code import judging
 from linearizability.mutants.code.__main__ import app, wilson
 from linearizability.mutants.code.changes import PACKAGES, Change, all_changes, changes_of
-from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_current, load, store
+from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_current, load, said, store
 from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
 REFUSES_FOLLOWERS = "controller.quorum_leading:fetch_error:bound2"
@@ -98,6 +98,11 @@ def test_those_that_reach_a_change_are_asked_quickest_first_and_then_all_if_it_i
     seconds = {"slow": 2.0, "quick": 1.0, "other": 0.5}
     assert Reached(seconds, {place_of(change): ["slow", "quick"]}).of(change) == ["quick", "slow"]
     assert Reached(seconds, {place_of(change): ["slow", ALWAYS]}).of(change) == ["slow", "other", "quick"]
+
+
+def test_several_broken_promises_of_one_run_are_read():
+    assert said("lost-write, leader-epoch-regression 1.25\n") == ("lost-write, leader-epoch-regression", 1.25)
+    assert said("- 0.50\n") == ("-", 0.5)
 
 
 def test_an_interval_is_wilsons():

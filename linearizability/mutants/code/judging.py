@@ -196,10 +196,10 @@ def _ask_runs(change: Change, seeds: list[int], end: int, limit_s: float) -> tup
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         for seed in waiting:
-            line = process.stdout.readline().split()
+            line = process.stdout.readline()
             if not line:
                 break
-            rule, spent = line[0], float(line[1])
+            rule, spent = said(line)
             if rule != "-":
                 process.kill()
                 return rule, seed + 1, spent
@@ -213,6 +213,12 @@ def _ask_runs(change: Change, seeds: list[int], end: int, limit_s: float) -> tup
         return "hangs", seed + 1, spent
     text = error.strip().splitlines()[-1][:120] if error.strip() else process.returncode
     return f"cannot run: {text}", seed + 1, spent
+
+
+def said(line: str) -> tuple[str, float]:
+    """The broken promise, or promises with spaces between them, and the CPU seconds of a line that `simulate` printed."""
+    rule, _, seconds = line.rpartition(" ")
+    return rule, float(seconds)
 
 
 def simulate(seeds: Iterable[int]) -> Iterator[str]:

@@ -146,3 +146,15 @@ def timestamp_finds_last(original: Any, log: Any, timestamp: int) -> Any:
 )
 def delete_records_unheeded(original: Any, log: Any, offset: int) -> bool:
     return False
+
+
+@mutant(
+    "unsettled-end-reported",
+    "reference.replication.leader:Leading._require_settled_end",
+    "A new leader reports its high watermark as the log's end before it knows what its predecessor has committed (KIP-207).",
+    fuzz=True,
+    nodes=3,
+    breaks=("end-behind-commit",),
+)
+def unsettled_end_reported(original: Any, leading: Any, for_replica: bool) -> None:
+    return None

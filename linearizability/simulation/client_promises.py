@@ -7,6 +7,7 @@ nodes and metadata, so that they find a broken promise earlier than a rule over 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from linearizability.client.errors import error_name
 from linearizability.simulation.cluster_checker import ClusterChecker
@@ -16,6 +17,16 @@ from linearizability.simulation.world import MICROSECONDS_A_MS, World
 
 TRANSACTIONS = (TRANSACTIONS_TOPIC, 0)
 """The partition with the decisions of the transaction coordinator. Where its records may be lost, it owes nothing."""
+
+
+class CommittedBefore(NamedTuple):
+    """What was committed in a partition when a client asked for its end."""
+
+    leader_epoch: int
+    end: int
+
+
+NOTHING = CommittedBefore(-1, 0)
 
 
 class ClientPromises:
@@ -58,6 +69,20 @@ class ClientPromises:
         if oracle is not None and end > oracle.committed_end and not oracle.is_excused:
             text = f"{who} reads {key[0]}-{key[1]} up to {end}, committed up to {oracle.committed_end}"
             self._world.broken("consumed-before-commit", text)
+
+    def committed_before(self, key: tuple[str, int]) -> CommittedBefore:
+        """What is committed now, for `on_end`."""
+        oracle = self._checker.oracle(key) if self._checker is not None else None
+        return CommittedBefore(oracle.decided.leader_epoch, oracle.committed_end) if oracle is not None else NOTHING
+
+    def on_end(self, key: tuple[str, int], end: int, leader_epoch: int, before: CommittedBefore, who: str) -> None:
+        """The leader of the newest epoch reports no end that lies before what was committed when it was asked: while its high
+        watermark is behind the beginning of its epoch, it reports none (KIP-207). Errors: Violation."""
+        if leader_epoch >= before.leader_epoch and end < before.end and not self.may_have_lost(key):
+            text = f"{who} was answered that {key[0]}-{key[1]} ends at {end} in leader epoch {leader_epoch}"
+            self._world.broken(
+                "end-behind-commit", f"{text}, and {before.end} was committed before in {before.leader_epoch}"
+            )
 
     def on_out_of_range(self, key: tuple[str, int], who: str) -> None:
         """An offset that was once given to a client stays, but for retention and lost records. Errors: Violation."""

@@ -11,6 +11,7 @@ from linearizability.client.requests import FetchFrom, TopicPartition, fetch_req
 from linearizability.history.operations import drain, list_offsets, poll
 from linearizability.simulation.batches import batches_in, header_of, records_in
 from linearizability.simulation.client import FETCH, LIST_OFFSETS, Key, SimulatedClient
+from linearizability.simulation.client_promises import CommittedBefore
 from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS, REQUEST_TIMEOUT_MS, Line
@@ -190,23 +191,30 @@ class SimulatedConsumer(SimulatedClient):
         body = list_offsets_request(asked, isolation=isolation, leader_epochs=self.leader_epochs, apart=False)
         operation = self.recorder.invoke("list_offsets") if operation is None else operation
         self._asking = line
-        context = line, keys, timestamp, operation
+        promises = self.cluster.promises
+        before = {key: promises.committed_before(key) for key in keys if timestamp == LATEST and not isolation}
+        context = line, keys, timestamp, operation, before
         self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._on_offsets, context, line=line)
 
-    def _on_offsets(self, body: ListOffsetsResponse, context: tuple[Line, list[Key], int, int]) -> None:
-        line, keys, timestamp, operation = context
+    def _on_offsets(
+        self, body: ListOffsetsResponse, context: tuple[Line, list[Key], int, int, dict[Key, CommittedBefore]]
+    ) -> None:
+        line, keys, timestamp, operation, before = context
         self._asking = None
         stale = False
         for topic in body.topics:
             for each in topic.partitions:
                 self.count("ListOffsets", each.error_code)
-                place = self.places[topic.name, each.partition_index]
+                key = topic.name, each.partition_index
+                place = self.places[key]
                 if each.error_code != ErrorCode.NONE:
                     stale = True
                 elif timestamp == EARLIEST:
                     place.start = each.offset
                 else:
                     place.end = each.offset
+                    if key in before:
+                        self.cluster.promises.on_end(key, each.offset, each.leader_epoch, before[key], self.name)
         if stale:
             self.recorder.fail(operation, "stale metadata")
             self._later()

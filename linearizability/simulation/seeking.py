@@ -14,6 +14,7 @@ from linearizability.client.errors import STALE
 from linearizability.client.requests import delete_records_request, list_offsets_request
 from linearizability.simulation.batches import batches_in, records_in
 from linearizability.simulation.client import LIST_OFFSETS, Key, SimulatedClient
+from linearizability.simulation.client_promises import CommittedBefore
 from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.history_recorder import HistoryRecorder
 from linearizability.simulation.line import BACKOFF_MS
@@ -45,6 +46,19 @@ class Found(NamedTuple):
     """What the leader had committed before, as far as the client knew."""
 
 
+class Question(NamedTuple):
+    """What a leader is asked."""
+
+    key: Key
+    asked: int
+    """A timestamp, MAX_TIMESTAMP or LATEST."""
+    node: int
+    committed: int
+    """What this leader had committed before, as far as the client knew."""
+    before: CommittedBefore
+    """What was committed in truth."""
+
+
 class SimulatedSeeker(SimulatedClient):
     """Asks one question after the other, of the partitions' leaders."""
 
@@ -54,6 +68,9 @@ class SimulatedSeeker(SimulatedClient):
         self._deletable = {topic.name for topic in cluster.schedule.topics if topic.deletes}
         self._ends: dict[tuple[Key, int], int] = {}
         """Of each partition and leader the highest offset that it was seen to have committed."""
+        self._asked_epochs: dict[Key, int] = {}
+        """Of each partition the newest leader epoch in which a leader was asked: a new one is asked for its end first, for it may
+        not know yet what its predecessor has committed."""
         self._asks = False
         self.found: list[Found] = []
         self.deleted: dict[Key, int] = {}
@@ -82,12 +99,14 @@ class SimulatedSeeker(SimulatedClient):
             self.finish()
             return
         keys = self.cluster.partitions()
-        key = keys[self.chance.randrange(len(keys))]
+        new = next((key for key in keys if self.leader_epochs.get(key, 0) > self._asked_epochs.get(key, 0)), None)
+        key = new or keys[self.chance.randrange(len(keys))]
         line = self.line_to(self.leaders.get(key, -1))
         if line is None:
             self._later(BACKOFF_MS)
             self.refresh_soon()
             return
+        self._asked_epochs[key] = self.leader_epochs.get(key, 0)
         end = self._ends.get((key, line.node), 0)
         if key[0] in self._deletable and end and self.chance.randrange(100) < self._plan.deletes_percent:
             self._delete(key, self.chance.randrange(end + 1))
@@ -96,11 +115,14 @@ class SimulatedSeeker(SimulatedClient):
         asked = (LATEST, MAX_TIMESTAMP, newest - self.chance.randrange(self.world.now_ms + 1))[
             min(2, self.chance.randrange(6))
         ]
+        if new is not None:
+            asked = LATEST
         body = list_offsets_request({key: asked})
-        self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._answered, (key, asked, line.node, end), line=line)
+        question = Question(key, asked, line.node, end, self.cluster.promises.committed_before(key))
+        self.ask(LIST_OFFSETS, LIST_OFFSETS_VERSION, body, self._answered, question, line=line)
 
-    def _answered(self, body: ListOffsetsResponse, question: tuple[Key, int, int, int]) -> None:
-        key, asked, node, committed = question
+    def _answered(self, body: ListOffsetsResponse, question: Question) -> None:
+        key, asked, node, committed, before = question
         answer = body.topics[0].partitions[0]
         self.count("ListOffsets by time" if asked != LATEST else "ListOffsets", answer.error_code)
         if answer.error_code in STALE:
@@ -108,7 +130,9 @@ class SimulatedSeeker(SimulatedClient):
         elif answer.error_code != ErrorCode.NONE:
             raise self.groundless("ListOffsets", answer.error_code)
         else:
-            if asked != LATEST:
+            if asked == LATEST:
+                self.cluster.promises.on_end(key, answer.offset, answer.leader_epoch, before, self.name)
+            else:
                 self.found.append(Found(key, asked, answer.offset, answer.timestamp, committed))
             end = answer.offset if asked == LATEST else answer.offset + 1
             self._ends[key, node] = max(end, self._ends.get((key, node), 0))

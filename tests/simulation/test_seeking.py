@@ -1,11 +1,15 @@
 """What look-ups by time were answered is held against the records, and broken look-ups are found in drawn runs."""
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from linearizability.simulation.client_promises import ClientPromises
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Producer, Schedule, Seeker, Topic
 from linearizability.simulation.seeking import MAX_TIMESTAMP, Found, _require_right
-from linearizability.simulation.world import Violation
+from linearizability.simulation.world import Violation, World
 from reference.storage.segment import Segment
 
 KEY = ("orders", 0)
@@ -64,3 +68,29 @@ def test_its_run_can_be_explained():
     schedule = Schedule(duration_ms=200, topics=(topic,), clients=(Producer(batches=5), Seeker(pause_ms=10)))
     _, trace = run_schedule(schedule, keep_trace=True)
     assert any("DeleteRecords v" in text for *_, text in trace.events)
+
+
+@pytest.mark.parametrize(
+    ("end", "leader_epoch", "is_excused", "rule"),
+    [
+        (10, 3, False, ""),
+        (11, 4, False, ""),
+        (9, 3, False, "end-behind-commit"),
+        (9, 4, False, "end-behind-commit"),
+        (9, 2, False, ""),  # a leader that was deposed, and does not know
+        (9, 3, True, ""),
+    ],
+)
+def test_the_newest_leader_reports_no_end_behind_what_was_committed(
+    end: int, leader_epoch: int, is_excused: bool, rule: str
+):
+    oracle = SimpleNamespace(committed_end=10, decided=SimpleNamespace(leader_epoch=3))
+    checker: Any = SimpleNamespace(oracle={KEY: oracle}.get, excuses=lambda key: is_excused)
+    promises = ClientPromises(World(1), cast(Schedule, None), (), checker)
+    before = promises.committed_before(KEY)
+    if not rule:
+        promises.on_end(KEY, end, leader_epoch, before, "client 1")
+        return
+    with pytest.raises(Violation) as broken:
+        promises.on_end(KEY, end, leader_epoch, before, "client 1")
+    assert broken.value.rule == rule

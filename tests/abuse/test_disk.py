@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +14,7 @@ from linearizability.targets import Target, open_target
 from linearizability.targets.wire import WireError
 from reference.protocol.errors import ErrorCode
 from tests.abuse.broker import Broker
+from tests.waiting import await_true
 
 DISK_BYTES = 48 << 20
 VALUE = b"x" * 500_000
@@ -88,10 +88,7 @@ def test_a_full_disk(target: Target, small_disk: Path) -> None:
 
 def wait_for_end(target: Target) -> None:
     """A node that has failed ends by itself."""
-    until = time.monotonic() + 30
-    while target.running(1) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not target.running(1)
+    await_true(lambda: not target.running(1), "the end of the node")
 
 
 @pytest.fixture

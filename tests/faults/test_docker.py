@@ -15,6 +15,7 @@ from linearizability.targets import docker, open_target
 from linearizability.targets.docker import Image, open_image
 from linearizability.targets.target import TargetError
 from linearizability.workload.cluster import create_topic, look
+from tests.waiting import await_true
 
 pytestmark = pytest.mark.xdist_group("docker")
 SERVE = "import socket; s = socket.create_server(('0.0.0.0', 7000))\nwhile True: s.accept()[0].sendall(b'x')"
@@ -77,11 +78,7 @@ def answers(address: str) -> bool:
 
 
 def becomes(wanted: bool, address: str) -> bool:
-    until = time.monotonic() + 20
-    while answers(address) is not wanted:
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
+    await_true(lambda: answers(address) is wanted, f"{'an' if wanted else 'no'} answer of {address}")
     return True
 
 
@@ -101,9 +98,7 @@ def test_a_node_is_frozen_killed_and_started_again(network, node):
 def test_a_kill_reaches_a_container_that_is_still_coming(network, node):
     node.kill()
     threading.Thread(target=node.start).start()
-    until = time.monotonic() + 10
-    while not node.running:
-        assert time.monotonic() < until
+    await_true(lambda: node.running, "the start of the container")
     node.kill()
     assert not node.running
 
@@ -175,9 +170,6 @@ def test_a_daemon_of_ours_ends_with_the_run_that_started_it(docker_daemon):
         home = Path(run.stdout.readline().strip().removeprefix("unix://")).parent
         assert (home / "data").is_dir()
         run.kill()
-    until = time.monotonic() + 60
-    while home.exists():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    await_true(lambda: not home.exists(), "the end of the daemon")
     assert not list(Path("/sys/fs/cgroup").glob(f"*/{home.name}*"))
     home.with_suffix(".log").unlink()

@@ -4,16 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from linearizability.faults.network import groups_cut
 from linearizability.faults.sandbox import obstacle, unshare
+from tests.waiting import await_true
 
 REPOSITORY = Path(__file__).parents[2]
+NAP_S = str(1_000_000 + os.getpid())
+"""What marks the sleepers of this run among the processes of the machine."""
 
 SCRIPT = """
 import subprocess, sys
@@ -139,7 +140,7 @@ def test_nothing_outlives_the_sandbox():
     code = (
         "import os, time\nfrom linearizability.faults.network import Network\n"
         "with Network(1) as network:\n"
-        "    os.spawnvp(os.P_NOWAIT, 'nsenter', [*network.hosts[0].prefix, 'sleep', '61234'])\n"
+        f"    os.spawnvp(os.P_NOWAIT, 'nsenter', [*network.hosts[0].prefix, 'sleep', '{NAP_S}'])\n"
         "    print('built', flush=True)\n    time.sleep(600)"
     )
     with subprocess.Popen(
@@ -147,26 +148,17 @@ def test_nothing_outlives_the_sandbox():
     ) as outer:
         try:
             assert outer.stdout is not None and outer.stdout.readline() == "built\n"
-            assert _eventually(lambda: _sleepers() != [])
+            await_true(lambda: _sleepers() != [], "the start of the sleepers")
         finally:
             os.kill(outer.pid, signal.SIGKILL)
-    assert _eventually(lambda: _sleepers() == [])
-
-
-def _eventually(condition: Callable[[], bool], within_s: float = 20) -> bool:
-    until = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
-    return True
+    await_true(lambda: _sleepers() == [], "their end")
 
 
 def _sleepers() -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"61234" in path.read_bytes().split(b"\0"):
+            if NAP_S.encode() in path.read_bytes().split(b"\0"):
                 found.append(str(path))
         except OSError:
             continue

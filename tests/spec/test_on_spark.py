@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -30,6 +29,7 @@ from tests.pipeline.standalone import standalone
 from tests.spec.clusters import small_traces
 from tests.spec.test_checker import COUNTER
 from tests.spec.test_trace_commands import REJECTED, write
+from tests.waiting import await_true
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("spark")]
 
@@ -99,15 +99,9 @@ def test_a_loop_that_is_left_ends_its_tasks(spark: Engine) -> None:
     done = spark.each(spark.check, jobs)
     job, outcome = next(done)
     assert (job.module, outcome.verdict) == ("Counter", Verdict.HOLDS)
-    until = time.monotonic() + 60
-    while not endless_runs():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    await_true(lambda: endless_runs() != [], "the start of the endless run")
     done.close()
-    until = time.monotonic() + 60
-    while endless_runs():
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    await_true(lambda: endless_runs() == [], "its end")
     assert spark.check(quick).verdict == Verdict.HOLDS  # the session is still there
 
 

@@ -17,6 +17,7 @@ from linearizability.targets.mixed_zookeeper import MixedZooKeeperCluster
 from linearizability.targets.target import Node
 from linearizability.targets.wire import Wire
 from reference.protocol.messages.metadata import MetadataRequest
+from tests.waiting import await_true
 
 SPEC = "mixed:kafka-zk:3.9.2,reference-zk,kafka-zk:3.9.2"
 REFERENCE = 2
@@ -84,10 +85,7 @@ def await_controller(target: MixedZooKeeperCluster, down: int = 0) -> int:
 
 
 def await_in_sync(target: MixedZooKeeperCluster, admin: AdminClient) -> None:
-    until = time.monotonic() + WITHIN_S
-    while [*map(len, isrs(admin))] != [3] * PARTITIONS:
-        assert time.monotonic() < until, f"in sync are {isrs(admin)}"
-        time.sleep(0.2)
+    await_true(lambda: [*map(len, isrs(admin))] == [3] * PARTITIONS, lambda: f"all in sync; there are {isrs(admin)}")
 
 
 def isrs(admin: AdminClient) -> list[list[int]]:

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,13 @@ import pytest
 from linearizability.targets import leash
 from linearizability.targets.process import Process
 from linearizability.targets.target import TargetError
+from tests.waiting import await_true
 
 SLEEPER = [sys.executable, "-c", "import time; print('here', flush=True); time.sleep(600)"]
 STUBBORN = [
     sys.executable, "-c",
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('here', flush=True); time.sleep(600)",
 ]  # fmt: skip
-
-
-def eventually(condition, within_s: float = 20.0) -> bool:
-    until = time.monotonic() + within_s
-    while not condition():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def state(pid: int) -> str:
@@ -49,7 +40,7 @@ def started(tmp_path):
         process = Process("the sleeper", command, tmp_path / "log", folder=tmp_path)
         made.append(process)
         process.start()
-        assert eventually(lambda: "here" in process.tail())
+        await_true(lambda: "here" in process.tail())
         return process
 
     yield start
@@ -69,9 +60,9 @@ def test_kill_and_start_again(started):
 def test_pause_freezes_and_resume_goes_on(started):
     process = started(SLEEPER)
     process.pause()
-    assert eventually(lambda: state(process.pid) == "T")
+    await_true(lambda: state(process.pid) == "T")
     process.resume()
-    assert eventually(lambda: state(process.pid) == "S")
+    await_true(lambda: state(process.pid) == "S")
 
 
 def test_a_frozen_process_can_be_stopped_and_killed(started):
@@ -108,7 +99,7 @@ def test_the_tail_is_of_the_present_incarnation(started):
     )
     process.kill()
     process.start()
-    assert eventually(lambda: process.tail() == f"here {process.pid}")
+    await_true(lambda: process.tail() == f"here {process.pid}")
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -132,7 +123,7 @@ def test_nothing_outlives_its_starter(tmp_path, number):
         assert not gone(child)
         starter.send_signal(number)
         starter.wait(20)
-    assert eventually(lambda: gone(child))
+    await_true(lambda: gone(child))
 
 
 def test_a_leftover_of_a_dead_owner_is_removed_and_nothing_else(started):
@@ -140,7 +131,7 @@ def test_a_leftover_of_a_dead_owner_is_removed_and_nothing_else(started):
     dead = leash.owner().rsplit("/", 1)[0] + "/1"
     orphan = subprocess.Popen(["sleep", "600"], env=os.environ | {leash.OWNER: dead})
     try:
-        assert eventually(lambda: orphan.pid in leash.remove_leftovers())
+        await_true(lambda: orphan.pid in leash.remove_leftovers())
         assert orphan.wait(20) == -signal.SIGKILL
         assert ours.running
     finally:

@@ -35,7 +35,7 @@ class Survival:
         self._before: dict[Key, tuple[LogRecord, int]] = {}
         """What each log held, and up to where it must still."""
         self._may_have_grown: set[Key] = set()
-        """Logs whose process ended after it wrote a batch and before it counted it."""
+        """Logs whose process ended after it wrote a batch and before it counted it, or before the disk had made a cut durable."""
         self._restarts: dict[str, tuple[int, int]] = {}
         """Where each log ended when it was recovered, and the high watermark that it began with."""
         self._committed: dict[str, tuple[UUID, int]] = {}
@@ -55,11 +55,12 @@ class Survival:
         for key, partition in node.partitions.items():
             if disk is not None and partition.log._disk is not cast(object, disk):
                 continue
-            if in_step:
+            cut, swap = partition.log._cut, partition.log._swap
+            if in_step or cut is not None:
                 self._may_have_grown.add(key)
-                if partition.log._cut is not None or partition.log._swap is not None:
-                    continue  # its files are between two states
-            log = self._contents(partition)
+            if (in_step and (cut or swap) is not None) or (cut is not None and cut.starts_over):
+                continue  # its files are between two states
+            log = self._contents(partition).up_to(partition.log.log_end_offset)
             least = log.end if key[0] not in self._compacted else min(log.end, _written_end(partition))
             self._before[key] = (log, least)
 

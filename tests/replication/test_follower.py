@@ -1,5 +1,7 @@
 """A follower's steps: what it takes over, what it refuses, and where it cuts its log."""
 
+from collections.abc import Callable
+
 import pytest
 
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -8,6 +10,7 @@ from reference.replication.partition import Partition
 from reference.storage.errors import LogError, StorageError
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.replication.replicas import NOW, batch, contents, fetch, follower, leader, open_log, replica, state, steps_of
+from tests.storage.breaking_disk import BreakingDisk
 
 
 def take(following: Partition, records: bytes | bytearray, at: int, high_watermark: int = 0, start: int = 0) -> bool:
@@ -207,3 +210,51 @@ def test_a_log_that_cannot_be_cut_leaves_the_replica_as_it_was() -> None:
     with pytest.raises(StorageError):
         following.take_up(state(1, 7, 61), NOW)
     assert following.is_leader and following.leader_epoch == 6 and following.log.log_end_offset == 1
+
+
+def three_records(disk: BreakingDisk) -> Partition:
+    """A follower of three records, committed but for the last."""
+    following = replica(2, log=open_log(disk))
+    following.take_up(state(), NOW)
+    for offset in range(3):
+        take(following, batch(b"v", base_offset=offset, epoch=5), offset, high_watermark=2)
+    return following
+
+
+def changes_of(cut: Callable[[Partition], object]) -> int:
+    """How many changes a cut makes of its disk."""
+    disk = BreakingDisk()
+    following = three_records(disk)
+    disk.changes_left = 1_000
+    cut(following)
+    return 1_000 - disk.changes_left
+
+
+def refused_after(changes: int, cut: Callable[[Partition], object]) -> Partition:
+    """A follower whose disk refuses all of a cut but its first changes."""
+    disk = BreakingDisk()
+    following = three_records(disk)
+    disk.changes_left = changes
+    with pytest.raises(StorageError):
+        cut(following)
+    return following
+
+
+@pytest.mark.parametrize(
+    "cut",
+    [
+        lambda following: following.require_follower_of(1).truncate_to_leader_end(1),
+        lambda following: following.require_follower_of(1).start_over_at(40, NOW),
+    ],
+    ids=["truncated", "begun again"],
+)
+def test_a_high_watermark_is_within_a_log_that_the_disk_did_not_cut_to_the_end(
+    cut: Callable[[Partition], object],
+) -> None:
+    ends: set[int] = set()
+    for changes in range(changes_of(cut)):
+        following = refused_after(changes, cut)
+        log = following.log
+        assert log.log_start_offset <= following.high_watermark <= log.log_end_offset
+        ends.add(log.log_end_offset)
+    assert ends > {3}, "some cut had begun, and some had not"

@@ -1,7 +1,8 @@
 """The suite on real brokers: every must-requirement passes on Apache Kafka and on the reference.
 
-The runs mostly wait, for a judge of time must: they go on side by side, each in a process of its own. In CI Apache Kafka, which does
-not change, is asked for another part of the areas each day.
+The runs mostly wait, for a judge of time must: they go on side by side, each in a process of its own. Apache Kafka does not change.
+In CI it is asked for what has another test than when its verdict was stored, and for a half of the day's areas; the other half
+has its turn a week later.
 """
 
 from __future__ import annotations
@@ -9,23 +10,38 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conformance.requirement import AREAS
+from conformance import releases
+from conformance.requirement import AREAS, catalogue
+from tests.shares import share
 from tests.tools.secured import STORE
 
 PARTS = 7
 KAFKA, REFERENCE = "kafka:4.3.1", "reference:1"
 SECURED = ("FRM", "SEC", "--security", "SASL_SSL")
-RUNS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "test_the_reference_passes": (REFERENCE, ()),
-    "test_the_secured_reference_passes": (REFERENCE, SECURED),
-} | {f"test_apache_kafka_passes[{part}]": (KAFKA, tuple(AREAS)[part::PARTS]) for part in range(PARTS)}
-"""Test -> target, and areas or options."""
+
+
+def asked_of_kafka(part: int) -> tuple[str, ...]:
+    """Ids: those of the part's areas that are today's, and each whose test has changed since it was measured."""
+    entries = [entry for entry in catalogue().values() if entry.test]
+    matrix = releases.Matrix.read(releases.STORE)
+    changed = [entry.requirement.id for entry in matrix.lacking(KAFKA.partition(":")[2], entries)]
+    areas = [*AREAS][part::PARTS]
+    todays = share([entry.requirement.id for entry in entries if entry.requirement.area in areas], 2)
+    return (*dict.fromkeys([*todays, *changed]),)
+
+
+RUNS: dict[str, tuple[str, Callable[[], tuple[str, ...]]]] = {
+    "test_the_reference_passes": (REFERENCE, tuple),
+    "test_the_secured_reference_passes": (REFERENCE, lambda: SECURED),
+} | {f"test_apache_kafka_passes[{part}]": (KAFKA, partial(asked_of_kafka, part)) for part in range(PARTS)}
+"""Test -> target, and what gives areas, ids or options."""
 RUN_WITHIN_S = 2_400
 """Under ten minutes on a quiet machine."""
 BAD = ("fail", "engine error")
@@ -74,7 +90,10 @@ class Run:
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Run]]:
     """A run for each test of this module that was selected."""
     wanted = [item.name for item in request.session.items if item.name in RUNS]
-    started = {name: Run(*RUNS[name], tmp_path_factory.mktemp("run")) for name in wanted}
+    started: dict[str, Run] = {}
+    for name in wanted:
+        target, arguments = RUNS[name]
+        started[name] = Run(target, arguments(), tmp_path_factory.mktemp("run"))
     try:
         yield started
     finally:

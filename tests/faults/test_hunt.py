@@ -118,7 +118,7 @@ def _without(line: str, victim: int) -> str:
 
 
 @pytest.mark.kafka
-@pytest.mark.sampled(days=6)
+@pytest.mark.sampled(days=7)
 def test_a_hunt_on_apache_kafka_is_valid(tmp_path):
     code, summary = tidegauge(
         "hunt",

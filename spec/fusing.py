@@ -1,4 +1,5 @@
 """Judges many mutants in each run of TLC: model after model, the cheapest first, each with the mutants that have survived so far.
+Before that, mutants whose rows are stale meet the models that settled them then: most are settled there again.
 
 A survivor's row names the models that it was run against, and no others. Models of liveness and simulations take one mutant at
 a time (`mutation.judge`).
@@ -39,11 +40,15 @@ def rows_together(
     mutants: list[Mutant], limits: Limits, known: dict[str, Row], for_s: float | None = None
 ) -> Iterator[list[Row]]:
     """The rows of each run of TLC, until all are judged or `for_s` is over; what is known already is not run again."""
+    stored, begin, results = known, time.monotonic(), load_results()
     known = {it.name: known[it.name] for it in mutants if it.name in known and is_fresh(it, known[it.name])}
-    begin, results = time.monotonic(), load_results()
     fused = [model for model in MODELS if can_fuse(model) and model.name in results]
-    for model in sorted(fused, key=lambda model: results[model.name].cpu_seconds):
-        for some in _chunks(model, _waiting(model, mutants, known, limits.largest_s)):
+    fused.sort(key=lambda model: results[model.name].cpu_seconds)
+    again = [
+        (model, [it for it in mutants if it.name in stored and stored[it.name].model == model.name]) for model in fused
+    ]
+    for model, those in [*again, *((model, mutants) for model in fused)]:
+        for some in _chunks(model, _waiting(model, those, known, limits.largest_s)):
             if for_s and time.monotonic() - begin > for_s:
                 return
             most = min(results[model.name].distinct * GROWN[0] + GROWN[1], limits.states)

@@ -1,14 +1,17 @@
 """Many mutants in one run of TLC are judged as each is by itself."""
 
+from dataclasses import replace
+
 import pytest
 
-from spec import fused
+from spec import fused, fusing
 from spec.catalogue import MODELS
 from spec.checker import Outcome, Verdict
-from spec.fused import CLEAN, judge_together
+from spec.fused import CLEAN, Judged, Met, judge_together
 from spec.fusing import rows_together
+from spec.models import Model
 from spec.mutants import Mutant
-from spec.mutation import Limits, MutantOutcome, all_mutants, judge
+from spec.mutation import Limits, MutantOutcome, all_mutants, judge, models_for, row_of
 from spec.results import load as load_results
 
 MODEL = {model.name: model for model in MODELS}
@@ -49,6 +52,25 @@ def test_the_mutant_that_an_initial_state_stops_is_named() -> None:
     )
     outcome = Outcome(Verdict.WRONG_MODEL, reason="", output=printed)
     assert fused._culprit(job, outcome) == (1, True)
+
+
+def test_a_mutant_with_a_stale_row_meets_the_model_that_settled_it_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    stale, new = mutants("Replica.ExpandIsr.guard2", "Replica.ExpandIsr.guard3")
+    limits = Limits(largest_s=9)
+    names = [model.name for model in models_for(stale, limits.largest_s) if fused.can_fuse(model)]
+    before = replace(
+        row_of(stale, MutantOutcome.KILLED, "LeaderIsInIsr"), model=names[3], fingerprint="of another text"
+    )
+    met: list[tuple[str, list[str]]] = []
+
+    def judged(model: Model, some: list[Mutant], *limits: float) -> Judged:
+        met.append((model.name, [mutant.name for mutant in some]))
+        return Judged(clean=Met(is_whole=True))
+
+    monkeypatch.setattr(fusing, "judge_together", judged)
+    assert len(list(rows_together([stale, new], limits, {stale.name: before}))) == len(names) + 1
+    assert met[0] == (names[3], [stale.name])
+    assert [(name, len(some)) for name, some in met[1:]] == [(name, 1 if name == names[3] else 2) for name in names]
 
 
 @pytest.mark.sampled(days=3)

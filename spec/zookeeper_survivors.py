@@ -68,7 +68,15 @@ REASONS: tuple[tuple[str, str], ...] = (
         "no tail is lost in the model: a leader that came back may lead on in its leader epoch",
     ),
     ("ZooKeeperController.UpdateLeaderAndIsrCache.guard2", READ),
+    (
+        "ZooKeeperController.UpdateLeaderAndIsrCache.guard3",
+        "a controller that knows a state of a topic that is gone is deposed: its successor ended it (CompleteTopicDeletion)",
+    ),
     ("ZooKeeperController.UpdateLeaderAndIsrCache.guard4", UNCHANGED),
+    (
+        "ZooKeeperController.WriteState.guard2",
+        "the controller that ends a topic forgets its state (CompleteTopicDeletion), and any other that knows it is deposed",
+    ),
     ("ZooKeeperController.MayWrite.guard1", UNREAD),
     (
         "ZooKeeperController.MayWrite.guard2",
@@ -83,7 +91,6 @@ REASONS: tuple[tuple[str, str], ...] = (
         "ZooKeeperController.RemoveReplicaFromIsr.reset3",
         "a broker that shuts down may learn of the decision as well; one that is gone is sent nothing (LeaderAndIsrTo)",
     ),
-    ("ZooKeeperController.ControlledShutdown.guard1", UNREAD),
     ("ZooKeeperController.ControlledShutdown.guard2", GONE),
     ("ZooKeeperController.ControlledShutdown.guard5", "a broker that asks again gets the same response again"),
     (
@@ -118,9 +125,12 @@ REASONS: tuple[tuple[str, str], ...] = (
         "ZooKeeperBroker.RefuseRequest.guard2",
         "who is not registered knows no epoch (MemoryFitsProcess) that a request could be earlier than",
     ),
+    (
+        "ZooKeeperBroker.IsNews.guard1",
+        "an order to delete comes before the state of the next topic in the same queue, and the role is forgotten with it",
+    ),
     ("ZooKeeperBroker.Leads.guard1", GONE),
     ("ZooKeeperBroker.ProposeIsr.guard1", RATION),
-    ("ZooKeeperBroker.ExpandIsr.guard1", NAMES),
     ("ZooKeeperBroker.ExpandIsr.guard3", SAME),
     ("ZooKeeperBroker.CommitIsr.guard1", "who has a proposal leads (ProposalsAreCurrent)"),
     ("ZooKeeperBroker.Produce.guard2", LOG),
@@ -135,10 +145,10 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("ZooKeeperBroker.AppendFetched.guard4", SAME),
     ("ZooKeeperBroker.AppendFetched.guard5", "a leader's log is its own: nothing changes"),
     (
-        "ZooKeeperBroker.AppendFetched.guard6",
+        "ZooKeeperBroker.AppendFetched.guard7",
         "of two leader epochs of one leader the log is the same: it has what the follower was counted for",
     ),
-    ("ZooKeeperBroker.AppendFetched.guard7", UNCHANGED),
+    ("ZooKeeperBroker.AppendFetched.guard8", UNCHANGED),
     ("ZooKeeperBroker.AdvanceHighWatermark.guard4", UNCHANGED),
     (
         "ZooKeeperBroker.AdvanceHighWatermark.reset1",

@@ -73,6 +73,11 @@ DecisionsChangeTheState ==
     [][ OfOneTopic /\ state'.leaderEpoch # state.leaderEpoch =>
             <<state'.leader, state'.isr, state'.replicas>> # <<state.leader, state.isr, state.replicas>> ]_vars
 
+\* A leader leads until another is elected, unless the controller takes it for dead.
+LeadersLeadOn ==
+    [][ OfOneTopic /\ state.leader # None /\ state'.leader = None =>
+            \E c \in Brokers : control[c].epoch = controllerEpoch /\ control[c].live[state.leader] = 0 ]_vars
+
 \* Where no administrator asked for it, a leader is replaced because the controller takes it for gone; a member leaves the ISR
 \* for that, or because the leader proposed it.  Another leader begins with an ISR of live brokers.
 OnlyTheGoneAreReplaced ==
@@ -83,6 +88,22 @@ OnlyTheGoneAreReplaced ==
             /\ \A b \in state.isr \ state'.isr :
                    b \in gone \/ \E l \in Brokers : pending[l] # None /\ b \notin pending[l].isr
       ]_vars
+
+\* The state is of the topic that there is.
+StateIsOfTheTopic == state # None => state.topic = topic.id
+
+\* Replicas alone follow or lead by the state.
+RolesAreOfReplicas ==
+    \A b \in Brokers : state # None /\ role[b].topic = state.topic /\ role[b].leaderEpoch = state.leaderEpoch =>
+        b \in state.replicas
+
+\* A controller counts replicas of a topic that it deletes, and orders replicas to be deleted with a topic that it deletes.
+DeletionsAreKnown == \A c \in Brokers : control[c].deleted # {} => control[c].deletes
+DeletionsBeginOnce ==
+    [][ \A c, b \in Brokers : control[c].isLoaded /\ control'[c].isLoaded =>
+            LET was == channel[control[c].epoch][b]
+                is == channel'[control[c].epoch][b]
+            IN  Len(is) > Len(was) /\ is[Len(is)].leaderEpoch = DeletedTopic => control'[c].deletes ]_vars
 
 \* Records begin in a leader's log.
 ProducedByLeaders == [][ produced' # produced => \E l \in Brokers : Leads(l) /\ log'[l] # log[l] ]_vars

@@ -168,7 +168,7 @@ Produce(l) ==
 AppendFetched(f, l) ==
     /\ Leads(l) /\ log[l] # None
     /\ f \in running /\ role[f].leader = l /\ f # l
-    /\ role[f].leaderEpoch = role[l].leaderEpoch
+    /\ role[f].topic = role[l].topic /\ role[f].leaderEpoch = role[l].leaderEpoch
     /\ log[f] # log[l]
     /\ log' = [log EXCEPT ![f] = log[l]]
     /\ Step("AppendFetched", [from |-> l, to |-> f])

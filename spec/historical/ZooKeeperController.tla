@@ -160,7 +160,8 @@ ElectPreferredLeader(c, l) ==
            /\ Decide(c, written, StateTo(known, written))
     /\ Step("ElectPreferredLeader", [from |-> c, to |-> l])
 
-\* A replica is offline or shuts down: it leaves the ISR, of which the last member stays, without leading.
+\* A replica is offline or shuts down: it leaves the ISR, of which the last member stays.  A leader that is gone does not lead
+\* any more; one that shuts down leads on until another is elected.
 RemoveReplicaFromIsr(c, b) ==
     /\ MayDecide(c)
     /\ LET known == control[c]
@@ -170,6 +171,7 @@ RemoveReplicaFromIsr(c, b) ==
                !.leader = IF leader = b THEN None ELSE leader, !.isr = IF isr = {b} THEN isr ELSE isr \ {b}])
        IN  /\ b \in isr \ Electable(known)
            /\ isr # {b} \/ leader = b
+           /\ leader = b => b \notin LiveIn(known)
            /\ Decide(c, written, [StateTo(known, written) EXCEPT ![b] = <<>>])
     /\ Step("RemoveReplicaFromIsr", [from |-> c, broker |-> b])
     /\ UNCHANGED faults
@@ -245,7 +247,7 @@ StartTopicDeletion(c) ==
 CompleteTopicDeletion(c) ==
     /\ MayWrite(c)
     /\ control[c].deletes
-    /\ control[c].deleted = control[c].state.replicas
+    /\ control[c].state.replicas \subseteq control[c].deleted
     /\ topic' = [topic EXCEPT !.status = "gone"]
     /\ state' = None
     /\ control' = [control EXCEPT ![c].deletes = FALSE, ![c].deleted = {}, ![c].state = None]

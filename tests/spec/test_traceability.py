@@ -129,6 +129,7 @@ def test_switches_are_found_through_what_a_step_uses() -> None:
     assert set(promises_of("TakeStopReplica", "historical")) == {
         "OnlyRemovedReplicasAreDeleted (StopReplicaWithoutLeaderEpoch, TakeFromDeposedController)",
         "MetadataNeverGoesBack (NameOldLeaders)",
+        "DeletionsAreKnown (CountAnyAnswer)",
         "StoppedAreStopped (KeepStoppedLog)",
         "StaleRequestsChangeNothing (IgnoreBrokerEpoch)",
         "BrokersLearnTheEpoch (ForgetControllerEpoch)",

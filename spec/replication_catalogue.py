@@ -185,6 +185,8 @@ MODELS: tuple[Model, ...] = (
     Model("MCReplacement", "replication"),
     Model("MCMinIsrIsSet", "replication"),
     Model("MCUncleanFence", "replication"),
+    Model("MCUncleanLeaders", "replication"),
+    Model("MCFollowers", "replication", quick=True),
     Model("MCReassignmentGrowth", "replication", quick=True),
     Model("MCCheckpoints", "replication"),
     Model("MCLarge", "replication", budget_s=1800, covered=False, workers=2),
@@ -192,6 +194,7 @@ MODELS: tuple[Model, ...] = (
     Model("SIMReassignment", "replication", behaviours=1000),
     Model("MCLiveness", "replication"),
     Model("MCMessages", "replication"),
+    Model("MCMessagesGrowth", "replication", quick=True),
     Model(
         "MCMessagesCrash",
         "replication",

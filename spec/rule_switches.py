@@ -109,6 +109,36 @@ ROWS: dict[str, tuple[tuple[str, str, str, str, str, str], ...]] = {
             "The ELR survives an unclean election, although its members may have what the leader lacks.",
         ),
     ),
+    "MCFollowers": (
+        (
+            "CountStrangers",
+            "ProgressIsOfFollowers",
+            "Replica.FetchesOf",
+            "~MayFetch(f, l) \\/ truncating[f]",
+            "truncating[f]",
+            "A leader counts what a replica has that is gone, or still follows in another leader epoch.",
+        ),
+    ),
+    "MCUncleanLeaders": (
+        (
+            "ElectUncleanAnyway",
+            "LeadersAreReplacedForAReason",
+            "Controller.ElectUncleanLeader",
+            "partition.leader = None",
+            "TRUE",
+            "An unclean election is held while there is a leader, and another one after it, without end.",
+        ),
+    ),
+    "MCQuorumCandidates": (
+        (
+            "StayProspective",
+            "EpochsBeginWithCandidates",
+            "Quorum.BecomeCandidate",
+            '[role EXCEPT ![v] = "candidate"]',
+            "role",
+            "A voter spends an epoch, stays prospective, and can spend another one, without end; it never leads.",
+        ),
+    ),
     "MCQuorumSmall": (
         (
             "KeepVotes",

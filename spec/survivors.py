@@ -248,6 +248,10 @@ REASONS: tuple[tuple[str, str], ...] = (
     ("Messages.TakeRecords.bound1", "a fetch may bring any number of the next records"),
     ("Messages.TakeHighWatermark.guard3", UNCHANGED),
     (
+        "Messages.TakeHighWatermark.reset1",
+        "the message grain promises what it refines, not what must happen: that high watermarks catch up is MCLiveness's",
+    ),
+    (
         "Messages.TakeProposal.guard1",
         "a proposal of the present leader epoch is its leader's, for a leader epoch has one leader",
     ),
@@ -429,6 +433,10 @@ REASONS: tuple[tuple[str, str], ...] = (
     (
         "Groups.Admits.guard1",
         "a member that owns no more than it was given may say any epoch: by what it owns it is reconciled",
+    ),
+    (
+        "Groups.Admits.guard2",
+        "where the two epochs differ the member has nothing to give back (Reconcile): what it owns it was given (OwnedIsGiven)",
     ),
     ("Groups.Admits.guard3", "a member that owns nothing may begin again, whatever epoch it says"),
     ("Groups.Admits.guard4", "who says 0 has no epoch, and so owns nothing (MemoryFitsMembership)"),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from linearizability.history.facts import UNKNOWN, Flag, Kind, Outcome, identity
 from linearizability.history.keys import NEVER
 from linearizability.rules.cut import APART
-from linearizability.rules.excusing import GROUPS, permits_loss
+from linearizability.rules.excusing import GROUPS, TRANSACTIONS, permits_loss
 from linearizability.rules.group_offsets import may_be_stale
 from linearizability.rules.partition import PartitionHistory, Rows
-from linearizability.rules.rule import Context, Found, Rule, Weight, Witness, found
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Weight, Witness, found
 from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
 
 Named = list[tuple[RegisterOperation, int]]
@@ -22,6 +23,19 @@ MAX_SHRUNK = 30
 """Operations of a witness, and reads that are tried without."""
 NOTHING = identity(None)
 """The value of a register that was never written."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """One register under a key."""
+
+    name: str
+    operations: Named
+    initial: int
+    is_committed: bool = False
+    """Whether it is a group's committed offset."""
+    transactional: frozenset[int] = frozenset()
+    """The writes that take effect with the end of a transaction."""
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -38,7 +52,8 @@ def judged(partition: PartitionHistory, context: Context) -> list[tuple[bool | N
 
 
 def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[bool | None, Found]]:
-    for operations, initial, name, is_committed in _registers(partition, context):
+    for register in _registers(partition, context):
+        operations, initial, name = register.operations, register.initial, register.name
         answer = linearizable([operation for operation, _ in operations], initial)
         if answer:
             continue
@@ -51,11 +66,32 @@ def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[boo
             return -1, -1, [number for _, number in least], text
 
         rule = RULE if answer is False else UNDECIDED
-        made = min(operation.invoked for operation, _ in least)
-        seen = max(NEVER if operation.completed is None else operation.completed for operation, _ in least)
-        permitted = permits_loss(context, partition, made, seen, GROUPS if is_committed else "", here=False)
-        for item in found(rule.id, partition, np.zeros(1, np.int64), witness, str(permitted[0])):
+        for item in found(
+            rule.id, partition, np.zeros(1, np.int64), witness, _permitted(register, least, partition, context)
+        ):
             yield answer, item
+
+
+def _permitted(register: Register, least: Named, partition: PartitionHistory, context: Context) -> str:
+    """Why a register may be as it was read; empty where it may not."""
+    made = min(operation.invoked for operation, _ in least)
+    seen = max(NEVER if operation.completed is None else operation.completed for operation, _ in least)
+    reason = permits_loss(context, partition, made, seen, GROUPS if register.is_committed else "", here=False)[0]
+    if reason or not register.transactional:
+        return str(reason)
+    reason = str(permits_loss(context, partition, made, seen, TRANSACTIONS, here=False)[0])
+    if not reason:
+        return ""
+    # A lost decision of the transactions' coordinator explains that a commit never took effect. What was read of one stays.
+    over = max(excuse.ends for excuse in context.excuses if excuse.touches(TRANSACTIONS))
+    lossy = [
+        replace(each, may_be_lost=number in register.transactional and each.invoked <= over)
+        for each, number in register.operations
+    ]
+    answer = linearizable(lossy, register.initial)
+    if answer is None:
+        return f"{UNPROVEN}whether lost transactions explain it: the search was given up"
+    return reason if answer else ""
 
 
 def shrink(operations: Named, initial: int) -> Named:
@@ -80,16 +116,12 @@ def shrink(operations: Named, initial: int) -> Named:
     return least[-MAX_SHRUNK:]
 
 
-def _registers(partition: PartitionHistory, context: Context) -> Iterator[tuple[Named, int, str, bool]]:
-    """The registers that live under this key: the key itself, and (hence the last item) each group's committed offset."""
+def _registers(partition: PartitionHistory, context: Context) -> Iterator[Register]:
+    """The registers under this key: the key itself, and each group's committed offset."""
     rows = partition.rows(Kind.REGISTER)
     if len(rows):
-        yield (
-            [_operation(rows, i, int(rows.position[i])) for i in _relevant(rows)],
-            NOTHING,
-            f"register {partition.name}",
-            False,
-        )
+        operations = [_operation(rows, i, int(rows.position[i])) for i in _relevant(rows)]
+        yield Register(f"register {partition.name}", operations, NOTHING)
     commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
     for group in np.unique(fetched.group):
         written, read = commits.where(commits.group == group), fetched.where(fetched.group == group)
@@ -99,7 +131,8 @@ def _registers(partition: PartitionHistory, context: Context) -> Iterator[tuple[
         )  # else a transaction's commit may be seen later than its end
         operations = [_offset(written, i, WRITE, stable or written.transaction[i] < 0) for i in _relevant(written)]
         operations += [_offset(read, i, READ) for i in _relevant(read)]
-        yield operations, UNKNOWN, f"committed offset of {partition.name}", True
+        transactional = frozenset(written.operation[written.transaction >= 0].tolist())
+        yield Register(f"committed offset of {partition.name}", operations, UNKNOWN, True, transactional)
 
 
 def _relevant(rows: Rows) -> list[int]:

@@ -27,6 +27,8 @@ class RegisterOperation:
     completed: int | None
     known_value: bool = True
     """Whether a read's value is known."""
+    may_be_lost: bool = False
+    """Whether it may have changed nothing, although it completed."""
 
 
 def linearizable(operations: Sequence[RegisterOperation], initial: int, max_steps: int | None = None) -> bool | None:
@@ -51,34 +53,40 @@ def _search(
     due = [number for kind, number in events if kind == 1]  # in the order of their completions
     value, passed, ahead = initial, 0, frozenset[int]()
     failed: set[tuple[int, frozenset[int], int]] = set()
-    path: list[tuple[int, int, int, frozenset[int]]] = []  # event of the invocation; value, passed and ahead before
-    at = following[count]
+    path: list[tuple[int, bool, int, int, frozenset[int]]] = []
+    # Event of the invocation, whether it was taken for lost; value, passed and ahead before.
+    at, is_lost = following[count], False
     for _ in range(max_steps):
         if passed == len(due):
             return True
         if at != count and events[at][0] == 0:
             number = events[at][1]
-            after = _apply(operations[number], value)
+            after = value if is_lost else _apply(operations[number], value)
             then = _advance(due, passed, ahead | {number})
             if after is not None and (*then, after) not in failed:
                 failed.add((*then, after))
-                path.append((at, value, passed, ahead))
+                path.append((at, is_lost, value, passed, ahead))
                 value, (passed, ahead) = after, then
                 _unlink(following, preceding, at)
                 if number in completion:
                     _unlink(following, preceding, completion[number])
-                at = following[count]
+                at, is_lost = following[count], False
+            elif operations[number].may_be_lost and not is_lost:
+                is_lost = True
             else:
-                at = following[at]
+                at, is_lost = following[at], False
             continue
         if not path:
             return False
-        at, value, passed, ahead = path.pop()
+        at, is_lost, value, passed, ahead = path.pop()
         number = events[at][1]
         if number in completion:
             _relink(following, preceding, completion[number])
         _relink(following, preceding, at)
-        at = following[at]
+        if operations[number].may_be_lost and not is_lost:
+            is_lost = True
+        else:
+            at, is_lost = following[at], False
     return None
 
 

@@ -97,6 +97,31 @@ def test_a_group_s_offsets_are_excused_by_its_own_topic_alone() -> None:
         assert bool(judge_history(history(excuse(keys) + regressed)).excused) == explains, keys
 
 
+@pytest.mark.parametrize(
+    ("fetched", "keys", "begins", "ends", "explains"),
+    [
+        ("2 [50 60] committed g t-0@1", "__transaction_state", 25, 45, True),
+        ("2 [50 60] committed g t-0@1", "__consumer_offsets", 25, 45, True),
+        ("2 [50 60] committed g t-0@1", "t-0", 25, 45, False),
+        # It was over before the second commit was made; it began after that was missed.
+        ("2 [50 60] committed g t-0@1", "__transaction_state", 0, 15, False),
+        ("2 [50 60] committed g t-0@1", "__transaction_state", 70, 80, False),
+        # The first commit had been read: the end of its transaction may be forgotten, and what it did stays.
+        ("2 [32 34] committed g t-0@1\n2 [50 60] committed g t-0@-1", "__transaction_state", 25, 45, False),
+        ("2 [32 34] committed g t-0@2\n2 [50 60] committed g t-0@1", "__transaction_state", 25, 45, False),
+        ("2 [50 60] committed g t-0@7", "__transaction_state", 25, 45, False),
+    ],
+)
+def test_a_lost_decision_explains_a_committed_offset_that_never_was(
+    fetched: str, keys: str, begins: int, ends: int, explains: bool
+) -> None:
+    commits = "1 [0 10] txn commit g t-0@1\n1 [20 30] txn commit g t-0@2\n"
+    judgement = judge_history(history(excuse(keys, begins, ends) + commits + fetched))
+    register = [item for item in judgement.findings if item.rule == "nonlinearizable-register"]
+    assert register and bool(register[0].permitted) == explains, judgement.to_json()
+    assert (judgement.verdict == "invalid") != explains
+
+
 def test_an_excuse_that_says_too_little_is_a_defect() -> None:
     events = parse(excuse("t-0") + LOST)
     for event in events:

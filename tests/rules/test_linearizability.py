@@ -120,7 +120,8 @@ def register_order_exists(operations: list[RegisterOperation], initial: int) -> 
                 continue
             if go(done | {i}, value if op.function == READ else op.value):
                 return True
-        return False
+        # One that may be lost changes nothing, whenever it is placed.
+        return any(op.may_be_lost and i not in done and go(done | {i}, value) for i, op in enumerate(operations))
 
     return go(frozenset(), initial)
 
@@ -131,7 +132,9 @@ def random_register(rng: Random) -> list[RegisterOperation]:
         began = rng.randint(0, 10)
         ended = began + rng.randint(0, 6) if rng.random() < 0.8 else None
         function = rng.choice([READ, READ, WRITE, WRITE, CAS])
-        operations.append(RegisterOperation(function, rng.randint(0, 2), rng.randint(0, 2), began, ended))
+        may_be_lost = function == WRITE and rng.random() < 0.3
+        value, expected = rng.randint(0, 2), rng.randint(0, 2)
+        operations.append(RegisterOperation(function, value, expected, began, ended, may_be_lost=may_be_lost))
     return operations
 
 

@@ -17,6 +17,7 @@ from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.messages.offset_delete import OffsetDeleteRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
@@ -244,6 +245,17 @@ def delete_records_request(before: Mapping[tuple[str, int], int], timeout_ms: in
 
 
 # ---- committed offsets
+
+
+def delete_offsets_request(group: str, partitions: Collection[tuple[str, int]]) -> OffsetDeleteRequest:
+    """Ask for the removal of a group's committed offsets."""
+    named = OffsetDeleteRequest.OffsetDeleteRequestTopic
+    place = OffsetDeleteRequest.OffsetDeleteRequestPartition
+    topics = [
+        named(name=topic, partitions=[place(partition_index=index) for index in indices])
+        for topic, indices in by_topic(partitions)
+    ]
+    return OffsetDeleteRequest(group_id=group, topics=topics)
 
 
 def commit_request(

@@ -13,7 +13,7 @@ from linearizability.client.group_member import (
     encode_subscription,
     owned_partitions,
 )
-from linearizability.client.requests import commit_request, fetch_offsets_request
+from linearizability.client.requests import commit_request, delete_offsets_request, fetch_offsets_request
 from linearizability.simulation.client import Key
 from linearizability.simulation.inspecting import (
     Chapter,
@@ -126,6 +126,9 @@ def two_members(client: Inspector) -> Chapter:
                 Question(commit_request(group, {key: 6}, generation=first.epoch + 1, member_id=first.id), 9, number),
                 E.STALE_MEMBER_EPOCH,
             ),
+            (Question(commit_request(group, {key: 7}), 8, number), E.UNKNOWN_MEMBER_ID),
+            (Question(DeleteGroupsRequest(groups_names=[group]), 2, number), E.NON_EMPTY_GROUP),
+            (Question(delete_offsets_request(group, [key]), 0, number), E.GROUP_SUBSCRIBED_TO_TOPIC),
         ]
     )
     before = first.epoch

@@ -174,7 +174,8 @@ def models_for(mutant: Mutant, largest_s: float) -> list[Model]:
             continue
         actions = actions_by(model, mutant.definition)
         taken = {name for name, count in result.coverage.items() if count} if result.coverage else actions
-        if mutant.definition in behaviour(model) and actions & taken:
+        # What chooses between steps, as the message grain's ProposalStep, is within no step.
+        if mutant.definition in behaviour(model) and (actions & taken or not actions):
             found.append((result.cpu_seconds, model))
     return [model for _, model in sorted(found, key=lambda pair: pair[0])]
 

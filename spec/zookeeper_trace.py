@@ -16,7 +16,8 @@ A row WriteState names a decision that was asked for, and has its arguments: the
 `partitionEpoch` the version of its znode. Rows of one transaction of ZooKeeper may carry its `zxid`: they are put in that order,
 for a result may reach its node after another's later transaction. A broker knows its broker epoch from the row RegisterBroker
 on, and its node is there from that zxid (`brokerEpoch`). What ZooKeeper did and no row says is put in: the end of a
-session before another registration, or before another broker makes /controller; a new session before a registration.
+session before another registration, or before another broker makes /controller; a new session before a registration; an
+election whose answer its broker never received, where a controller epoch is left out and such a broker's session ended.
 
 Restart, Crash and ShutDown without a partition are the process's; with one they are the replica's alone, which has no role then.
 A trace ends where the topic is deleted or is made again. Rows of replication that say nothing of the coordination are left out.
@@ -232,7 +233,9 @@ def _is_of_replica(row: Event) -> bool:
 def _whole(rows: Sequence[Event]) -> Iterator[Event]:
     """The rows with what ZooKeeper and processes must have done before them, up to the end of the topic."""
     known = _Known()
-    for row in rows:
+    for at, row in enumerate(rows):
+        if row["action"] == "ElectController":
+            yield from known.unlearned(row, rows[at + 1 :])
         yield from known.before(row)
         if row["action"] == "CompleteTopicDeletion":
             return
@@ -251,6 +254,33 @@ class _Known:
     registered: dict[int, int] = field(default_factory=dict[int, int])
     learned: dict[int, int] = field(default_factory=dict[int, int])
     controller: int = 0
+    epoch: int = 0
+    """The newest controller epoch."""
+
+    def unlearned(self, row: Event, later: Sequence[Event]) -> Iterator[Event]:
+        """Elections before this one of brokers that never learned of them: the epoch was counted, and the session ended."""
+        for epoch in range(self.epoch + 1, row["args"]["controllerEpoch"]):
+            silent = sorted(self.sessions & self.registered.keys() - {row["node"], self.controller})
+            winner = next((broker for broker in silent if self._session_ends(broker, later)), None)
+            if winner is None:
+                return
+            if self.controller:
+                yield self._made("SessionExpired", self.controller)
+            arguments = {"controller": winner, "controllerEpoch": epoch}
+            elected: Event = {"node": winner, "action": "ElectController", "args": arguments}
+            self.is_new(elected)
+            yield elected
+            yield self._made("SessionExpired", winner)
+            yield {"node": winner, "action": "ResignController", "args": {"controller": winner}}
+
+    def _session_ends(self, broker: int, later: Sequence[Event]) -> bool:
+        """Whether a broker's session ends before it is a controller, by what it does next."""
+        for row in later:
+            if row["node"] == broker and row["action"] in ("ElectController", "OnControllerFailover"):
+                return False
+            if _broker(row) == broker and row["action"] == "RegisterBroker":
+                return row["args"]["brokerEpoch"] != self.registered[broker]
+        return False
 
     def before(self, row: Event) -> Iterator[Event]:
         broker, action = _broker(row), row["action"]
@@ -306,7 +336,7 @@ class _Known:
                 new = self.learned.get(broker) != row["args"]["brokerEpoch"]
                 self.learned[broker] = row["args"]["brokerEpoch"]
             case "ElectController":
-                new, self.controller = True, broker
+                new, self.controller, self.epoch = True, broker, row["args"]["controllerEpoch"]
             case _:
                 new = True
         return new

@@ -230,3 +230,21 @@ def test_a_controller_that_is_elected_again_in_its_session_was_deposed() -> None
     ]
     another = row_of("ElectController", 2, controllerEpoch=2)
     assert "DeposeController" not in [each["action"] for each in trace_of([*elected, another], "x").events]
+
+
+@pytest.mark.java
+@pytest.mark.parametrize("later, is_right", [([], False), ([99], True)], ids=["session goes on", "session ended"])
+def test_an_epoch_may_be_left_out_whose_controller_lost_its_session_before_it_knew(
+    later: list[int], is_right: bool
+) -> None:
+    deposed = {"action": "DeposeController", "node": 0, "args": {}}
+    elected = row_of("ElectController", 3, controllerEpoch=3)
+    rows = [*ROWS[: at("ElectController", 1) + 1], deposed, row_of("ResignController", 1), elected]
+    rows += [row_of("RegisterBroker", 2, brokerEpoch=epoch) for epoch in later]
+    trace = trace_of(rows, "x")
+    assert isinstance(trace, ZooKeeperTrace)
+    silent = {"node": 2, "action": "ElectController", "args": {"controller": 2, "controllerEpoch": 2}}
+    assert (silent in trace.events) is is_right
+    done = check_traces([trace])
+    assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
+    assert [verdict.event["action"] for verdict in done.rejected] == ([] if is_right else ["ElectController"])

@@ -178,7 +178,11 @@ class Replicas:
         image = topic.partitions.get(index) if topic is not None else None
         if topic is None or image is None or self._node not in image.replicas:
             if key in self.partitions or key in self._set_aside:
-                self._give_up(key, now)
+                try:
+                    self._give_up(key, now)
+                except StorageError as error:
+                    # It serves no client any more, and goes when the disk allows it.
+                    self._fail(key, error, now)
             self.offline.pop(key, None)
             if topic is None:
                 self._log_configs.pop(name, None)
@@ -265,10 +269,13 @@ class Replicas:
         return partition
 
     def _give_up(self, key: Key, now: TimestampMs) -> None:
-        """A topic was deleted, or the replica was moved: its folder goes, and requests that wait for it are answered."""
+        """A topic was deleted, or the replica was moved: its folder goes, and requests that wait for it are answered.
+
+        Errors: StorageError; the replica is still there.
+        """
+        self._logs.delete(key, now)
         partition = self.partitions.pop(key, None)
         aside = self._set_aside.pop(key, None)
-        self._logs.delete(key, now)
         given_up = partition or aside
         if partition is not None:
             self._listener.on_given_up(partition, now)

@@ -326,14 +326,15 @@ class LogDirectory:
     def delete(self, key: TopicPartition, now: TimestampMs) -> None:
         """Delete an open log: its folder is renamed now and removed by `tick` after file.delete.delay.ms.
 
-        Who reads a slice of it may go on. Errors: StorageError.
+        Who reads a slice of it may go on. Errors: StorageError; a log whose folder was not renamed is open still.
         """
-        log = self.logs.pop(key)
+        log = self.logs[key]
         name = suffixed(key, log.topic_id, DELETE_SUFFIX)
         try:
             self._forget(key)
             self.disk.remove_folder(self.folder / name)
             self.disk.rename(log.folder, self.folder / name)
+            del self.logs[key]
             self.disk.sync_folder(self.folder)
         except OSError as error:
             raise self._storage_error(error) from error

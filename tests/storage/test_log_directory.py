@@ -138,6 +138,20 @@ def test_deletion_waits_and_survives_a_restart(topic: str, tmp_path: Path) -> No
     assert not [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
 
 
+def test_a_log_whose_deletion_the_disk_refuses_is_deleted_later() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    append(log, 5)
+    disk.read_only = True
+    with pytest.raises(StorageError):
+        first.delete(("a", 0), NOW)
+    assert first.logs["a", 0] is log and log.log_end_offset == 5
+    disk.read_only = False
+    first.delete(("a", 0), NOW)
+    assert first.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 0
+
+
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_what_is_written_of_a_deleted_log_goes_with_it(is_clean: bool) -> None:
     """Also where nothing else of what is written down has changed."""

@@ -256,6 +256,14 @@ REASONS: tuple[tuple[str, str], ...] = (
         "a proposal of the present leader epoch is its leader's, for a leader epoch has one leader",
     ),
     ("Messages.TakeProposal.reset1", JUDGES),
+    (
+        "Messages.RefuseProposal.guard1",
+        "a proposal of the present leader epoch is its leader's, for a leader epoch has one leader",
+    ),
+    (
+        "Messages.RefuseProposal.guard",
+        "a refusal may have any cause: what is refused is not judged later, and its leader takes it back",
+    ),
     # Transactions
     (
         "Transactions.Admits.guard2",

@@ -76,7 +76,7 @@ class Moves:
             self.caught_up[key] = directory
             image = context.image.topics_by_id[partition.topic_id].partitions[partition.index]
             if image.directory_of(context.node) == directory.id:
-                partition.log = self.logs.replace_with_future(key, partition.high_watermark, now)
+                partition.replace_log(self.logs.replace_with_future(key, partition.high_watermark, now))
                 del self.caught_up[key]
                 context.log("info", f"{partition.name} has moved to {directory.folder}")
         except (LogError, RecordsError, CorruptFile, OSError) as error:

@@ -44,7 +44,7 @@ from reference.replication.reading import (
     Read,
 )
 from reference.replication.replica import Replica, Trace
-from reference.storage.log import AppendInfo
+from reference.storage.log import AppendInfo, Log
 from reference.storage.verification import NOT_REQUIRED, Guard
 
 __all__ = [
@@ -186,6 +186,14 @@ class Partition(Replica):
         self.high_watermark = max(min(checkpoint, self.log.log_end_offset), self.log.log_start_offset)
         if self.trace is not None:
             self.trace_step("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
+
+    def replace_log(self, copy: Log) -> None:
+        """Go on with a copy of the log, from another directory.
+
+        It may begin later: a crash may take the raised log start of the log, and what the copy lacks was deleted.
+        """
+        self.log = copy
+        self.high_watermark = max(self.high_watermark, copy.log_start_offset)
 
     def shut_down(self) -> None:
         """The process ends cleanly: the replica has no role any more."""

@@ -258,3 +258,13 @@ def test_a_high_watermark_is_within_a_log_that_the_disk_did_not_cut_to_the_end(
         assert log.log_start_offset <= following.high_watermark <= log.log_end_offset
         ends.add(log.log_end_offset)
     assert ends > {3}, "some cut had begun, and some had not"
+
+
+def test_a_copy_of_the_log_may_begin_later() -> None:
+    following = replica(2, log=open_log())
+    following.take_up(state(), NOW)
+    take(following, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=1)
+    copy = open_log(SimulatedDisk())
+    copy.truncate_fully_and_start_at(2, NOW)
+    following.replace_log(copy)
+    assert following.log is copy and following.high_watermark == 2

@@ -17,7 +17,9 @@ A row WriteState names a decision that was asked for, and has its arguments: the
 for a result may reach its node after another's later transaction. A broker knows its broker epoch from the row RegisterBroker
 on, and its node is there from that zxid (`brokerEpoch`). What ZooKeeper did and no row says is put in: the end of a
 session before another registration, or before another broker makes /controller; a new session before a registration; an
-election whose answer its broker never received, where a controller epoch is left out and such a broker's session ended.
+election whose answer its broker never received, where a controller epoch is left out and such a broker's session ended; a
+registration of which the same is true, where a request names its broker epoch; the end of a session before a controller finds
+other `brokers` alone (OnControllerFailover), where that broker registers again.
 
 Restart, Crash and ShutDown without a partition are the process's; with one they are the replica's alone, which has no role then.
 A trace ends where the topic is deleted or is made again. Rows of replication that say nothing of the coordination are left out.
@@ -108,18 +110,38 @@ def is_of_zookeeper(rows: Sequence[Event]) -> bool:
 
 def in_order_of_zookeeper(rows: Sequence[Event]) -> list[Event]:
     """The rows; of those with a zxid none stands behind one with a later zxid. A registration that was moved is learned where
-    its row stood."""
+    its row stood; one that no broker learned of is put in."""
     order: list[Event] = []
-    for row in rows:
+    for row in _with_unlearned_registrations(rows):
         zxid = _zxid(row)
-        if row["action"] == "RegisterBroker":
+        is_learned = row["action"] == "RegisterBroker" and row.get("is_learned", True)
+        if is_learned:
             order.append({**row, "action": "LearnBrokerEpoch"})
-        place = len(order) if zxid is None or row["action"] != "RegisterBroker" else len(order) - 1
+        place = len(order) - is_learned
         if zxid is not None:
             later = (at for at, other in enumerate(order) if (_zxid(other) or 0) > zxid or _knows(other, row))
             place = min(place, next(later, place))
         order.insert(place, row)
     return order
+
+
+def _with_unlearned_registrations(rows: Sequence[Event]) -> Iterator[Event]:
+    """The rows, and before the first request that names a broker epoch which its broker never learned the registration."""
+    known = {(_broker(row), row["args"]["brokerEpoch"]) for row in rows if row["action"] == "RegisterBroker"}
+    for row in rows:
+        if row["action"] in (*TAKES, "RefuseRequest", "BrokerStartup") and "brokerEpoch" in row["args"]:
+            broker, epoch = named = _broker(row), row["args"]["brokerEpoch"]
+            if named not in known and _registers_after(rows, broker, epoch):
+                known.add(named)
+                arguments = {"broker": broker, "brokerEpoch": epoch}
+                yield {"node": broker, "action": "RegisterBroker", "args": arguments, "is_learned": False}
+        yield row
+
+
+def _registers_after(rows: Sequence[Event], broker: int, epoch: int) -> bool:
+    """Whether a broker registers later than that, and has registered earlier: it was there in between."""
+    own = [row["args"]["brokerEpoch"] for row in rows if row["action"] == "RegisterBroker" and _broker(row) == broker]
+    return bool(own) and min(own) < epoch < max(own)
 
 
 def _knows(other: Event, row: Event) -> bool:
@@ -236,6 +258,8 @@ def _whole(rows: Sequence[Event]) -> Iterator[Event]:
     for at, row in enumerate(rows):
         if row["action"] == "ElectController":
             yield from known.unlearned(row, rows[at + 1 :])
+        if row["action"] == "OnControllerFailover":
+            yield from known.gone(row, rows[at + 1 :])
         yield from known.before(row)
         if row["action"] == "CompleteTopicDeletion":
             return
@@ -272,6 +296,13 @@ class _Known:
             yield elected
             yield self._made("SessionExpired", winner)
             yield {"node": winner, "action": "ResignController", "args": {"controller": winner}}
+
+    def gone(self, row: Event, later: Sequence[Event]) -> Iterator[Event]:
+        """The ends of sessions of brokers that a controller does not find, and that register again."""
+        found = row["args"].get("brokers", [*self.registered])
+        for broker in sorted(self.registered.keys() - {*found}):
+            if self._session_ends(broker, later):
+                yield self._made("SessionExpired", broker)
 
     def _session_ends(self, broker: int, later: Sequence[Event]) -> bool:
         """Whether a broker's session ends before it is a controller, by what it does next."""

@@ -248,3 +248,27 @@ def test_an_epoch_may_be_left_out_whose_controller_lost_its_session_before_it_kn
     done = check_traces([trace])
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert [verdict.event["action"] for verdict in done.rejected] == ([] if is_right else ["ElectController"])
+
+
+@pytest.mark.parametrize("later, is_put_in", [([], False), ([99], True)], ids=["no other comes", "another comes"])
+def test_a_registration_of_which_its_broker_never_learned_is_put_in(later: list[int], is_put_in: bool) -> None:
+    named = row_of("TakeUpdateMetadata", 2, controller=1, controllerEpoch=1, brokerEpoch=90)
+    rows = [*ROWS, named, *(row_of("RegisterBroker", 2, brokerEpoch=epoch) for epoch in later)]
+    events = [
+        (event["action"], event["args"]["brokerEpoch"])
+        for event in trace_of(rows, "x").events
+        if event["args"].get("brokerEpoch") == 90
+    ]
+    registered = [("RegisterBroker", 90)] if is_put_in else []
+    assert events == [*registered, ("TakeUpdateMetadata", 90)]
+
+
+@pytest.mark.parametrize("later, is_put_in", [([], False), ([99], True)], ids=["it goes on", "it registers again"])
+def test_a_session_that_a_controller_does_not_find_has_ended(later: list[int], is_put_in: bool) -> None:
+    elected = ROWS[: at("ElectController", 1) + 1]
+    found = row_of("OnControllerFailover", 1, controllerEpoch=1, brokers=[1, 2])
+    rows = [*elected, found, *(row_of("RegisterBroker", 3, brokerEpoch=epoch) for epoch in later)]
+    events = trace_of(rows, "x").events
+    before = events[events.index(found) - 1]
+    ended = {"node": 0, "action": "SessionExpired", "args": {"broker": 3}}
+    assert (before == ended) is is_put_in

@@ -165,7 +165,7 @@ class ZooKeeperController(ActiveController):
         self._writer.known |= {f"{znodes.DELETE_TOPICS}/{name}" for name in found.deleting}
         self._writer.begin(epoch, version)
         self.requests.begin(epoch, {key for keys in self._former.values() for key in keys})
-        self._step("OnControllerFailover", controllerEpoch=epoch)
+        self._step("OnControllerFailover", controllerEpoch=epoch, brokers=sorted(each.id for each in self._live))
         self._watch_deletions(now)
         self._admin.read(now)
         self.advance(now)

@@ -104,7 +104,10 @@ class Client:
         found = b""
         while len(found) < 4 or len(found) < 4 + int.from_bytes(found[:4], "big"):
             try:
-                found += self.tls.read(1 << 16)
+                piece = self.tls.read(1 << 16)
+                if not piece:  # the broker has said that it sends no more
+                    return b""
+                found += piece
             except ssl.SSLWantReadError:
                 if not self.receive():
                     return b""

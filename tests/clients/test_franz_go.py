@@ -14,7 +14,7 @@ from reference.protocol.messages.describe_delegation_token import DescribeDelega
 from tests.clients import franz_go
 from tests.clients.test_secured_clients import WAYS
 from tests.targets.secured_kafka import Secured, SecuredKafka, SecuredReference
-from tests.targets.test_process import eventually
+from tests.waiting import await_true
 
 pytestmark = [
     pytest.mark.slow,
@@ -48,7 +48,7 @@ def test_it_logs_in_by_a_delegation_token(secured: Secured, mechanism: str) -> N
     with Tunnels(security) as tunnels, Wire.connect(*tunnels.to("localhost", secured.ports["SASL_SSL"])) as wire:
         made = wire.call(CreateDelegationTokenRequest(max_lifetime_ms=-1))
         assert made.error_code == 0
-        assert eventually(lambda: has_applied(wire, made.token_id))
+        await_true(lambda: has_applied(wire, made.token_id), "the token at the broker")
     hmac = base64.b64encode(made.hmac).decode()
     by_token = {"User": made.token_id, "Password": hmac, "IsToken": True}
     done = franz_go.produce_and_consume(secured, "SASL_SSL", mechanism, f"token-{mechanism}", VALUES, **by_token)

@@ -9,7 +9,9 @@ from conformance.contract_check import check_contract
 from linearizability.targets import adapter
 
 BROKER = """
-import socket, struct, sys, threading
+import signal, socket, struct, sys, threading
+
+signal.alarm(300)  # one that escapes its adapter ends, too
 
 def serve(connection):
     while size := connection.recv(4):

@@ -40,10 +40,8 @@ class Following:
         # With leader epochs nothing is cut here: the leader says where the logs part. Before KIP-101 a follower could
         # go by its high watermark only, and what it cut off may have been committed.
         kept = replica.high_watermark if replica.truncation == "high-watermark" else log.log_end_offset
-        try:
+        with replica.cutting_log():
             log.truncate_to(min(kept, log.log_end_offset))
-        finally:
-            _keep_high_watermark_within_log(replica)
         return cls(replica)
 
     # ---- what a leader sends
@@ -98,10 +96,8 @@ class Following:
             return
         first = next(iter(read_batches(records)), None)
         if first is not None and first.header.base_offset < log.log_end_offset <= first.header.last_offset:
-            try:
+            with self.replica.cutting_log():
                 log.truncate_fully_and_start_at(first.header.base_offset, now)
-            finally:
-                _keep_high_watermark_within_log(self.replica)
 
     def adopt_high_watermark(self, leader_high_watermark: Offset) -> bool:
         """Believe the leader, as far as the own log goes; a new leader may know less than the one before."""
@@ -153,11 +149,8 @@ class Following:
 
     def _cut(self, offset: Offset) -> None:
         log = self.replica.log
-        try:
+        with self.replica.cutting_log():  # after an unclean election the leader may lack what was committed
             log.truncate_to(offset)
-        finally:
-            # After an unclean election the leader may lack what was committed.
-            _keep_high_watermark_within_log(self.replica)
         if self.replica.trace is not None:
             self.replica.trace_step(
                 "Truncate", follower=self.replica.node, leader=self.replica.state.leader, end=log.log_end_offset
@@ -170,21 +163,10 @@ class Following:
         """
         if offset <= self.replica.log.log_end_offset:
             return False
-        try:
+        with self.replica.cutting_log():
             self.replica.log.truncate_fully_and_start_at(offset, now)
-        finally:
-            _keep_high_watermark_within_log(self.replica)
         if self.replica.trace is not None:
             self.replica.trace_step(
                 "StartOver", follower=self.replica.node, leader=self.replica.state.leader, end=offset
             )
         return True
-
-
-def _keep_high_watermark_within_log(replica: Replica) -> None:
-    """A high watermark beyond the log's end would call committed whatever is appended next.
-
-    A cut that has begun counts, also where the disk refused the rest of it.
-    """
-    log = replica.log
-    replica.high_watermark = max(log.log_start_offset, min(replica.high_watermark, log.log_end_offset))

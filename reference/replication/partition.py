@@ -183,7 +183,8 @@ class Partition(Replica):
         """The log was recovered after an earlier incarnation: its high watermark is the checkpoint's, as far as the log goes."""
         self._forget_role()
         # The checkpoint may be ahead of a log that lost its end, and behind a log start that was written down after it.
-        self.high_watermark = max(min(checkpoint, self.log.log_end_offset), self.log.log_start_offset)
+        self.high_watermark = checkpoint
+        self.keep_high_watermark_within_log()
         if self.trace is not None:
             self.trace_step("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
 
@@ -193,7 +194,7 @@ class Partition(Replica):
         It may begin later: a crash may take the raised log start of the log, and what the copy lacks was deleted.
         """
         self.log = copy
-        self.high_watermark = max(self.high_watermark, copy.log_start_offset)
+        self.keep_high_watermark_within_log()
 
     def shut_down(self) -> None:
         """The process ends cleanly: the replica has no role any more."""

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +74,24 @@ class Replica:
     def last_fetched_epoch(self) -> LeaderEpoch:
         """The epoch of the log's last record, by which a leader sees whether the logs agree; -1 for no comparison."""
         return NO_EPOCH if self.truncation == "high-watermark" else self.log.leader_epoch
+
+    # ---- the high watermark and the log
+
+    @contextmanager
+    def cutting_log(self) -> Generator[None]:
+        """Within it the log may be cut. A cut that has begun counts, also where the disk refuses the rest of it."""
+        try:
+            yield
+        finally:
+            self.keep_high_watermark_within_log()
+
+    def keep_high_watermark_within_log(self) -> None:
+        """The log was cut, recovered or replaced.
+
+        A high watermark beyond its end would call committed whatever is appended next; below its start nothing is left that is
+        not committed.
+        """
+        self.high_watermark = max(min(self.high_watermark, self.log.log_end_offset), self.log.log_start_offset)
 
     # ---- reading
 

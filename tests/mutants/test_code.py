@@ -15,7 +15,7 @@ from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_
 from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
 REFUSES_FOLLOWERS = "controller.quorum_leading:fetch_error:bound2"
-HIGH_WATERMARK = "replication.partition:Partition.restart:bound1"
+HIGH_WATERMARK = "replication.replica:Replica.keep_high_watermark_within_log:bound1"
 
 
 def test_each_package_has_changes_of_each_kind():
@@ -51,7 +51,7 @@ def test_a_planted_change_runs_and_the_file_stays():
 
 
 def test_a_change_is_planted_before_its_module_is_imported():
-    done = run("import reference.replication.partition; " + PLANT.format(HIGH_WATERMARK))
+    done = run("import reference.replication.replica; " + PLANT.format(HIGH_WATERMARK))
     assert "is imported already" in done.stderr
 
 

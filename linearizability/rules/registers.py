@@ -83,7 +83,7 @@ def _permitted(register: Register, least: Named, partition: PartitionHistory, co
     if not reason:
         return ""
     # A lost decision of the transactions' coordinator explains that a commit never took effect. What was read of one stays.
-    over = max(excuse.ends for excuse in context.excuses if excuse.touches(TRANSACTIONS))
+    over = max(excuse.ends for excuse in context.excuses if excuse.touches(TRANSACTIONS) and excuse.begins <= seen)
     lossy = [
         replace(each, may_be_lost=number in register.transactional and each.invoked <= over)
         for each, number in register.operations

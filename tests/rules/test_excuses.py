@@ -17,9 +17,9 @@ KEYS = "t-0,t-1,t-2,u-0"
 BEFORE, AFTER = -1_000, 1_000_000
 
 
-def excuse(keys: str = KEYS, begins: int = BEFORE, ends: int = NEVER) -> str:
-    over = f"! [{ends} {ends}] excuse-over number=1" if ends != NEVER else ""
-    return f"! [{begins} {begins}] excuse number=1 cause=power-loss keys={keys} nodes=1,2\n{over}\n"
+def excuse(keys: str = KEYS, begins: int = BEFORE, ends: int = NEVER, number: int = 1) -> str:
+    over = f"! [{ends} {ends}] excuse-over number={number}" if ends != NEVER else ""
+    return f"! [{begins} {begins}] excuse number={number} cause=power-loss keys={keys} nodes=1,2\n{over}\n"
 
 
 def verdicts(extra: str) -> dict[str, str]:
@@ -120,6 +120,13 @@ def test_a_lost_decision_explains_a_committed_offset_that_never_was(
     register = [item for item in judgement.findings if item.rule == "nonlinearizable-register"]
     assert register and bool(register[0].permitted) == explains, judgement.to_json()
     assert (judgement.verdict == "invalid") != explains
+
+
+def test_a_decision_is_lost_by_no_excuse_that_began_after_it_was_missed() -> None:
+    """The first excuse was over before the second commit was made, and the second began after that had been missed."""
+    commits = "1 [0 10] txn commit g t-0@1\n1 [20 30] txn commit g t-0@2\n2 [50 60] committed g t-0@1\n"
+    both = excuse("__transaction_state", 0, 15) + excuse("__transaction_state", 70, 80, number=2)
+    assert judge_history(history(both + commits)).verdict == "invalid"
 
 
 def test_an_excuse_that_says_too_little_is_a_defect() -> None:

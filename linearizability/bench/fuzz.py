@@ -67,7 +67,8 @@ class Trial:
     """How many runs it took; None where the bug was not found."""
     seconds: float
     """CPU seconds of all its runs."""
-    lived: int
+    runs: int
+    """How many runs were made."""
     rule: str
     fingerprint: str
     python: str = ""
@@ -353,7 +354,7 @@ def _run_all(
 
     def is_missing(task: Task) -> bool:
         known = trials.get(task.name)
-        return known is None or task.name in stale or (known.schedules is None and known.lived < schedules)
+        return known is None or task.name in stale or (known.schedules is None and known.runs < schedules)
 
     missing = [*filter(is_missing, tasks(chosen, seeds))]
     with Progress(len(missing)) as progress:
@@ -364,5 +365,5 @@ def _run_all(
             trial = trials[task.name] = run_trial(task, schedules, interpreter)
             stale.discard(task.name)
             write_store(store, trials)
-            outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.lived}"
+            outcome = f"{trial.schedules} schedules" if trial.schedules else f"not in {trial.runs}"
             progress.keep(f"{task.name}: {outcome}, {trial.seconds} s {trial.rule}")

@@ -17,7 +17,7 @@ from linearizability.simulation.remote_interpreter import RemoteInterpreter
 
 def test_a_trial_counts_the_runs_until_the_bug_is_found():
     trial = run_trial(Task("acknowledged-before-commit", EVERYTHING, 0), most=10)
-    assert trial.schedules is not None and trial.schedules == trial.lived <= 10
+    assert trial.schedules is not None and trial.schedules == trial.runs <= 10
     assert trial.rule == "acknowledged-before-commit" and trial.seconds > 0
 
 
@@ -30,7 +30,7 @@ def test_another_interpreter_finds_the_same():
             assert here.schedules is not None and there.seconds > 0
             assert there == replace(here, seconds=there.seconds, python="PyPy 3.11")
         unseen = Task("acknowledged-before-commit", HISTORY, 9)
-        assert run_trial(unseen, 1, remote).lived == 1
+        assert run_trial(unseen, 1, remote).runs == 1
     finally:
         remote.close()
 
@@ -139,10 +139,10 @@ def test_who_has_to_find_a_bug_does_not_make_its_trials_stale(monkeypatch):
 
 
 def test_what_was_not_found_is_looked_for_again_in_more_runs(tmp_path, monkeypatch):
-    lived: list[int] = []
+    runs: list[int] = []
 
     def trial(task: Task, most: int, leader: RemoteInterpreter | None) -> Trial:
-        lived.append(most)
+        runs.append(most)
         return Trial(None, 0.5, most, "", bench.fingerprint(task.mutant))
 
     monkeypatch.setattr(bench, "run_trial", trial)
@@ -158,7 +158,7 @@ def test_what_was_not_found_is_looked_for_again_in_more_runs(tmp_path, monkeypat
     ]
     for most in ("5", "5", "3", "9"):
         assert CliRunner().invoke(app, [*arguments, "--schedules", most]).exit_code == 0
-    assert lived == [5, 9]
+    assert runs == [5, 9]
 
 
 def test_the_table_names_median_and_worst():

@@ -167,7 +167,6 @@ def test_runs_of_a_store_are_judged_as_from_files(spark, tmp_path: Path) -> None
         assert line == known
 
 
-@pytest.mark.sampled(days=3)
 def test_facts_without_their_record_are_never_valid(spark, tmp_path: Path) -> None:
     record(tmp_path / "run")
     table = facts(spark, str(tmp_path / "run")).facts
@@ -195,7 +194,6 @@ def test_a_table_by_name_is_judged_alike_where_it_knows_no_bytes(spark, tmp_path
     assert any(judgement.anomalies for judgement in kept)
 
 
-@pytest.mark.sampled(days=3)
 def test_a_contract_that_is_contradicted_is_not_judged(spark, tmp_path: Path) -> None:
     record(tmp_path / "run")
     given = Contract.from_terms(["acks=0"])
@@ -205,7 +203,6 @@ def test_a_contract_that_is_contradicted_is_not_judged(spark, tmp_path: Path) ->
     assert "acks" in ours.reasons[0] and "acks" in theirs.reasons[0]
 
 
-@pytest.mark.sampled(days=3)
 def test_places_are_there_and_are_named_once(spark, tmp_path: Path) -> None:
     with pytest.raises(NoSuchPlace, match="none"):
         facts(spark, str(tmp_path / "none"))
@@ -216,7 +213,6 @@ def test_places_are_there_and_are_named_once(spark, tmp_path: Path) -> None:
     assert alone.verdict == "unknown" and "files.txt names this file" in alone.reasons[0]
 
 
-@pytest.mark.sampled(days=3)
 def test_a_run_whose_list_of_files_is_gone_is_not_valid(spark, tmp_path: Path) -> None:
     files = record(tmp_path / "run")
     (files[0].parent / "files.txt").unlink()

@@ -10,7 +10,6 @@ from linearizability.simulation.schedule import read_schedule
 FOUND = sorted((Path(__file__).parent / "found").glob("*.json"))
 
 
-@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_a_run_that_broke_a_promise_keeps_it(path: Path):
     outcome, _ = run_schedule(read_schedule(path))

@@ -15,11 +15,13 @@ A row WriteState names a decision that was asked for, and has its arguments: the
 `controller` and `broker` may be left out where they are the node. `state` is what a decision wrote, `version` and
 `partitionEpoch` the version of its znode. Rows of one transaction of ZooKeeper may carry its `zxid`: they are put in that order,
 for a result may reach its node after another's later transaction. A broker knows its broker epoch from the row RegisterBroker
-on, and its node is there from that zxid (`brokerEpoch`). What ZooKeeper did and no row says is put in: the end of a
-session before another registration, or before another broker makes /controller; a new session before a registration; an
-election whose answer its broker never received, where a controller epoch is left out and such a broker's session ended; a
-registration of which the same is true, where a request names its broker epoch; the end of a session before a controller finds
-other `brokers` alone (OnControllerFailover), where that broker registers again.
+on, and its node is there from that zxid (`brokerEpoch`). What ZooKeeper did and no row says is put in:
+
+- the end of a session before another registration of its broker, and before another broker makes /controller;
+- a new session before a registration;
+- an election whose answer its broker never received: a controller epoch is left out, and such a broker's session ended;
+- a registration whose answer its broker never received: a request names its broker epoch, and the broker registers again;
+- the end of the session of a broker that a controller did not find (`brokers` of OnControllerFailover), if it registers again.
 
 Restart, Crash and ShutDown without a partition are the process's; with one they are the replica's alone, which has no role then.
 A trace ends where the topic is deleted or is made again. Rows of replication that say nothing of the coordination are left out.
@@ -126,7 +128,7 @@ def in_order_of_zookeeper(rows: Sequence[Event]) -> list[Event]:
 
 
 def _with_unlearned_registrations(rows: Sequence[Event]) -> Iterator[Event]:
-    """The rows, and before the first request that names a broker epoch which its broker never learned the registration."""
+    """The rows. A registration of which its broker never learned stands before the first request that names its broker epoch."""
     known = {(_broker(row), row["args"]["brokerEpoch"]) for row in rows if row["action"] == "RegisterBroker"}
     for row in rows:
         if row["action"] in (*TAKES, "RefuseRequest", "BrokerStartup") and "brokerEpoch" in row["args"]:
@@ -139,7 +141,7 @@ def _with_unlearned_registrations(rows: Sequence[Event]) -> Iterator[Event]:
 
 
 def _registers_after(rows: Sequence[Event], broker: int, epoch: int) -> bool:
-    """Whether a broker registers later than that, and has registered earlier: it was there in between."""
+    """Whether a broker registered both before that broker epoch and after it."""
     own = [row["args"]["brokerEpoch"] for row in rows if row["action"] == "RegisterBroker" and _broker(row) == broker]
     return bool(own) and min(own) < epoch < max(own)
 

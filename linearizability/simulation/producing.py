@@ -355,9 +355,12 @@ class SimulatedProducer(SimulatedClient):
         if behind >= CACHED_BATCHES:
             # It waited on a connection to a former leader, while this one took so many that ours is not known any more.
             self.world.counts["batches overtaken by all that are known"] += 1
-        elif refused.sequence == 0 and (refused.was_refused or refused.overtaken_by):
+        elif refused.sequence == 0 and (
+            refused.was_refused or refused.overtaken_by or (refused.attempts > 1 and behind)
+        ):
             # A leader that knows nothing of a producer takes its first batch whatever the number is (as Kafka does): here it
-            # took the one behind ours, which another node refused or never answered, before it was given ours.
+            # took the one behind ours before it was given ours, which another node refused or never answered. The one behind
+            # may have been appended without an acknowledgement.
             self.world.counts["first batches overtaken"] += 1
         else:
             self.cluster.promises.on_sequence_lost(refused.name, self.name, code, restarted, power_lost, deposed)

@@ -44,6 +44,8 @@ class Found(NamedTuple):
     timestamp: int
     committed: int
     """What the leader had committed before, as far as the client knew."""
+    log_start: int = 0
+    """Where the log of the node that answered began when the answer came."""
 
 
 class Question(NamedTuple):
@@ -133,10 +135,17 @@ class SimulatedSeeker(SimulatedClient):
             if asked == LATEST:
                 self.cluster.promises.on_end(key, answer.offset, answer.leader_epoch, before, self.name)
             else:
-                self.found.append(Found(key, asked, answer.offset, answer.timestamp, committed))
+                self.found.append(
+                    Found(key, asked, answer.offset, answer.timestamp, committed, self._log_start(key, node))
+                )
             end = answer.offset if asked == LATEST else answer.offset + 1
             self._ends[key, node] = max(end, self._ends.get((key, node), 0))
         self._later(self._plan.pause_ms)
+
+    def _log_start(self, key: Key, number: int) -> int:
+        node = self.cluster.machine(number).node
+        partition = node.partitions.get(key) if node is not None else None
+        return partition.log.log_start_offset if partition is not None else 0
 
     def _delete(self, key: Key, offset: int) -> None:
         body = delete_records_request({key: offset}, DELETE_TIMEOUT_MS)
@@ -189,6 +198,8 @@ def _require_right(found: Found, start: int, timestamps: dict[int, int], who: st
         raise Violation("timestamp-wrong", f"{text}, which is older")
     if found.offset < 0 and found.asked == MAX_TIMESTAMP:
         return  # the youngest record was not committed
+    # A follower learns of the log start with what it fetches, so the log of a later leader may begin earlier.
+    timestamps = {offset: each for offset, each in timestamps.items() if offset >= found.log_start}
     bound = found.offset if found.offset >= 0 else found.committed
     earlier = next((offset for offset, each in timestamps.items() if each >= asked and offset < bound), None)
     if earlier is not None:

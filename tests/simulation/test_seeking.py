@@ -26,6 +26,7 @@ TIMESTAMPS = {4: 10, 5: 30, 6: 20, 7: 30, 8: 40}
         Found(KEY, MAX_TIMESTAMP, 5, 30, 8),
         Found(KEY, MAX_TIMESTAMP, -1, -1, 9),
         Found(KEY, 5, 2, 5, 9),
+        Found(KEY, 15, 6, 20, 9, log_start=6),
     ],
 )
 def test_what_is_right(found: Found):
@@ -37,6 +38,7 @@ def test_what_is_right(found: Found):
     [
         (Found(KEY, 10, 5, 30, 9), "timestamp-not-first"),
         (Found(KEY, 11, 6, 20, 9), "timestamp-not-first"),
+        (Found(KEY, 15, 6, 20, 9, log_start=5), "timestamp-not-first"),
         (Found(KEY, 35, -1, -1, 9), "timestamp-not-first"),
         (Found(KEY, 11, 5, 31, 9), "timestamp-wrong"),
         (Found(KEY, 11, 4, 10, 9), "timestamp-wrong"),

@@ -90,6 +90,10 @@ REASONS: tuple[tuple[str, str], ...] = (
         "a leader may be elected again, in a leader epoch more: so it is where a replica is removed",
     ),
     (
+        "Controller.CallOffReassignment.guard1",
+        "where nothing is being reassigned, what is decided is the record as it is: the ration of the fault is spent",
+    ),
+    (
         "Controller.ChangeMinIsr.alternative2",
         "nothing of the record but min.insync.replicas changes; the last known leader, which Kafka forgets, is not in it",
     ),
@@ -227,11 +231,6 @@ REASONS: tuple[tuple[str, str], ...] = (
         "a fetch is sent to the leader of its leader epoch: a broker that acts in that epoch leads it",
     ),
     ("Messages.TakeFetch.guard2", CHOSEN),
-    (
-        "Messages.TakeFetch.guard5",
-        "no fault of the rule: MCMessagesCrash, dearer than the models met so far, breaks by it (the switch "
-        "FetchOfFormerIncarnation)",
-    ),
     ("Messages.TakeFetch.alternative2", UNCHANGED),
     ("Messages.TakeFetch.guard6", UNCHANGED),
     ("Messages.Fits.guard1", GONE),

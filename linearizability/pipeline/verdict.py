@@ -147,19 +147,24 @@ def _order(item: Found) -> tuple[str, str, str, int]:
     return item.rule, item.permitted, first.topic, first.partition
 
 
+EMPTY, REGISTERS_UNANSWERED = "the history is empty", "no operation on a register was answered"
+NOTHING_ACKNOWLEDGED, NOTHING_READ = "no send was acknowledged", "no record was read"
+LACKS = frozenset({EMPTY, REGISTERS_UNANSWERED, NOTHING_ACKNOWLEDGED, NOTHING_READ})
+
+
 def lack_of_evidence(tally: Tally) -> list[str]:
-    """Why a history without any anomaly shows nothing."""
+    """Why a history without any anomaly shows nothing: some of LACKS."""
     if not tally.invocations:
-        return ["the history is empty"]
+        return [EMPTY]
     functions = {name.split(":")[0] for name, count in tally.operations.items() if count}
     if functions & set(REGISTERS) and not functions & {"send", "txn", "poll"}:
         answered = any(tally.operations[f"{f}:ok"] for f in REGISTERS)
-        return [] if answered else ["no operation on a register was answered"]
+        return [] if answered else [REGISTERS_UNANSWERED]
     reasons = []
     if not tally.acknowledged and not tally.unanswered:
-        reasons.append("no send was acknowledged")
+        reasons.append(NOTHING_ACKNOWLEDGED)
     if not tally.observed:
-        reasons.append("no record was read")
+        reasons.append(NOTHING_READ)
     return reasons
 
 

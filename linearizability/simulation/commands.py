@@ -267,6 +267,8 @@ def _print(summary: Summary) -> None:
     excused = said["excused"]
     if excused["runs_with_an_excuse"]:
         print(f"{excused['runs_with_an_excuse']} runs with an excuse; {excused['runs']} verdicts rest on one")
+    for run in summary.unknown[:20]:
+        print(f"unknown at seed {run.seed}: {run.text}")
     for found in summary.found[:20]:
         print(f"violation at seed {found.seed}: {found.rule}: {found.text}")
         if found.folder:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from linearizability.pipeline.verdict import INVALID, UNKNOWN, VALID
+from linearizability.pipeline.verdict import INVALID, LACKS, UNKNOWN, VALID
 from linearizability.results import suite_version
 from linearizability.simulation.schedule import STEPS
 
@@ -125,11 +125,22 @@ class Summary:
         return {name.removeprefix(PAIR): count for name, count in self.counts.items() if name.startswith(PAIR)}
 
     @property
+    def unknown(self) -> list[Small]:
+        """The runs without a verdict; `text` says why."""
+        return [run for run in self.runs if run.verdict == UNKNOWN]
+
+    @property
+    def undecided(self) -> list[Small]:
+        """Those of them that show something, of which the rules could not say what."""
+        return [run for run in self.unknown if not {*run.text.split("; ")} <= LACKS]
+
+    @property
     def verdict(self) -> str:
-        """Single runs that show nothing (too short, nothing acknowledged) do not make many unknown; an interrupt does."""
+        """Single runs that show nothing (too short, nothing acknowledged) do not make many unknown; one that is undecided does,
+        and an interrupt."""
         if self.verdicts[INVALID]:
             return INVALID
-        return VALID if self.verdicts[VALID] and not self.interrupted else UNKNOWN
+        return VALID if self.verdicts[VALID] and not self.interrupted and not self.undecided else UNKNOWN
 
     @property
     def reason(self) -> str:
@@ -138,6 +149,9 @@ class Summary:
             return ""
         if self.interrupted:
             return f"interrupted after {len(self.runs)} schedules, of which {self.verdicts[VALID]} are valid"
+        if self.undecided:
+            first = self.undecided[0]
+            return f"{len(self.undecided)} runs are undecided, as that of seed {first.seed}: {first.text}"
         why = next((f", as that of seed {run.seed}: {run.text}" for run in self.runs if run.text), "")
         return f"no run showed enough to be judged{why}"
 
@@ -165,6 +179,7 @@ class Summary:
             "valid": self.verdicts[VALID],
             "invalid": self.verdicts[INVALID],
             "unknown": self.verdicts[UNKNOWN],
+            "unknown_runs": [{"seed": run.seed, "reason": run.text} for run in self.unknown[:MAX_NAMED]],
             "first_seed": self.plan.first_seed,
             "nodes": self.plan.nodes,
             "coordination": self.plan.coordination,

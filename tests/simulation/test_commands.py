@@ -1,6 +1,7 @@
 """`tidegauge fuzz` and the replay of what it keeps."""
 
 import json
+from collections import Counter
 from concurrent.futures import wait
 from pathlib import Path
 
@@ -10,8 +11,8 @@ import tidegauge
 from linearizability.results import suite_version
 from linearizability.simulation import fuzzing
 from linearizability.simulation.accumulating import run_of
-from linearizability.simulation.commands import replay_schedule
-from linearizability.simulation.fuzzing_summary import Plan, Summary
+from linearizability.simulation.commands import _print, replay_schedule
+from linearizability.simulation.fuzzing_summary import Plan, Small, Summary
 from linearizability.simulation.schedule import Schedule, read_schedule
 
 
@@ -128,3 +129,29 @@ def test_a_full_disk_loses_no_verdict(tmp_path: Path):
     (tmp_path / "summary.json").symlink_to("/dev/full")
     summary = fuzzing.fuzz(Plan(tmp_path, schedules=1))
     assert (summary.verdict, summary.not_kept) == ("valid", "No space left on device")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict", "reason"),
+    [
+        ({"": "valid", "no record was read": "unknown"}, "valid", ""),
+        ({"no record was read": "unknown"}, "unknown", "no run showed enough"),
+        ({"": "valid", "1 × nonlinearizable-register: too long": "unknown"}, "unknown", "1 runs are undecided"),
+        ({"": "valid", "no record was read; 2 × offset-reuse: open": "unknown"}, "unknown", "1 runs are undecided"),
+        ({"1 × nonlinearizable-register: too long": "unknown", "offset 3 twice": "invalid"}, "invalid", ""),
+    ],
+)
+def test_a_run_that_is_undecided_is_no_valid_one(
+    tmp_path: Path, capsys, verdicts: dict[str, str], verdict: str, reason: str
+):
+    summary = Summary(Plan(tmp_path, schedules=2))
+    for seed, (text, each) in enumerate(verdicts.items()):
+        summary.add(Small(seed, each, "", text, 1, 1, 1, 0, 0.1, Counter(), {}, 0, {}, ""))
+    assert summary.verdict == verdict and summary.reason.startswith(reason) and bool(summary.reason) == bool(reason)
+    unknown = [{"seed": s, "reason": t} for s, (t, each) in enumerate(verdicts.items()) if each == "unknown"]
+    assert summary.to_json()["unknown_runs"] == unknown
+    _print(summary)
+    printed = capsys.readouterr().out.splitlines()
+    assert [line for line in printed if line.startswith("unknown")] == [
+        f"unknown at seed {each['seed']}: {each['reason']}" for each in unknown
+    ]

@@ -95,16 +95,17 @@ class ClientPromises:
             )
 
     def on_sequence_lost(
-        self, partition: str, who: str, code: int, restarted: bool, power_lost: bool, deposed: bool
+        self, partition: str, who: str, code: int, reloaded: bool, power_lost: bool, deposed: bool
     ) -> None:
         """Whether a broker may not know the sequence number that an idempotent producer's oldest batch follows.
 
-        It may have forgotten it when it was started again since the batch was first sent (a snapshot keeps each producer's
-        last batch only), when power was lost since the producer got its id and not every append was flushed, and when an
-        unclean election may have taken committed records back. And it may never have received it when it was `deposed`
-        before it answered and did not know: produce requests name no leader epoch. Errors: Violation.
+        It may have forgotten it when it has `reloaded` a snapshot since the batch was first sent, as it was started again or
+        its log was cut (a snapshot keeps each producer's last batch only), when power was lost since the producer got its id
+        and not every append was flushed, and when an unclean election may have taken committed records back. And it may never
+        have received it when it was `deposed` before it answered and did not know: produce requests name no leader epoch.
+        Errors: Violation.
         """
-        forgotten = restarted or (power_lost and not self._schedule.always_flushed) or self._schedule.elects_uncleanly
+        forgotten = reloaded or (power_lost and not self._schedule.always_flushed) or self._schedule.elects_uncleanly
         if not forgotten and not deposed:
             self._world.broken(
                 "sequence-lost", f"{who}: {error_name(code)} for its oldest batch to {partition}, without a reason"

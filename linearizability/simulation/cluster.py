@@ -202,6 +202,10 @@ class SimulatedCluster:
             machine.power_losses for machine in self.machines
         )
 
+    def cuts_of(self, key: tuple[str, int]) -> dict[int, int]:
+        """How often each machine has cut its log of a partition."""
+        return {machine.number: machine.watch.cuts[key] for machine in self.machines}
+
     def leads(self, number: int, key: tuple[str, int]) -> int | None:
         """The epoch in which a node leads a partition by what the controllers decided; None where another one does."""
         if self.checker is None:

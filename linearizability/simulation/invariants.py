@@ -5,6 +5,7 @@ Only what is cheap is asked after each step: numbers that the node keeps anyway.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
@@ -58,6 +59,8 @@ class Watch:
         self._seen: dict[tuple[str, int], tuple[object, Seen]] = {}
         self.highest_end: dict[tuple[str, int], int] = {}
         """The highest log end that each partition ever had, over all incarnations."""
+        self.cuts: Counter[tuple[str, int]] = Counter()
+        """How often the log of each partition was seen to end earlier than before."""
 
     def forget(self) -> None:
         """A new incarnation begins."""
@@ -89,6 +92,8 @@ class Watch:
         known = self._seen.get(key)
         if known is not None and known[0] is partition:
             self._compare(key, known[1], now)
+            if now.log_end < known[1].log_end:
+                self.cuts[key] += 1
         self._within(key, now)
         if partition.leading is not None and now.newest_epoch != now.leader_epoch:
             text = f"leads in leader epoch {now.leader_epoch}, and its log knows of {now.newest_epoch} as the newest"

@@ -8,7 +8,7 @@ the producer gives up what is in doubt and goes on under a new producer id, so t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from linearizability.client.errors import STALE, error_name
@@ -94,6 +94,8 @@ class Batch:
     """How many batches behind it were acknowledged first."""
     first_history: tuple[int, int] = (0, 0)
     """Process starts and power losses of the cluster when it was first sent."""
+    first_cuts: dict[int, int] = field(default_factory=dict)
+    """How often each node had cut its log of the partition then."""
     led_in: int | None = None
     """The epoch in which the node that it was sent to last led the partition then; None where another one did."""
 
@@ -270,6 +272,7 @@ class SimulatedProducer(SimulatedClient):
             self._number(batch)
         if not batch.attempts:
             batch.first_history = self.cluster.history_so_far()
+            batch.first_cuts = self.cluster.cuts_of(batch.key) if self.idempotent else {}
         batch.attempts += 1
         batch.under_way, batch.line = True, line
         batch.led_in = self.cluster.leads(line.node, batch.key)
@@ -346,9 +349,11 @@ class SimulatedProducer(SimulatedClient):
     def _give_up_session(self, refused: Batch, code: int) -> None:
         """The broker has lost our sequence: what is in doubt stays unknown, the rest goes out under a new producer id."""
         self.world.counts["producer sessions given up"] += 1
-        restarted = self.cluster.history_so_far()[0] > refused.first_history[0]
-        power_lost = self.cluster.history_so_far()[1] > self._session_history[1]
         line = refused.line
+        cuts = self.cluster.cuts_of(refused.key)
+        was_cut = line is not None and cuts[line.node] > refused.first_cuts[line.node]
+        reloaded = was_cut or self.cluster.history_so_far()[0] > refused.first_history[0]
+        power_lost = self.cluster.history_so_far()[1] > self._session_history[1]
         led_now = self.cluster.leads(line.node, refused.key) if line is not None else refused.led_in
         deposed = refused.led_in is None or refused.led_in != led_now
         behind = refused.overtaken_by + sum(each.attempts > 0 for each in self._pending[refused.key][1:])
@@ -363,7 +368,7 @@ class SimulatedProducer(SimulatedClient):
             # may have been appended without an acknowledgement.
             self.world.counts["first batches overtaken"] += 1
         else:
-            self.cluster.promises.on_sequence_lost(refused.name, self.name, code, restarted, power_lost, deposed)
+            self.cluster.promises.on_sequence_lost(refused.name, self.name, code, reloaded, power_lost, deposed)
         for key, batches in self._pending.items():
             kept: list[Batch] = []
             for batch in batches:

@@ -94,7 +94,7 @@ class Batch:
     """How many batches behind it were acknowledged first."""
     first_history: tuple[int, int] = (0, 0)
     """Process starts and power losses of the cluster when it was first sent."""
-    first_cuts: dict[int, int] = field(default_factory=dict)
+    first_cuts: dict[int, int] = field(default_factory=dict[int, int])
     """How often each node had cut its log of the partition then."""
     led_in: int | None = None
     """The epoch in which the node that it was sent to last led the partition then; None where another one did."""

@@ -104,6 +104,7 @@ def _summed(night: Night, folder: Path) -> dict[str, object]:
                 "series": name_of(each.kind),
                 "schedules": each.schedules,
                 "invalid": each.invalid,
+                "unknown": each.unknown,
                 "excused": each.excused,
                 "found_after": each.found_after,
             }
@@ -116,11 +117,13 @@ def _summed(night: Night, folder: Path) -> dict[str, object]:
 def _said(night: Night, page: Path) -> str:
     from linearizability.campaign.report import name_of, sums
 
-    why = (
-        "interrupted; the same command goes on"
-        if night.interrupted
-        else "a series of the current code showed nothing, or none is planned"
-    )
+    undecided = [f"{name_of(row.kind)}: seed {seed}" for row in night.rows if not row.mutant for seed in row.undecided]
+    if night.interrupted:
+        why = "interrupted; the same command goes on"
+    elif undecided:
+        why = f"{len(undecided)} runs are undecided, as {undecided[0]}"
+    else:
+        why = "a series of the current code showed nothing, or none is planned"
     lines = [f"verdict: {night.verdict}" + (f": {why}" if night.verdict == "unknown" else "")]
     for each in sums(night.rows):
         text = f"{name_of(each.kind)}: {each.schedules:,} schedules, "

@@ -34,13 +34,14 @@ class Night:
     @property
     def verdict(self) -> str:
         """Of the current code: what a planted bug breaks, and runs that keep their promises beside one, do not count. A series of
-        which no run showed enough makes it unknown, and so does a plan of planted bugs alone."""
+        which no run showed enough makes it unknown, and so do an undecided run, and a plan of planted bugs alone."""
         ours = [row for row in self.rows if not row.mutant]
         if any(row.invalid for row in ours):
             return INVALID
         shown = {row.kind for row in ours if row.valid}
         wanted = {kind for kind in self.kinds if not kind[3]}
-        return VALID if wanted and wanted <= shown and not self.interrupted else UNKNOWN
+        is_whole = wanted and wanted <= shown and not self.interrupted
+        return VALID if is_whole and not any(row.undecided for row in ours) else UNKNOWN
 
 
 def carry_out(plan: NightPlan, name: str, store: Path, progress: Progress) -> Night:
@@ -118,4 +119,5 @@ def _row(name: str, summary: Summary, rows: list[Row]) -> Row:
         to_first=None if first is None else first + runs_without_find(kind, rows),
         pairs=tuple(sorted(summary.pairs)),
         violations=tuple((each.seed, each.rule, each.folder) for each in found[: 1 if plan.mutant else None]),
+        undecided=tuple(run.seed for run in runs if run.is_undecided),
     )

@@ -44,6 +44,8 @@ class Row:
     """Which steps of the specification followed which, on one partition."""
     violations: tuple[tuple[int, str, str], ...]
     """Seed, broken promise, and the folder of the small schedule that repeats it (empty where none was kept)."""
+    undecided: tuple[int, ...] = ()
+    """The seeds of unknown runs that show something. Tables of before 2026-11-28 have none."""
 
     @property
     def kind(self) -> Kind:
@@ -68,6 +70,7 @@ def read_rows(store: Path) -> list[Row]:
             given: dict[str, Any] = json.loads(line)
             given["pairs"] = tuple(given["pairs"])
             given["violations"] = tuple((seed, rule, folder) for seed, rule, folder in given["violations"])
+            given["undecided"] = tuple(given.get("undecided", ()))
             rows.append(Row(**given))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadTable(f"{path}, line {number}, is no row of a campaign: {error}") from None

@@ -75,6 +75,11 @@ class Small:
     digest: str
     """Of all that happened in the run: the same seed has the same, wherever it is run."""
 
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it has no verdict though it shows something, of which the rules could not say what."""
+        return self.verdict == UNKNOWN and not {*self.text.split("; ")} <= LACKS
+
 
 @dataclass
 class Found:
@@ -131,8 +136,7 @@ class Summary:
 
     @property
     def undecided(self) -> list[Small]:
-        """Those of them that show something, of which the rules could not say what."""
-        return [run for run in self.unknown if not {*run.text.split("; ")} <= LACKS]
+        return [run for run in self.runs if run.is_undecided]
 
     @property
     def verdict(self) -> str:

@@ -110,6 +110,9 @@ def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch) -> None:
     [
         ([OURS], [row()], "valid"),
         ([OURS], [row(valid=0, unknown=4)], "unknown"),
+        ([OURS], [row(valid=3, unknown=1)], "valid"),
+        ([OURS], [row(valid=3, unknown=1, undecided=(2,))], "unknown"),
+        ([OURS], [row(valid=2, unknown=1, undecided=(2,), invalid=1)], "invalid"),
         ([OURS, ("kraft", 3, "groups", "")], [row()], "unknown"),
         ([OURS], [row(), row(invalid=1)], "invalid"),
         ([PLANTED], [row(workload="records", mutant="high-watermark-back")], "unknown"),

@@ -56,9 +56,11 @@ class Survival:
             if disk is not None and partition.log._disk is not cast(object, disk):
                 continue
             cut, swap = partition.log._cut, partition.log._swap
+            # Where a log starts over below its first segment, its checkpoints are lowered first.
+            begins_cut = partition.log.log_start_offset < partition.log._bases[0]
             if in_step or cut is not None:
                 self._may_have_grown.add(key)
-            if (in_step and (cut or swap) is not None) or (cut is not None and cut.starts_over):
+            if (in_step and ((cut or swap) is not None or begins_cut)) or (cut is not None and cut.starts_over):
                 continue  # its files are between two states
             log = self._contents(partition).up_to(partition.log.log_end_offset)
             least = log.end if key[0] not in self._compacted else min(log.end, _written_end(partition))

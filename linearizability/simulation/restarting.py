@@ -7,6 +7,8 @@ from linearizability.simulation.machine import Machine
 from linearizability.simulation.world import MICROSECONDS_A_MS, Violation
 from reference.controller.elections import places
 from reference.controller.image import MetadataImage
+from reference.protocol.primitives import NodeId
+from reference.replication.partition import Partition
 from reference.zookeeper import znodes
 
 ALIVE_BOUND_MS = 20_000
@@ -42,7 +44,8 @@ def start_again(cluster: SimulatedCluster, machine: Machine) -> None:
 def _is_owed_leave(cluster: SimulatedCluster, machine: Machine) -> bool:
     """Whether the active controller takes all nodes to be alive, and knows this one's incarnation: it gives leave to stop.
 
-    With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked.
+    With ZooKeeper it gives none to a leader that is alone in an ISR, nor takes others into it, once it has been asked: a leader
+    that may take a follower out again (one that reaches the high watermark joins, and may lag all the same) is not owed it yet.
     """
     node, active = machine.node, cluster.active_controller()
     controller = cluster.machine(active).node if active is not None else None
@@ -53,8 +56,20 @@ def _is_owed_leave(cluster: SimulatedCluster, machine: Machine) -> bool:
         is_reading = not controller.controller.is_active  # everything again: it may find brokers out of sync then
         if is_reading or not _knows_all(cluster, controller.controller_epoch, image):
             return False
+        if not all(_keeps_isr(each, node.id) for each in node.partitions.values()):
+            return False
         return not any(places(image, lambda each: [*each.isr] == [node.id] and len(each.replicas) > 1))
     return controller.image.brokers[node.id].epoch == node.broker_epoch
+
+
+def _keeps_isr(partition: Partition, node: int) -> bool:
+    """Whether it leads a partition of which it knows no member of the ISR to lag, and proposes nothing; or does not lead it."""
+    leading = partition.leading
+    if leading is None:
+        return True
+    end = partition.log.log_end_offset
+    others = [leading.followers.get(NodeId(each)) for each in partition.state.isr if each != node]
+    return leading.pending is None and all(each is not None and each.end == end for each in others)
 
 
 def _knows_all(cluster: SimulatedCluster, controller_epoch: int, image: MetadataImage) -> bool:

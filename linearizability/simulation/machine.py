@@ -445,7 +445,12 @@ class Machine:
             stored = {f"{topic}-{index}" for topic, index, _ in lines}
             self._survival.given_up({*self._survival.strangers(self._judged)} - stored)
         for topic, index, offset in lines:
-            partition = self._judged.partitions.get((topic, int(index))) if self._judged is not None else None
+            key = topic, int(index)
+            partition = self._judged.partitions.get(key) if self._judged is not None else None
+            if partition is None and self._judged is not None and name == HIGH_WATERMARKS:
+                holder = self._judged.logs.holder(key)
+                if holder is not None and holder.disk is cast(object, disk):
+                    self._survival.carried_over(holder.logs[key], int(offset))
             if partition is None or partition.log._disk is not cast(object, disk):
                 continue
             if int(offset) > bound_of(partition):

@@ -12,6 +12,7 @@ from linearizability.simulation.invariants import LogRecord, contents, require_p
 from linearizability.simulation.world import Violation, World
 from reference.node.node import Node
 from reference.replication.partition import Partition
+from reference.storage.log import Log
 from reference.storage.simulated_disk import SimulatedDisk
 
 Key = tuple[str, int]
@@ -85,6 +86,18 @@ class Survival:
     def committed(self, partition: Partition, high_watermark: int) -> None:
         """A high watermark is written to a checkpoint."""
         self._committed[partition.name] = partition.topic_id, high_watermark
+
+    def carried_over(self, log: Log, high_watermark: int) -> None:
+        """A high watermark is written again by a node that has no replica for the log yet, as one that stops before it was given
+        its partitions. Errors: Violation where it goes down further than to the log's end."""
+        name = f"{log.topic}-{log.partition}"
+        topic_id, stored = self._committed.get(name, (None, 0))
+        if topic_id is None or topic_id != log.topic_id:
+            return
+        if high_watermark < min(stored, log.log_end_offset):
+            text = f"{name} on {self._name}: {high_watermark} is written, where {stored} was stored"
+            raise Violation("high-watermark-forgotten", f"{text} and the log ends at {log.log_end_offset}")
+        self._committed[name] = topic_id, high_watermark
 
     def given_up(self, names: Iterable[str]) -> None:
         """Replicas that are no more, by partition; they may come again with new logs."""

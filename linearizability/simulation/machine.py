@@ -117,6 +117,8 @@ class Machine:
         """Of the image with which the replicas were compared last."""
         self._judged: Node | None = None
         """The node whose checkpoints are judged: the last that has started."""
+        self._lost_directory = False
+        """Its last log directory has failed since it was started."""
         for disk in self.disks:
             disk.make_folder(FOLDER)
             disk.sync_folder(FOLDER.parent)
@@ -207,6 +209,7 @@ class Machine:
         incarnation = uuid.UUID(int=self._chance.getrandbits(128), version=4)
         identity = identity_of(self._schedule, self.number, incarnation)
         chance = cast(Any, self._world.chance(f"life/{self.number}/{self.incarnations}"))
+        directory_was_lost, self._lost_directory = self._lost_directory, False
         try:
             directories = [
                 LogDirectory(cast(Disk, disk), FOLDER, self._log, directory_id(self.number, slot))
@@ -230,7 +233,27 @@ class Machine:
         except Violation:
             raise
         except Exception as error:
+            if directory_was_lost and isinstance(error, CorruptFile) and self._remove_what_is_twice():
+                return self._new_node()
             raise Violation("no-restart", f"{self.name} cannot start: {where(error)}") from error
+
+    def _remove_what_is_twice(self) -> bool:
+        """An operator does what a node asks for that finds a partition in two directories, as Kafka's does: it is removed from
+        the directory that has failed. This comes of a failure while the replica was being moved out of it."""
+        last, others = self.disks[-1], self.disks[:-1]
+        twice = [
+            FOLDER / name
+            for name in last.list_folder(FOLDER)
+            if last.is_folder(FOLDER / name) and any(disk.is_folder(FOLDER / name) for disk in others)
+        ]
+        for folder in twice:
+            for name in last.list_folder(folder):
+                last.remove(folder / name)
+            last.remove(folder)
+            last.sync_folder(FOLDER)
+            self._log_event(f"{folder.name} is removed from its last log directory by an operator")
+        self._world.counts["partitions in two directories"] += len(twice)
+        return bool(twice)
 
     @property
     def disk_refuses(self) -> bool:
@@ -307,6 +330,7 @@ class Machine:
             return
         self._survival.remember(self.process.node, self.disks[-1])
         self.disks[-1].failure = OSError(errno.EIO, "the simulated disk is broken")
+        self._lost_directory = True
         self.disks[-1].read_only = True  # a process that stands still finds out when it writes
         self._log_event("loses its last log directory")
         self.process.look_at_failure()

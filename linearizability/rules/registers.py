@@ -14,12 +14,12 @@ from linearizability.rules.excusing import GROUPS, TRANSACTIONS, permits_loss
 from linearizability.rules.group_offsets import may_be_stale
 from linearizability.rules.partition import PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Weight, Witness, found
-from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable
+from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable, that_matter
 
 Named = list[tuple[RegisterOperation, int]]
 SHRINKING_STEPS = 20_000
 """Steps of each search that makes a witness smaller."""
-MAX_SHRUNK = 30
+MAX_SHOWN = 30
 """Operations of a witness, and reads that are tried without."""
 NOTHING = identity(None)
 """The value of a register that was never written."""
@@ -53,7 +53,8 @@ def judged(partition: PartitionHistory, context: Context) -> list[tuple[bool | N
 
 def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[bool | None, Found]]:
     for register in _registers(partition, context):
-        operations, initial, name = register.operations, register.initial, register.name
+        initial, name = register.initial, register.name
+        operations = [register.operations[i] for i in that_matter([each for each, _ in register.operations])]
         answer = linearizable([operation for operation, _ in operations], initial)
         if answer:
             continue
@@ -62,8 +63,9 @@ def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[boo
         def witness(index: int, least: Named = least, name: str = name, answer: bool | None = answer) -> Witness:
             if answer is None:
                 return -1, -1, [number for _, number in least], f"{name}: the search was given up"
-            text = f"{name}: no order of these {len(least)} operations within their durations explains what was read"
-            return -1, -1, [number for _, number in least], text
+            last = least[-MAX_SHOWN:]
+            text = f"{name}: no order of these {len(last)} operations within their durations explains what was read"
+            return -1, -1, [number for _, number in last], text
 
         rule = RULE if answer is False else UNDECIDED
         for item in found(
@@ -106,14 +108,14 @@ def shrink(operations: Named, initial: int) -> Named:
             low = middle + 1
     least = ordered[:low]
     if linearizable([operation for operation, _ in least], initial, SHRINKING_STEPS) is not False:
-        return ordered[-MAX_SHRUNK:]
+        return ordered
     reads = [item for item in least[:-1] if item[0].function == READ]
-    for item in reads[-MAX_SHRUNK:]:
+    for item in reads[-MAX_SHOWN:]:
         # Writes stay: without the write of its value a read would have no source, and that would prove nothing.
         without = [other for other in least if other is not item]
         if linearizable([operation for operation, _ in without], initial, SHRINKING_STEPS) is False:
             least = without
-    return least[-MAX_SHRUNK:]
+    return least
 
 
 def _registers(partition: PartitionHistory, context: Context) -> Iterator[Register]:

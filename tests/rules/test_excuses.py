@@ -129,6 +129,33 @@ def test_a_decision_is_lost_by_no_excuse_that_began_after_it_was_missed() -> Non
     assert judge_history(history(both + commits)).verdict == "invalid"
 
 
+@pytest.mark.parametrize(
+    ("fetched", "begins", "ends", "explains"),
+    [
+        ("t-0@1", 25, 45, True),
+        ("t-0@1", 600, 610, False),
+        ("t-0@1", -9, -1, False),
+        ("t-0@7", 25, 45, True),
+        ("t-0@139", 600, 610, None),
+    ],
+)
+def test_commits_of_unknown_outcome_hide_no_lost_one(
+    fetched: str, begins: int, ends: int, explains: bool | None
+) -> None:
+    """Forty commits that were never answered, after the excuse was over: the search went through their subsets, and the excuse
+    was held against the last thirty. Seed 5191 of runs of groups."""
+    commits = "1 [0 10] commit g t-0@1\n1 [20 30] commit g t-0@2\n"
+    unknown = "".join(
+        f"{number} [{60 + number} {70 + number}] commit g t-0@{100 + number} info\n" for number in range(40)
+    )
+    read = f"77 [500 510] committed g {fetched}\n"
+    judgement = judge_history(history(excuse("__consumer_offsets", begins, ends) + commits + unknown + read))
+    register = [item for item in judgement.findings if item.rule.endswith("-register")]
+    assert [(item.rule, bool(item.permitted)) for item in register] == (
+        [] if explains is None else [("nonlinearizable-register", explains)]
+    ), judgement.to_json()
+
+
 def test_an_excuse_that_says_too_little_is_a_defect() -> None:
     events = parse(excuse("t-0") + LOST)
     for event in events:

@@ -176,6 +176,19 @@ def test_a_history_is_not_given_up_for_its_length(monkeypatch: pytest.MonkeyPatc
     assert linearizable(operations, 0) is True
 
 
+def test_changes_that_need_not_have_happened_are_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wgl, "MAX_STEPS", 10)
+    never_answered = [RegisterOperation(WRITE, 100 + i, 0, i, None) for i in range(200)]
+    maybe_lost = [RegisterOperation(WRITE, 400 + i, 0, i, i + 50, may_be_lost=True) for i in range(200)]
+    written = [RegisterOperation(WRITE, 1, 0, 500, 505), RegisterOperation(WRITE, 2, 0, 510, 515)]
+    # The write of 400 was over before the others began.
+    for value, answer in ((2, True), (100, True), (400, False), (1, False), (9, False)):
+        read = RegisterOperation(READ, value, 0, 520, 525)
+        assert linearizable([*never_answered, *maybe_lost, *written, read], 0) is answer, value
+    swapped = RegisterOperation(CAS, 3, 100, 520, 525)
+    assert linearizable([*never_answered, *written, swapped, RegisterOperation(READ, 3, 0, 530, 535)], 0) is True
+
+
 def test_the_search_gives_up_rather_than_guess() -> None:
     concurrent = [RegisterOperation(WRITE, i, 0, 0, 100) for i in range(12)]
     assert linearizable([*concurrent, RegisterOperation(READ, 99, 0, 0, 100)], 0, max_steps=1000) is None

@@ -161,14 +161,16 @@ def _unexcused(
     partition: PartitionHistory, context: Context, steps: Steps, indices: Array, promised: Mask, start: Array
 ) -> Mask:
     """Which of these steps no excuse explains: they, and a record that they lead over, lie in one era. What was given after
-    the gap may be what was lost, and what is known in the gap may have come in when its place was given away."""
+    the gap may be what was lost, and what is known in the gap may have come in when its place was given away. What was given
+    before the gap, too: a consumer's position may have been behind a marker that was lost with it."""
     made, seen = known_at(partition)
+    since = partition.observations.completed[steps.before[indices]]
     given = partition.observations.completed[steps.after[indices]]
     sent = sent_at(partition)[steps.after[indices]]
     unexcused = np.zeros(len(indices), bool)
     for after, before in eras(context, partition):
         slots = promised & (made > after) & ((before == NEVER) | (seen < before))
-        within = (sent > after) & ((before == NEVER) | (given < before))
+        within = (sent > after) & (since > after) & ((before == NEVER) | (given < before))
         unexcused |= within & _lead_over(partition, slots, steps, indices, start)
     return unexcused
 

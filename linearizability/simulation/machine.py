@@ -22,7 +22,7 @@ from linearizability.simulation.schedule import Schedule
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from linearizability.simulation.survival import Survival
 from linearizability.simulation.voting import directory_id, format_with_voters, identity_of
-from linearizability.simulation.watched_disk import BOUNDS, WatchedDisk
+from linearizability.simulation.watched_disk import WatchedDisk, remove_what_is_twice
 from linearizability.simulation.world import MICROSECONDS_A_MS, Killed, Violation, World
 from reference.node.node import Node
 from reference.node.zookeeper.node import ZooKeeperNode
@@ -30,7 +30,6 @@ from reference.protocol.errors import KafkaError
 from reference.protocol.primitives import TimestampMs
 from reference.replication.partition import Partition
 from reference.runtime.clock import Clock
-from reference.storage.checkpoints import HIGH_WATERMARKS
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, LogError, StorageError
 from reference.storage.log_directory import LogDirectory
@@ -238,22 +237,11 @@ class Machine:
             raise Violation("no-restart", f"{self.name} cannot start: {where(error)}") from error
 
     def _remove_what_is_twice(self) -> bool:
-        """An operator does what a node asks for that finds a partition in two directories, as Kafka's does: it is removed from
-        the directory that has failed. This comes of a failure while the replica was being moved out of it."""
-        last, others = self.disks[-1], self.disks[:-1]
-        twice = [
-            FOLDER / name
-            for name in last.list_folder(FOLDER)
-            if last.is_folder(FOLDER / name) and any(disk.is_folder(FOLDER / name) for disk in others)
-        ]
-        for folder in twice:
-            for name in last.list_folder(folder):
-                last.remove(folder / name)
-            last.remove(folder)
-            last.sync_folder(FOLDER)
-            self._log_event(f"{folder.name} is removed from its last log directory by an operator")
-        self._world.counts["partitions in two directories"] += len(twice)
-        return bool(twice)
+        names = remove_what_is_twice(self.disks, FOLDER)
+        for name in names:
+            self._log_event(f"{name} is removed from its last log directory by an operator")
+        self._world.counts["partitions in two directories"] += len(names)
+        return bool(names)
 
     @property
     def disk_refuses(self) -> bool:
@@ -462,28 +450,8 @@ class Machine:
                     self._to_compare.setdefault(partition.name, False)
 
     def _on_checkpoint(self, disk: SimulatedDisk, name: str, data: bytes) -> None:
-        """Lines of logs that have moved to another directory stay until the next start there, and are not read."""
-        rule, bound_of = BOUNDS[name]
-        lines = [line.split(" ") for line in data.decode().splitlines()[2:]]
-        if name == HIGH_WATERMARKS and self._judged is not None:
-            stored = {f"{topic}-{index}" for topic, index, _ in lines}
-            self._survival.given_up({*self._survival.strangers(self._judged)} - stored)
-        for topic, index, offset in lines:
-            key = topic, int(index)
-            partition = self._judged.partitions.get(key) if self._judged is not None else None
-            if partition is None and self._judged is not None and name == HIGH_WATERMARKS:
-                holder = self._judged.logs.holder(key)
-                if holder is not None and holder.disk is cast(object, disk):
-                    self._survival.carried_over(holder.logs[key], int(offset))
-            if partition is None or partition.log._disk is not cast(object, disk):
-                continue
-            if int(offset) > bound_of(partition):
-                text = (
-                    f"{name} of {self.name} says {offset} of {partition.name}, where {bound_of(partition)} is the most"
-                )
-                self._world.broken(rule, text)
-            if name == HIGH_WATERMARKS:
-                self._survival.committed(partition, int(offset))
+        if self._judged is not None:
+            self._survival.checkpoint_written(self._judged, disk, name, data)
 
     def _compare_logs(self, node: Node) -> None:
         """Errors: Violation."""

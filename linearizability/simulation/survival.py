@@ -9,9 +9,11 @@ from uuid import UUID
 
 from linearizability.simulation.batches import batches_in, header_of
 from linearizability.simulation.invariants import LogRecord, contents, require_prefix
+from linearizability.simulation.watched_disk import BOUNDS
 from linearizability.simulation.world import Violation, World
 from reference.node.node import Node
 from reference.replication.partition import Partition
+from reference.storage.checkpoints import HIGH_WATERMARKS
 from reference.storage.log import Log
 from reference.storage.simulated_disk import SimulatedDisk
 
@@ -86,6 +88,31 @@ class Survival:
     def committed(self, partition: Partition, high_watermark: int) -> None:
         """A high watermark is written to a checkpoint."""
         self._committed[partition.name] = partition.topic_id, high_watermark
+
+    def checkpoint_written(self, node: Node, disk: SimulatedDisk, name: str, data: bytes) -> None:
+        """A node writes a checkpoint of offsets. Lines of logs that have moved to another directory stay until the next start
+        there, and are not read. Errors: Violation."""
+        rule, bound_of = BOUNDS[name]
+        lines = [line.split(" ") for line in data.decode().splitlines()[2:]]
+        if name == HIGH_WATERMARKS:
+            stored = {f"{topic}-{index}" for topic, index, _ in lines}
+            self.given_up({*self.strangers(node)} - stored)
+        for topic, index, offset in lines:
+            key = topic, int(index)
+            partition = node.partitions.get(key)
+            if partition is None and name == HIGH_WATERMARKS:
+                holder = node.logs.holder(key)
+                if holder is not None and holder.disk is cast(object, disk):
+                    self.carried_over(holder.logs[key], int(offset))
+            if partition is None or partition.log._disk is not cast(object, disk):
+                continue
+            if int(offset) > bound_of(partition):
+                text = (
+                    f"{name} of {self._name} says {offset} of {partition.name}, where {bound_of(partition)} is the most"
+                )
+                self._world.broken(rule, text)
+            if name == HIGH_WATERMARKS:
+                self.committed(partition, int(offset))
 
     def carried_over(self, log: Log, high_watermark: int) -> None:
         """A high watermark is written again by a node that has no replica for the log yet, as one that stops before it was given

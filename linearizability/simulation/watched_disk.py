@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from reference.protocol.primitives import Offset
@@ -38,3 +38,20 @@ BOUNDS: dict[str, tuple[str, Callable[[Partition], Offset]]] = {
     LOG_START_OFFSETS: ("checkpoint-beyond-log-start", lambda partition: partition.log.log_start_offset),
 }
 """What no line of a checkpoint may be beyond when it is written."""
+
+
+def remove_what_is_twice(disks: Sequence[SimulatedDisk], folder: Path) -> list[str]:
+    """An operator does what a node asks for that finds a partition in two directories, as Kafka's does: it is removed from the
+    last one, which has failed. This comes of a failure while the replica was being moved out of it. Gives the partitions."""
+    last, others = disks[-1], disks[:-1]
+    twice = [
+        name
+        for name in last.list_folder(folder)
+        if last.is_folder(folder / name) and any(disk.is_folder(folder / name) for disk in others)
+    ]
+    for partition in twice:
+        for name in last.list_folder(folder / partition):
+            last.remove(folder / partition / name)
+        last.remove(folder / partition)
+    last.sync_folder(folder)
+    return twice

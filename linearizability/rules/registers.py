@@ -14,7 +14,7 @@ from linearizability.rules.excusing import GROUPS, TRANSACTIONS, permits_loss
 from linearizability.rules.group_offsets import may_be_stale
 from linearizability.rules.partition import PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Weight, Witness, found
-from linearizability.rules.wgl import READ, WRITE, RegisterOperation, linearizable, that_matter
+from linearizability.rules.wgl import CAS, READ, WRITE, RegisterOperation, linearizable, that_matter
 
 Named = list[tuple[RegisterOperation, int]]
 SHRINKING_STEPS = 20_000
@@ -76,7 +76,8 @@ def _judged(partition: PartitionHistory, context: Context) -> Iterator[tuple[boo
 
 def _permitted(register: Register, least: Named, partition: PartitionHistory, context: Context) -> str:
     """Why a register may be as it was read; empty where it may not."""
-    made = min(operation.invoked for operation, _ in least)
+    # The oldest write that no read shows must have been lost (see `_without_oldest`); where each is shown, any may have been.
+    made = min(operation.invoked for operation, _ in _unread(least) or least)
     seen = max(NEVER if operation.completed is None else operation.completed for operation, _ in least)
     reason = permits_loss(context, partition, made, seen, GROUPS if register.is_committed else "", here=False)[0]
     if reason or not register.transactional:
@@ -102,20 +103,49 @@ def shrink(operations: Named, initial: int) -> Named:
     low, high = 1, len(ordered)
     while low < high:  # a prefix by invocation: what began later is left out
         middle = (low + high) // 2
-        if linearizable([operation for operation, _ in ordered[:middle]], initial, SHRINKING_STEPS) is False:
+        if _is_broken(ordered[:middle], initial):
             high = middle
         else:
             low = middle + 1
     least = ordered[:low]
-    if linearizable([operation for operation, _ in least], initial, SHRINKING_STEPS) is not False:
+    if not _is_broken(least, initial):
         return ordered
     reads = [item for item in least[:-1] if item[0].function == READ]
     for item in reads[-MAX_SHOWN:]:
-        # Writes stay: without the write of its value a read would have no source, and that would prove nothing.
-        without = [other for other in least if other is not item]
-        if linearizable([operation for operation, _ in without], initial, SHRINKING_STEPS) is False:
-            least = without
-    return least
+        # The write of its value stays: without it a read would have no source, and that would prove nothing.
+        others = [other for other in least if other is not item]
+        least = others if _is_broken(others, initial) else least
+    return _without_oldest(least, initial)
+
+
+def _without_oldest(least: Named, initial: int) -> Named:
+    """Without as many of the oldest writes as can be left out of those whose value no operation needs: what is left begins with
+    one that must have been lost, if what was read is to be explained."""
+    unread = _unread(least)
+    low, high = 0, len(unread)
+    while low < high:  # without more of them the others are more easily ordered
+        middle = (low + high + 1) // 2
+        if _is_broken(_without(unread[:middle], least), initial):
+            low = middle
+        else:
+            high = middle - 1
+    return _without(unread[:low], least)
+
+
+def _unread(least: Named) -> Named:
+    """The writes whose value no read or CAS among these operations needs, the oldest first."""
+    needed = {operation.value for operation, _ in least if operation.function == READ}
+    needed |= {operation.expected for operation, _ in least if operation.function == CAS}
+    return [item for item in least if item[0].function == WRITE and item[0].value not in needed]
+
+
+def _without(some: Named, least: Named) -> Named:
+    dropped = {id(item) for item in some}
+    return [item for item in least if id(item) not in dropped]
+
+
+def _is_broken(operations: Named, initial: int) -> bool:
+    return linearizable([operation for operation, _ in operations], initial, SHRINKING_STEPS) is False
 
 
 def _registers(partition: PartitionHistory, context: Context) -> Iterator[Register]:

@@ -130,6 +130,25 @@ def test_a_decision_is_lost_by_no_excuse_that_began_after_it_was_missed() -> Non
 
 
 @pytest.mark.parametrize(
+    ("begins", "ends", "explains"),
+    [(25, 45, False), (5, 15, False), (45, 55, True), (62, 66, True), (75, 80, False)],
+)
+@pytest.mark.parametrize(
+    "in_between", ["", "2 [32 34] committed g t-0@2\n", "2 [32 34] committed g t-0@2\n2 [35 36] commit g t-0@9\n"]
+)
+def test_a_committed_offset_is_lost_by_no_excuse_that_was_over_before_the_last_commit(
+    begins: int, ends: int, explains: bool, in_between: str
+) -> None:
+    """That the second commit was lost does not explain that the third one was."""
+    commits = f"1 [0 10] commit g t-0@1\n1 [20 30] commit g t-0@2\n{in_between}1 [50 60] commit g t-0@3\n"
+    judgement = judge_history(
+        history(excuse("__consumer_offsets", begins, ends) + commits + "3 [65 70] committed g t-0@1\n")
+    )
+    register = [item for item in judgement.findings if item.rule == "nonlinearizable-register"]
+    assert [bool(item.permitted) for item in register] == [explains], judgement.to_json()
+
+
+@pytest.mark.parametrize(
     ("began", "begins", "ends", "explains"),
     [(12, 25, 45, True), (40, 25, 45, True), (46, 25, 45, False), (12, -9, -1, False), (12, 100, 110, False)],
 )
@@ -155,7 +174,7 @@ def test_a_marker_that_was_lost_explains_what_a_position_behind_it_leads_over(
         ("t-0@1", 25, 45, True),
         ("t-0@1", 600, 610, False),
         ("t-0@1", -9, -1, False),
-        ("t-0@7", 25, 45, True),
+        ("t-0@7", 25, 45, False),  # it was never committed
         ("t-0@139", 600, 610, None),
     ],
 )

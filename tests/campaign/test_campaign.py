@@ -93,7 +93,9 @@ def test_an_interrupted_night_goes_on(tmp_path: Path, monkeypatch) -> None:
             if summary.runs:
                 raise KeyboardInterrupt
 
-        return fuzz(plan, one)
+        summary = fuzz(plan, one)
+        summary.seconds = 0.0  # however long a busy machine took: its time is not over
+        return summary
 
     plan = read_plan(planned(tmp_path))
     monkeypatch.setattr(night, "fuzz", interrupted)

@@ -123,7 +123,7 @@ class Survival:
             return
         if high_watermark < min(stored, log.log_end_offset):
             text = f"{name} on {self._name}: {high_watermark} is written, where {stored} was stored"
-            raise Violation("high-watermark-forgotten", f"{text} and the log ends at {log.log_end_offset}")
+            self._world.broken("high-watermark-forgotten", f"{text} and the log ends at {log.log_end_offset}")
         self._committed[name] = topic_id, high_watermark
 
     def given_up(self, names: Iterable[str]) -> None:

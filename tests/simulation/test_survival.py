@@ -15,7 +15,7 @@ ID = UUID(int=7)
 
 
 def stored(high_watermark: int) -> Survival:
-    survival = Survival("node 1", cast(World, SimpleNamespace(counts={})))
+    survival = Survival("node 1", World(7))
     replica: Any = SimpleNamespace(name="orders-0", topic_id=ID)
     survival.committed(cast(Partition, replica), high_watermark)
     return survival

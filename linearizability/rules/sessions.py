@@ -161,18 +161,27 @@ def _unexcused(
     partition: PartitionHistory, context: Context, steps: Steps, indices: Array, promised: Mask, start: Array
 ) -> Mask:
     """Which of these steps no excuse explains: they, and a record that they lead over, lie in one era. What was given after
-    the gap may be what was lost, and what is known in the gap may have come in when its place was given away. What was given
-    before the gap, too: a consumer's position may have been behind a marker that was lost with it."""
+    the gap may be what was lost, and what is known in the gap may have come in when its place was given away. Where a
+    transaction had begun by then, a consumer's position may have been behind a marker that was lost; nothing else moves a
+    position over an offset that is given away again. So such a step counts from the poll that gave its first record."""
     made, seen = known_at(partition)
-    since = partition.observations.completed[steps.before[indices]]
+    since = partition.observations.invoked[steps.before[indices]]
     given = partition.observations.completed[steps.after[indices]]
     sent = sent_at(partition)[steps.after[indices]]
+    transactional = partition.appends.invoked[first_transactional(partition)]
     unexcused = np.zeros(len(indices), bool)
     for after, before in eras(context, partition):
         slots = promised & (made > after) & ((before == NEVER) | (seen < before))
-        within = (sent > after) & (since > after) & ((before == NEVER) | (given < before))
+        no_marker = (since > after) | ~(transactional <= after).any()
+        within = (sent > after) & no_marker & ((before == NEVER) | (given < before))
         unexcused |= within & _lead_over(partition, slots, steps, indices, start)
     return unexcused
+
+
+def first_transactional(partition: PartitionHistory) -> Indices:
+    """The append of a transaction that began first, if there is one: no marker was written before it."""
+    rows = np.flatnonzero(partition.appends.flag(Flag.TRANSACTIONAL))
+    return rows[np.argsort(partition.appends.invoked[rows], kind="stable")[:1]]
 
 
 def known_at(partition: PartitionHistory) -> tuple[Array, Array]:
@@ -214,6 +223,15 @@ def _lead_over(partition: PartitionHistory, slots: Mask, steps: Steps, indices: 
 # -- across a cut --------------------------------------------------------------------------------------------------------
 
 
+def first_of_transactions(partition: PartitionHistory, context: Context) -> Indices:
+    """The append of a transaction that began first in the part."""
+    return partition.places_of(Kind.APPEND, first_transactional(partition))
+
+
+def last_polls_and_transactions(partition: PartitionHistory, context: Context) -> Indices:
+    return np.concatenate([last_polls(partition, context), first_of_transactions(partition, context)])
+
+
 def last_polls(partition: PartitionHistory, context: Context) -> Indices:
     """Of each process the last record of its last successful operation."""
     rows, observations = _placed(partition), partition.observations
@@ -222,11 +240,12 @@ def last_polls(partition: PartitionHistory, context: Context) -> Indices:
 
 
 def _gaps(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHistory) -> Array:
-    """The offsets that steps of the part's own operations lead over, as (first, last)."""
+    """The offsets that steps of the part's own operations lead over, and to, as (first, last): when the record that a step
+    leads to was sent decides on an excuse."""
     observations, steps = partition.observations, steps_of(partition)
     low, high = observations.offset[steps.before], observations.offset[steps.after]
     wide = (high > low + 1) & owned(partition, observations.operation[steps.after])
-    return np.unique(np.stack([low[wide] + 1, high[wide] - 1], axis=1), axis=0)
+    return np.unique(np.stack([low[wide] + 1, high[wide]], axis=1), axis=0)
 
 
 def _turns(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHistory) -> Array:
@@ -243,10 +262,9 @@ TURNS_WITHIN = Cut(By.OPERATION, "the records from which its steps lead back", g
 TURNS_ACROSS = Cut(
     By.OPERATION, f"{_LAST}, and the records from which its steps lead back", last_polls, partial(_turns, steps_across)
 )
-GAPS_WITHIN = Cut(By.OPERATION, "the records that its steps lead over", gaps=partial(_gaps, steps_within))
-GAPS_ACROSS = Cut(
-    By.OPERATION, f"{_LAST}, and the records that its steps lead over", last_polls, partial(_gaps, steps_across)
-)
+_GAPS = "the records that its steps lead over and to, and the first append of a transaction"
+GAPS_WITHIN = Cut(By.OPERATION, _GAPS, first_of_transactions, partial(_gaps, steps_within))
+GAPS_ACROSS = Cut(By.OPERATION, f"{_LAST}, {_GAPS}", last_polls_and_transactions, partial(_gaps, steps_across))
 
 
 def _placed(partition: PartitionHistory) -> Indices:

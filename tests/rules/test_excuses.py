@@ -149,16 +149,24 @@ def test_a_committed_offset_is_lost_by_no_excuse_that_was_over_before_the_last_c
 
 
 @pytest.mark.parametrize(
-    ("began", "begins", "ends", "explains"),
-    [(12, 25, 45, True), (40, 25, 45, True), (46, 25, 45, False), (12, -9, -1, False), (12, 100, 110, False)],
+    ("send", "began", "begins", "ends", "explains"),
+    [
+        ("txn send", 12, 25, 45, True),
+        ("txn send", 45, 25, 45, True),
+        ("txn send", 46, 25, 45, False),
+        ("txn send", 12, -9, -1, False),
+        ("txn send", 12, 100, 110, False),
+        ("send", 12, 25, 45, False),
+    ],
 )
 def test_a_marker_that_was_lost_explains_what_a_position_behind_it_leads_over(
-    began: int, begins: int, ends: int, explains: bool
+    send: str, began: int, begins: int, ends: int, explains: bool
 ) -> None:
-    """The consumer was behind the marker at offset 1, which was lost; its offset was given away. Seed 4989 of transactions."""
+    """The consumer was behind the marker at offset 1, which was lost; its offset was given away. Seed 4989 of transactions.
+    Without a transaction no marker was there."""
     operations = f"""
-        0 [0 10] txn send t-0:1@0
-        1 [{began} {began + 1}] poll t-0:1@0
+        0 [0 10] {send} t-0:1@0
+        1 [{began} {began + 2}] poll t-0:1@0
         0 [50 60] txn send t-0:2@1 t-0:3@2
         1 [70 80] poll t-0:3@2
         2 [90 95] poll t-0:1@0 t-0:2@1 t-0:3@2

@@ -69,6 +69,14 @@ MODELS: tuple[Model, ...] = (
                 "A leader appends a second change of voters before the first is committed: its own voters and those of the "
                 "others differ by two, and two majorities have no voter in common.",
             ),
+            Switch(
+                "RemovedLeaderNeverStands",
+                "SomeNodeCanLead",
+                "KIP-853; Ongaro's thesis 4.2.2",
+                "Of two voters the leader removes itself, and falls before the other one has that: by its own log it is no "
+                "voter, and so no candidate; the other one needs its vote, and has the shorter log. So does Kafka 4.3.1 "
+                "(finding removed_leader).",
+            ),
         ),
     ),
     Model(

@@ -91,6 +91,7 @@ REACHED: dict[str, dict[str, str]] = {
         r"/\ log[f] # <<>> /\ ~IsPrefix(log[f], leaderships[epoch[f]].log)",
         "LeadersCommit": r"\E f \in Voters : epoch[f] \in DOMAIN leaderships "
         r"/\ highWatermark[f] < leaderships[epoch[f]].highWatermark",
+        "SomeNodeCanLead": r"\E v \in Voters : v \in VotersBefore(v) \ VotersOf(v)",
         "KeepsPromises": r"committed # <<>>",
     },
     "transactions": {

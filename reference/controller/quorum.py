@@ -50,6 +50,7 @@ raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when i
 - A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
   successor need not wait for the others' timeouts.
 - A leader that is no voter any more resigns when the record that says so is committed, also where the request timed out before.
+- A member that was removed may be a candidate until it knows that this is committed (`Member.may_stand`).
 
 # Who votes
 
@@ -124,7 +125,7 @@ class Quorum(Member):
     def _first_role(self, now: TimestampMs) -> RoleState:
         """The role after a start: a former leader never leads its epoch again, for it may have lost the end of its log."""
         stored, others = self.stored, self.others
-        if not self.is_voter:
+        if not self.may_stand:
             return Unattached(NEVER)
         if not others:
             return Unattached(now)
@@ -193,13 +194,13 @@ class Quorum(Member):
                 state.lose(now)
             case Nominee():
                 state.ask_for_votes(now)
-            case Follower() if overdue and self.is_voter:
+            case Follower() if overdue and self.may_stand:
                 become_prospective(self, now)
             case Follower() if overdue:
                 become_unattached(self, self.epoch, self.stored.leader, now)
             case Follower():
                 state.fetch_from_leader(now)
-            case Unattached() if overdue and self.is_voter:
+            case Unattached() if overdue and self.may_stand:
                 become_prospective(self, now)
             case Unattached():
                 fetch_from_any_voter(self, now)

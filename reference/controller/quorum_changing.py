@@ -8,6 +8,9 @@ decide from missing each other:
   know, may still come back, and differ by two voters (the known mistake of Raft's first single-server changes);
 - a leader that is no voter any more leads on until the record is committed, and does not count itself.
 
+Until then it may also be a candidate again (`Member.may_stand`; Raft's dissertation, 4.2.2). In Kafka it may not: where it falls
+and no other node has the record, no node leads any more (finding removed_leader).
+
 Raising kraft.version from 0 to 1 writes the voters of the configuration into the log. The entries of the others are what they
 reported to this leader in this epoch (UpdateRaftVoter). The ids stay the same, so that any two majorities of before and after
 have a voter in common; from then on a voter is its id and its directory.

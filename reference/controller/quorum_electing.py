@@ -33,7 +33,8 @@ class Nominee:
     refused: set[NodeId] = field(default_factory=set[NodeId])
 
     def __post_init__(self) -> None:
-        self.granted = {self.member.node}
+        # A member that was removed counts the votes of the new voters: its own is not among them.
+        self.granted = {self.member.node} if self.member.is_voter else set()
 
     def end(self) -> None:
         return
@@ -120,7 +121,7 @@ def become_unattached(member: Member, epoch: LeaderEpoch, leader: NodeId, now: T
     """Wait for a leader; a node that was waiting for an election goes on with the time that is left."""
     state = member.state
     lost = isinstance(state, Prospective) and state.has_lost
-    if not member.is_voter:
+    if not member.may_stand:
         deadline = NEVER
     elif isinstance(state, Unattached | Nominee | Resigned) and state.deadline > now and not lost:
         deadline = state.deadline
@@ -185,7 +186,7 @@ def _grant_vote(member: Member, candidate: NodeId, directory: UUID, now: Timesta
 
     An observer votes, too: it may be a voter in a record that it has not fetched yet (KIP-853).
     """
-    deadline = member.election_deadline(now) if member.is_voter else NEVER
+    deadline = member.election_deadline(now) if member.may_stand else NEVER
     state = Prospective(member, deadline) if member.role is Role.PROSPECTIVE else Unattached(deadline)
     member.change(state, QuorumState(member.stored.leader, member.epoch, candidate, directory))
     member.trace_step("GrantVote", {"from": member.node, "to": candidate})

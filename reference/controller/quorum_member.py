@@ -108,6 +108,18 @@ class Member:
         return self.voters.is_voter(self.node, self.directory)
 
     @property
+    def may_stand(self) -> bool:
+        """Whether it may be a candidate: it votes, or the change that removed it is not known to be committed.
+
+        Nodes without that change go by the voters before, and vote for no log that is shorter. Where the removed member alone
+        has the change, none but it can win, and then bring the change about. Its own vote does not count.
+        """
+        history = self.log.history
+        return self.is_voter or (
+            history.offset >= self.high_watermark and history.before.is_voter(self.node, self.directory)
+        )
+
+    @property
     def others(self) -> tuple[NodeId, ...]:
         """The voters but this node."""
         return tuple(voter for voter in self.voters.ids if voter != self.node)
@@ -295,7 +307,7 @@ class Member:
         assert (self.role, state.role) in TRANSITIONS, f"{self.role.value} to {state.role.value}"
         assert stored.leader_epoch >= self.epoch, f"epoch {stored.leader_epoch} after {self.epoch}"
         removed = self.role is Role.LEADER and state.role is Role.RESIGNED
-        assert self.is_voter or removed or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
+        assert self.may_stand or removed or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
         # The disk first, and so before any message: a member that forgot its vote could vote twice in one epoch, and two leaders
         # of one epoch could both commit.
         self._store(stored)

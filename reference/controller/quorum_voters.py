@@ -179,6 +179,11 @@ class VoterHistory:
         """Where the latest voters are in the log; -1 where the log names none."""
         return self._latest.voters_offset
 
+    @property
+    def before(self) -> VoterSet:
+        """The set before the latest one; the configuration's where the log does not go back so far."""
+        return self.at(Offset(self.offset - 1)).voters
+
     def at(self, offset: Offset) -> Entry:
         """What was in force at an offset, the record there included."""
         return next((entry for entry in reversed(self._entries) if entry.offset <= offset), self._first)

@@ -3,8 +3,9 @@
 (* Voters that change, one at a time, by records of the log (KIP-853).     *)
 (* A node goes by the last voters in its log, committed or not.  Elections *)
 (* and fetches are one step each (their parts are in Quorum.tla), so that  *)
-(* what is left is the question of this module: do any two majorities      *)
-(* that decide have a voter in common?                                     *)
+(* what is left are the questions of this module: do any two majorities    *)
+(* that decide have a voter in common, and can some node be elected, from  *)
+(* whatever the logs hold?                                                 *)
 (***************************************************************************)
 EXTENDS Integers, Sequences, FiniteSets, TLC
 
@@ -13,7 +14,7 @@ CONSTANTS
     FirstVoters,
     Epochs, Changes, Records, RecordSteps, Bugs
 
-KnownBugs == {"SecondChangeAtOnce", "ChangeBeforeEpochIsCommitted", "RemovedLeaderCountsItself"}
+KnownBugs == {"SecondChangeAtOnce", "ChangeBeforeEpochIsCommitted", "RemovedLeaderCountsItself", "RemovedLeaderNeverStands"}
 ASSUME Bugs \subseteq KnownBugs
 ASSUME FirstVoters \subseteq Voters /\ FirstVoters # {}
 On(bug) == bug \in Bugs
@@ -36,6 +37,13 @@ IsPrefix(a, b) == Len(a) <= Len(b) /\ a = Prefix(b, Len(a))
 LastEpoch(records) == IF records = <<>> THEN 0 ELSE records[Len(records)].epoch
 VotersIn(records) == IF records = <<>> THEN FirstVoters ELSE records[Len(records)].voters
 VotersOf(v) == VotersIn(log[v])
+
+\* The offset behind the last change of voters, and who voted before it.
+ChangedBefore(v) ==
+    LET changes == {i \in 1..Len(log[v]) : log[v][i].kind = "voters"}
+    IN  IF changes = {} THEN 0 ELSE CHOOSE i \in changes : \A j \in changes : j <= i
+VotersBefore(v) == IF ChangedBefore(v) = 0 THEN {} ELSE VotersIn(Prefix(log[v], ChangedBefore(v) - 1))
+
 Count(records, kind) == Cardinality({i \in 1..Len(records) : records[i].kind = kind})
 
 UpToDate(v, w) ==
@@ -50,18 +58,23 @@ Init ==
     /\ step = [action |-> "Init"]
 
 -----------------------------------------------------------------------------
+\* A node that the last change in its log removed may still be a candidate (Raft's dissertation, 4.2.2): where no other node
+\* has the change, the voters before it are needed, and they vote for no log that is shorter.  Its own vote does not count.
+MayStand(v) == v \in VotersOf(v) \/ (v \in VotersBefore(v) /\ ~On("RemovedLeaderNeverStands"))
+
 \* An election as a whole: a majority of the voters that the candidate knows has voted for it, and no more than that: a
 \* vote more would only put its voter into the new epoch, where a fetch puts it, too.  A node votes whether it knows
 \* itself as a voter or not: the candidate may know better.
 BecomeLeader(v, granting) ==
-    LET newer == 1 + CHOOSE e \in {epoch[w] : w \in granting} : \A w \in granting : epoch[w] <= e
-    IN  /\ v \in granting
-        /\ v \in VotersOf(v)
+    LET joining == granting \cup {v}
+        newer == 1 + CHOOSE e \in {epoch[w] : w \in joining} : \A w \in joining : epoch[w] <= e
+    IN  /\ MayStand(v)
+        /\ v \in VotersOf(v) => v \in granting
         /\ granting \subseteq VotersOf(v)
         /\ Cardinality(granting) = Cardinality(VotersOf(v)) \div 2 + 1
-        /\ newer <= Epochs
         /\ \A w \in granting : UpToDate(v, w)
-        /\ epoch' = [w \in Voters |-> IF w \in granting THEN newer ELSE epoch[w]]
+        /\ newer <= Epochs
+        /\ epoch' = [w \in Voters |-> IF w \in joining THEN newer ELSE epoch[w]]
         /\ role' = [w \in Voters |-> IF w = v THEN "leader" ELSE IF w \in granting THEN "follower" ELSE role[w]]
         /\ log' = [log EXCEPT ![v] = Append(@, [epoch |-> newer, kind |-> "leader", voters |-> VotersOf(v)])]
         /\ Step("BecomeLeader", [from |-> v, epoch |-> newer, granting |-> granting])
@@ -73,11 +86,6 @@ AppendRecord(l) ==
     /\ log' = [log EXCEPT ![l] = Append(@, [epoch |-> epoch[l], kind |-> "record", voters |-> VotersOf(l)])]
     /\ Step("AppendRecord", [from |-> l])
     /\ UNCHANGED <<epoch, role, highWatermark>>
-
-\* The offset behind the last change of voters.
-ChangedBefore(l) ==
-    LET changes == {i \in 1..Len(log[l]) : log[l][i].kind = "voters"}
-    IN  IF changes = {} THEN 0 ELSE CHOOSE i \in changes : \A j \in changes : j <= i
 
 EpochIsCommitted(l) == highWatermark[l] > 0 /\ log[l][highWatermark[l]].epoch = epoch[l]
 
@@ -139,6 +147,11 @@ CommittedLogsAgree == \A v, w \in Voters : IsPrefix(Committed(v), Committed(w)) 
 \* The leader of the newest epoch has all that was ever committed.
 LeaderCompleteness ==
     \A l, v \in Voters : role[l] = "leader" /\ (\A w \in Voters : epoch[w] <= epoch[l]) => IsPrefix(Committed(v), log[l])
+
+\* Whatever has fallen: where all nodes run and reach each other, one of them can be elected.
+SomeNodeCanLead ==
+    \E v \in Voters :
+        MayStand(v) /\ 2 * Cardinality({w \in VotersOf(v) : UpToDate(v, w)}) > Cardinality(VotersOf(v))
 
 Symmetry == Permutations(FirstVoters) \cup Permutations(Voters \ FirstVoters)
 View == stateVars

@@ -25,6 +25,8 @@ LastChangeIn(runs) == CHOOSE change \in ChangesIn(runs) : \A other \in ChangesIn
 ChangedBefore(runs) == IF ChangesIn(runs) = {} THEN 0 ELSE LastChangeIn(runs).end
 VotersIn(runs) == IF ChangesIn(runs) = {} THEN FirstVoters[trace] ELSE LastChangeIn(runs).voters
 VotersOf(v) == VotersIn(log[v])
+VotersBefore(v) == IF ChangesIn(log[v]) = {} THEN {} ELSE VotersIn(Prefix(log[v], ChangedBefore(log[v]) - 1))
+MayStand(v) == v \in VotersOf(v) \cup VotersBefore(v)
 
 Decide(v, voters) == 2 * Cardinality(voters \cap VotersOf(v)) > Cardinality(VotersOf(v))
 EpochIsCommitted(l) == highWatermark[l] > 0 /\ LastEpoch(Prefix(log[l], highWatermark[l])) = epoch[l]
@@ -40,8 +42,8 @@ MayChange(l, voters) ==
 
 \* What a step needs beside what LateQuorum asks of it.
 Needs(e) ==
-    CASE e.action = "BecomeCandidate"      -> e.node \in VotersOf(e.node) /\ Decide(e.node, votes[e.node])
-      [] e.action = "BecomeLeader"         -> e.node \in VotersOf(e.node) /\ Decide(e.node, votes[e.node])
+    CASE e.action = "BecomeCandidate"      -> MayStand(e.node) /\ Decide(e.node, votes[e.node])
+      [] e.action = "BecomeLeader"         -> MayStand(e.node) /\ Decide(e.node, votes[e.node])
       [] e.action = "AppendRecord"         -> MayLead(e.node)
       [] e.action = "AppendVoters"         -> MayLead(e.node) /\ MayChange(e.node, e.voters)
       [] e.action = "AdvanceHighWatermark" ->

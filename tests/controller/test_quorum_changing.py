@@ -272,6 +272,43 @@ def test_a_leader_that_removes_itself_does_not_count_itself(three: Members) -> N
     assert not three[0].is_leader
 
 
+def test_a_leader_that_falls_as_it_removes_itself_brings_that_about_later() -> None:
+    """Of two voters it alone has the change: the other one has the shorter log, and needs its vote."""
+    members = Members(2, 1, changing=True)
+    members.start(0, 1, 2)
+    members.elect(0)
+    members.pass_time(1000)
+    members.lose_power(1)
+    assert change(members, 0, removal(members, 0)) is None
+    members.lose_power(0)
+    members.start(0, 1)
+    assert members[0].may_stand and not members[0].is_voter
+    members.pass_time(10_000)
+    assert members[1].is_leader and [members[id].voters.ids for id in range(3)] == [(1,)] * 3
+    assert not members[0].may_stand and members[0].role is Role.FOLLOWER
+    elected = members.traces.count((0, "BecomeLeader"))
+    members.lose_power(1)
+    members.pass_time(10_000)
+    assert members.traces.count((0, "BecomeLeader")) == elected and members[0].role is Role.UNATTACHED
+
+
+def test_a_removed_member_needs_a_majority_of_the_others() -> None:
+    """Its own vote is not among those of the new voters."""
+    members = Members(4, changing=True)
+    members.start(0, 1, 2, 3)
+    members.elect(0)
+    members.pass_time(1000)
+    members.lose_power(2, 3)
+    assert change(members, 0, removal(members, 0)) is None
+    members.lose_power(0)
+    members.start(0)
+    members.pass_time(10_000)
+    assert members[0].may_stand and members.traces.count((0, "BecomeLeader")) == 1
+    members.start(2)
+    members.pass_time(10_000)
+    assert any(members[id].is_leader for id in (1, 2)) and members[0].voters.ids == (1, 2, 3)
+
+
 @pytest.mark.parametrize(
     ("changed", "code"),
     [({"voter_directory_id": UUID(int=77)}, ErrorCode.VOTER_NOT_FOUND), ({"voter_id": 3}, ErrorCode.VOTER_NOT_FOUND)],

@@ -109,10 +109,29 @@ HANDED_OVER = [
     *replicated(1, 3, 1, 2, 1),
     step(1, "AdvanceHighWatermark", 1, 2, 1, 2),
 ]
+STANDS_AGAIN = [
+    *REMOVED,
+    step(1, "Restart", 1, 2, 1),
+    step(1, "LeaveEpoch", 2, 2, 1),
+    step(1, "BecomeProspective", 2, 2, 1),
+    step(1, "GrantPreVote", 2, 2, 1, source=2),
+    step(1, "GrantPreVote", 2, 2, 1, source=3),
+    step(1, "BecomeCandidate", 3, 2, 1),
+    step(2, "LearnEpoch", 3, 1, 1, source=1),
+    step(2, "GrantVote", 3, 1, 1, to=1),
+    step(3, "LearnEpoch", 3, source=1),
+    step(3, "GrantVote", 3, to=1),
+    step(1, "BecomeLeader", 3, 2, 1),
+    step(1, "AppendRecord", 3, 3, 3),
+]
+"""It falls as it removes itself, and no other node has that."""
+ONE_VOTE = [*STANDS_AGAIN[:-8], STANDS_AGAIN[-7]]
+"""Of two voters one would vote for it."""
 SOUND = {
     "a voter is added": COMMITTED,
     "two, one after the other": [*COMMITTED, step(1, "AppendVoters", 1, 3, 1, 2, voters=[1, 2, 4])],
     "the leader removes itself": HANDED_OVER,
+    "a removed leader stands again": STANDS_AGAIN,
     "an epoch learned at a bootstrap address": [*READY, step(4, "LearnEpoch", 1, source=-3)],
     "the next leader is of the new voters": [*HANDED_OVER, *election(2, 3, 2, leo=2, last=1, marks=(1, 1))],
 }
@@ -128,6 +147,7 @@ FORBIDDEN = {
         step(1, "AdvanceHighWatermark", 1, 2, 1, 2),
     ],
     "a removed leader goes on": [*HANDED_OVER, step(1, "AppendRecord", 1, 3, 1, 2)],
+    "a removed leader's own vote": ONE_VOTE,
     "no voter stands": [
         step(4, "BecomeProspective", 0),
         step(4, "GrantPreVote", 0, source=1),

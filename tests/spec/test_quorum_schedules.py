@@ -19,7 +19,12 @@ from tests.spec.driven import driven, share_taken
 
 pytestmark = pytest.mark.java
 
-OF_CHANGING_VOTERS = {"ChangeBeforeEpochIsCommitted", "RemovedLeaderCountsItself", "SecondChangeAtOnce"}
+OF_CHANGING_VOTERS = {
+    "ChangeBeforeEpochIsCommitted",
+    "RemovedLeaderCountsItself",
+    "RemovedLeaderNeverStands",
+    "SecondChangeAtOnce",
+}
 """Simulated clusters keep their voters: no schedule reaches these."""
 
 

@@ -148,7 +148,8 @@ def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChec
     """Check that every flushed log file exists, with the flushed contents.
 
     A deletion renames the log file first and then its indexes, so indexes beside a renamed log file are no error. After a crash
-    segments below the oldest one that is left may be missing: retention removed them.
+    segments below the oldest one that is left may be missing: retention removed them, or the log started over. What is only
+    renamed is not left: it may be older than what was removed when the log started over.
 
     Errors: OSError; CorruptFile, which names the file.
     """
@@ -160,7 +161,8 @@ def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChec
             raise CorruptFile(
                 f"{folder / stem}{LOG_SUFFIX} is gone, and its index {name} is there: restore the log file, or remove the index"
             )
-    oldest = min((int(stem) for stem in stems), default=0)
+    left = [name for name in names if name.endswith((LOG_SUFFIX, LOG_SUFFIX + SWAP_SUFFIX))]
+    oldest = min((int(name.partition(".")[0]) for name in left), default=0)
     for base, checksum in checksums.items():
         name = file_name(base, LOG_SUFFIX)
         if name in names:

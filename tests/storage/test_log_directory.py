@@ -202,6 +202,23 @@ def test_a_truncation_lowers_the_checkpoint_first() -> None:
     assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
 
 
+def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_crash() -> None:
+    """The deleted segment waits for its removal, and is older than all that went as the log started over."""
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    for _ in range(20):
+        append(log, 2)
+    log.flush()
+    first.tick(NOW + 60_000)
+    log.advance_log_start_offset(10)
+    assert log.delete_old_segments(NOW + 60_000, log.log_end_offset) == 1
+    log.truncate_fully_and_start_at(1_000, NOW + 60_000)
+    assert any(name.endswith(".log.deleted") for name in disk.list_folder(log.folder))
+    again = manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
+    assert (again.log_start_offset, again.log_end_offset) == (1_000, 1_000)
+
+
 def test_logs_that_were_not_opened_stay_as_they_are() -> None:
     disk = SimulatedDisk()
     first = manager(disk)

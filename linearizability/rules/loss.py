@@ -161,8 +161,9 @@ def carried(partition: PartitionHistory, context: Context) -> Array:
     """What other parts must know of what is missing: the record that each group read first, of all and of those of each era; and
     which groups passed over records at will."""
     observations = partition.observations
-    placed = (partition.observation_slot >= 0) & owned(partition, observations.offset)
-    sought = np.flatnonzero(placed & observations.flag(Flag.SOUGHT))
+    ours = owned(partition, observations.offset)
+    placed = (partition.observation_slot >= 0) & ours
+    sought = np.flatnonzero(ours & observations.flag(Flag.SOUGHT))  # also where no offset was reported
     _, of_groups = np.unique(observations.group[sought], return_index=True)
     mine = np.flatnonzero(placed & ~partition.jumping)
     starts = (

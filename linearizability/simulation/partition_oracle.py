@@ -183,10 +183,14 @@ class PartitionOracle:
     # ---- leaders
 
     def _observe_leader(self, number: int, partition: Partition) -> None:
+        self._lead(number, partition.state.leader_epoch)
+        self._learn(number, partition)
+
+    def _learn(self, number: int, partition: Partition) -> None:
+        """A leader may know of a decision before the record is read here: by its answer, or earlier in the same step, by the end
+        of which it may follow. Of the ELR nothing is known then. Errors: Violation."""
         state = partition.state
-        self._lead(number, state.leader_epoch)
         if state.partition_epoch > self.decided.partition_epoch:
-            # The leader has its answer before the record: of the ELR nothing is known then.
             self.decide(Decided(state.partition_epoch, number, state.leader_epoch, state.replicas, state.isr))
 
     def _lead(self, number: int, epoch: int) -> None:
@@ -224,6 +228,7 @@ class PartitionOracle:
 
     def advance(self, number: int, partition: Partition, high_watermark: int) -> None:
         """A leader moves its high watermark, right now. Errors: Violation."""
+        self._learn(number, partition)
         state = partition.state
         required = min(self.min_isr, len(state.replicas))
         if len(state.isr) < required:

@@ -36,6 +36,8 @@ class Register:
     """Whether it is a group's committed offset."""
     transactional: frozenset[int] = frozenset()
     """The writes that take effect with the end of a transaction."""
+    aborted: tuple[RegisterOperation, ...] = ()
+    """The writes of transactions that were aborted; `operations` lacks them."""
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -82,19 +84,35 @@ def _permitted(register: Register, least: Named, partition: PartitionHistory, co
     reason = permits_loss(context, partition, made, seen, GROUPS if register.is_committed else "", here=False)[0]
     if reason or not register.transactional:
         return str(reason)
-    reason = str(permits_loss(context, partition, made, seen, TRANSACTIONS, here=False)[0])
+    # A lost decision of the transactions' coordinator explains that a commit never took effect. What was read of one stays.
+    # A lost abort, or its marker in the group's log, explains that a commit took effect with the producer's next end.
+    undone = str(permits_loss(context, partition, made, seen, TRANSACTIONS, here=False)[0])
+    read = {operation.value for operation, _ in least if operation.function == READ}
+    came_back = [each for each in register.aborted if each.value in read]
+    forgotten = [
+        str(permits_loss(context, partition, each.invoked, seen, topic, here=False)[0])
+        for topic in (GROUPS, TRANSACTIONS)
+        for each in came_back
+    ]
+    reason = undone or next(filter(None, forgotten), "")
     if not reason:
         return ""
-    # A lost decision of the transactions' coordinator explains that a commit never took effect. What was read of one stays.
-    over = max(excuse.ends for excuse in context.excuses if excuse.touches(TRANSACTIONS) and excuse.begins <= seen)
+    over, over_for_aborts = _last_end(context, seen, TRANSACTIONS), _last_end(context, seen, GROUPS, TRANSACTIONS)
     lossy = [
         replace(each, may_be_lost=number in register.transactional and each.invoked <= over)
         for each, number in register.operations
     ]
+    lossy += [each for each in came_back if each.invoked <= over_for_aborts]
     answer = linearizable(lossy, register.initial)
     if answer is None:
         return f"{UNPROVEN}whether lost transactions explain it: the search was given up"
     return reason if answer else ""
+
+
+def _last_end(context: Context, seen: int, *topics: str) -> int:
+    """When the last of the excuses was over that touch one of these topics and had begun by then."""
+    excuses = [each for each in context.excuses if any(map(each.touches, topics)) and each.begins <= seen]
+    return max((excuse.ends for excuse in excuses), default=-NEVER)
 
 
 def shrink(operations: Named, initial: int) -> Named:
@@ -163,8 +181,11 @@ def _registers(partition: PartitionHistory, context: Context) -> Iterator[Regist
         )  # else a transaction's commit may be seen later than its end
         operations = [_offset(written, i, WRITE, stable or written.transaction[i] < 0) for i in _relevant(written)]
         operations += [_offset(read, i, READ) for i in _relevant(read)]
-        transactional = frozenset(written.operation[written.transaction >= 0].tolist())
-        yield Register(f"committed offset of {partition.name}", operations, UNKNOWN, True, transactional)
+        in_transactions = written.transaction >= 0
+        transactional = frozenset(written.operation[in_transactions].tolist())
+        ended = np.flatnonzero(in_transactions & (written.outcome == Outcome.FAIL))
+        aborted = tuple(_offset(written, i, WRITE)[0] for i in ended.tolist())
+        yield Register(f"committed offset of {partition.name}", operations, UNKNOWN, True, transactional, aborted)
 
 
 def _relevant(rows: Rows) -> list[int]:

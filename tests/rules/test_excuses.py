@@ -148,6 +148,37 @@ def test_a_committed_offset_is_lost_by_no_excuse_that_was_over_before_the_last_c
     assert [bool(item.permitted) for item in register] == [explains], judgement.to_json()
 
 
+@pytest.mark.parametrize("in_between", ["", "2 [26 28] committed g t-0@1\n"])
+@pytest.mark.parametrize(
+    ("fetched", "keys", "begins", "ends", "explains"),
+    [
+        (7, "__consumer_offsets", 30, 45, True),
+        (7, "__transaction_state", 30, 45, True),
+        (7, "__consumer_offsets", 23, 45, True),
+        (7, "t-0", 30, 45, False),
+        (7, "__consumer_offsets", -9, 5, False),  # over before it was aborted
+        (7, "__consumer_offsets", 70, 80, False),  # began when it had been seen
+        (8, "__consumer_offsets", 30, 45, False),  # no transaction committed it
+    ],
+)
+def test_an_abort_that_was_forgotten_explains_a_committed_offset(
+    fetched: int, keys: str, begins: int, ends: int, explains: bool, in_between: str
+) -> None:
+    """The marker of the abort was lost, and the next one of the producer was that of a commit. Seed 49 of copiers on four
+    nodes."""
+    operations = f"""
+        1 [0 10] txn commit g t-0@1
+        1 [20 21] begin txn=a
+        1 [22 23] commit g t-0@7 txn=a
+        1 [24 25] end txn=a commit=false
+        {in_between}
+        2 [50 60] committed g t-0@{fetched}
+    """
+    judgement = judge_history(history(excuse(keys, begins, ends) + operations))
+    register = [item for item in judgement.findings if item.rule == "nonlinearizable-register"]
+    assert [bool(item.permitted) for item in register] == [explains], judgement.to_json()
+
+
 @pytest.mark.parametrize(
     ("send", "began", "begins", "ends", "explains"),
     [

@@ -175,6 +175,19 @@ def make_topic(connection: LoadConnection, name: str, partitions: int = 1, repli
     raise TimeoutError(f"topic {name} got no leader with {replicas} replicas in sync")
 
 
+def await_leader(connection: LoadConnection, topic: str, acks: int) -> None:
+    """Write records until one is taken: a broker may learn of its leadership later than a client. Errors: TimeoutError."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        answer: ProduceResponse = connection.call(
+            PRODUCE, PRODUCE_VERSION, produce_body(topic, make_batch(1, 100), acks)
+        )
+        if not answer.responses[0].partition_responses[0].error_code:
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"the leader of topic {topic} takes no records")
+
+
 def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> ProduceRequest:
     return produce_request({(topic, 0): batch}, acks=acks)
 
@@ -290,6 +303,7 @@ def prepare_driver(entry: Entry, case: Case, topic: str, replicas: int) -> tuple
         return make_coordination_driver(entry, first, case, topic), case.records * case.record_bytes
     acks = -1 if replicas > 1 else 1
     connection = entry.connect(make_topic(first, topic, replicas=replicas))
+    await_leader(connection, topic, acks)
     if case.client == "raw":
         key, version, request, moved = prepare(connection, case, topic, acks)
         return lambda seconds: drive_encoded(

@@ -5,27 +5,78 @@ outgoing connections. While a broker is down and its clients try again and again
 the broker's own port for its near end, and even connect to itself.
 """
 
+import fcntl
+import os
 import random
 import socket
+import tempfile
 from contextlib import closing
 from pathlib import Path
+from typing import BinaryIO
 
 LOWEST = 11_000
+BLOCK = 256
+"""Ports that one process keeps to itself: processes side by side draw from different blocks."""
 ATTEMPTS = 200
+
+
+class _Block:
+    """Ports that this process has locked against others of the same user, given one after the other: a port whose broker is
+    down is given again only when all others were."""
+
+    def __init__(self, first: int, lock: BinaryIO) -> None:
+        self._first, self._lock = first, lock
+        self.owner = os.getpid()
+        self._given = 0
+
+    def next(self) -> int:
+        self._given += 1
+        return self._first + (self._given - 1) % BLOCK
+
+
+_block: _Block | None = None
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """Different ports on which no process listens at the moment, below the range of outgoing connections."""
     highest = _first_outgoing_port() - 1
+    block = _own_block(highest)
     draw = random.Random()
     found: list[int] = []
-    for _ in range(ATTEMPTS):
-        port = draw.randint(LOWEST, highest)
+    for attempt in range(ATTEMPTS + count):
+        port = block.next() if block is not None and attempt < BLOCK else draw.randint(LOWEST, highest)
         if port not in found and _is_free(host, port):
             found.append(port)
         if len(found) == count:
             return found
     raise OSError(f"no {count} free ports were found between {LOWEST} and {highest}")
+
+
+def _own_block(highest: int) -> _Block | None:
+    """The block of this process, which a child does not share; None where all are taken, or no lock can be had."""
+    global _block
+    if _block is None or _block.owner != os.getpid():
+        _block = _lock_block(highest)
+    return _block
+
+
+def _lock_block(highest: int) -> _Block | None:
+    firsts = [*range(LOWEST, highest - BLOCK + 2, BLOCK)]
+    random.Random().shuffle(firsts)
+    folder = Path(tempfile.gettempdir()) / f"tidegauge-ports-{os.getuid()}"
+    for first in firsts:
+        try:
+            folder.mkdir(exist_ok=True)
+            lock = (folder / str(first)).open("wb")
+        except OSError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.close()
+            continue
+        return _Block(first, lock)
+    return None
 
 
 def _is_free(host: str, port: int) -> bool:

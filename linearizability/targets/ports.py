@@ -66,8 +66,10 @@ def _lock_block(highest: int) -> _Block | None:
     folder = Path(tempfile.gettempdir()) / f"tidegauge-ports-{os.getuid()}"
     for first in firsts:
         try:
-            folder.mkdir(exist_ok=True)
-            lock = (folder / str(first)).open("wb")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            if folder.is_symlink() or folder.stat().st_uid != os.getuid():
+                return None  # another user made it
+            lock = (folder / str(first)).open("ab")
         except OSError:
             return None
         try:

@@ -25,7 +25,8 @@ from reference.protocol.primitives import NO_OFFSET, TimestampMs
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
 from reference.runtime.descriptors import MOST_OPEN, Shares
 from reference.runtime.formatting import FirstVoters
-from reference.storage.checkpoints import MetaProperties, read_meta_properties, write_meta_properties
+from reference.storage.checkpoints import META_PROPERTIES, MetaProperties, read_meta_properties, write_meta_properties
+from reference.storage.disk import TEMPORARY
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 from reference.storage.log_manager import LogManager
@@ -193,8 +194,9 @@ def _read(configuration: ServerConfiguration, folder: Path) -> MetaProperties | 
 
 
 def _require_empty(folders: Mapping[Path, object] | list[Path]) -> None:
+    """Errors: ConfigurationError for a folder with files of which a process that was killed as it formatted wrote none."""
     for folder in folders:
-        if any(entry.name != LOCK_FILE for entry in folder.iterdir()):
+        if {entry.name for entry in folder.iterdir()} - {LOCK_FILE, META_PROPERTIES + TEMPORARY}:
             raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be another program's data")
 
 

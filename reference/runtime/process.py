@@ -151,6 +151,7 @@ async def _serve(
         where = f"[{host}]" if ":" in host else host
         logger.info("metrics at http://%s:%d/metrics", where, metrics_listener.port)
     for listener in listeners:
+        listener.listen()
         logger.info("listening on %s://%s:%d", listener.name, listener.socket.getsockname()[0], listener.port)
     logger.info("node %d of cluster %s serves %d partitions", node.id, node.cluster_id, len(node.partitions))
     try:

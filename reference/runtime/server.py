@@ -53,7 +53,11 @@ Logger = Callable[[str, str], None]
 
 
 class BoundListener:
-    """A listening socket and the name of its listener; the sockets that it accepts inherit their receive buffer."""
+    """A bound socket and the name of its listener; the sockets that it accepts inherit their receive buffer.
+
+    It is bound first of all, so that an address that cannot be had leaves no formatted folder, and it listens last: a client
+    that is let in meets a node that has opened its folder.
+    """
 
     def __init__(
         self, listener: Listener, backlog: int, receive_buffer_bytes: int = SYSTEM_BUFFER, setting: str = LISTENERS
@@ -64,15 +68,22 @@ class BoundListener:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if receive_buffer_bytes != SYSTEM_BUFFER:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._backlog = backlog
+        self._where = f"{setting}: {f'{listener.name}://' * (setting == LISTENERS)}{listener.host}:{listener.port}"
+        self._take(lambda: self.socket.bind((listener.host or "0.0.0.0", listener.port)))
+        self.port: int = self.socket.getsockname()[1]
+
+    def listen(self) -> None:
+        """Let clients connect. Errors: ConfigurationError, where another process has bound and listened in the meantime."""
+        self._take(lambda: self.socket.listen(self._backlog))
+
+    def _take(self, step: Callable[[], None]) -> None:
         try:
-            self.socket.bind((listener.host or "0.0.0.0", listener.port))
+            step()
         except (OSError, UnicodeError) as error:  # a name of which a part is too long or empty cannot even be looked up
             self.socket.close()
-            where = f"{listener.name}://" * (setting == LISTENERS) + f"{listener.host}:{listener.port}"
             reason = getattr(error, "strerror", None) or error
-            raise ConfigurationError(f"{setting}: {where} cannot be bound: {reason}") from error
-        self.socket.listen(backlog)
-        self.port: int = self.socket.getsockname()[1]
+            raise ConfigurationError(f"{self._where} cannot be bound: {reason}") from error
 
 
 def bind_listeners(configuration: ServerConfiguration) -> list[BoundListener]:

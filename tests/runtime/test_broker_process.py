@@ -8,12 +8,16 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Never
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from linearizability.bench.load import LoadConnection
+from linearizability.targets.ports import free_ports
 from reference.protocol.messages.api_versions import ApiVersionsRequest
+from reference.runtime import process
+from reference.runtime.configuration import ConfigurationError, load_configuration
 
 WITHIN_S = 30
 
@@ -96,6 +100,34 @@ def test_a_new_folder_is_formatted_served_and_ended_cleanly(tmp_path: Path, brok
     assert broker.end() == 0
     assert (tmp_path / "data" / "meta.properties").exists()
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+
+
+def test_no_client_connects_before_the_folder_is_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A port that listens is taken for a broker that has started, which may be killed at once."""
+    (port,) = free_ports(1)
+    config = write_config(tmp_path, listeners=f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0")
+
+    def open_folders(*_: object) -> Never:
+        with socket.socket() as taken, pytest.raises(OSError, match="in use"):
+            taken.bind(("127.0.0.1", port))
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), WITHIN_S)
+        raise ConfigurationError("seen")
+
+    monkeypatch.setattr(process, "open_folders", open_folders)
+    with pytest.raises(ConfigurationError, match="seen"):
+        process.run_broker(load_configuration(config))
+
+
+def test_a_folder_of_a_process_that_was_killed_as_it_formatted_is_formatted(
+    tmp_path: Path, brokers: list[Broker]
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / ".lock").touch()
+    (tmp_path / "data" / "meta.properties.tmp").write_text("#\ncluster.")
+    brokers.append(Broker(write_config(tmp_path)))
+    brokers[0].wait_for("listening on PLAINTEXT")
+    assert [*map(str, (tmp_path / "data").glob("meta.properties*"))] == [str(tmp_path / "data" / "meta.properties")]
 
 
 def test_a_second_process_does_not_touch_the_folder(tmp_path: Path, brokers: list[Broker]) -> None:

@@ -40,6 +40,7 @@ def size_of(sock: socket.socket, option: int) -> int:
 def test_accepted_sockets_have_the_receive_buffer_of_the_file(file: dict[str, str], expected: int | None) -> None:
     bound = bind_listeners(check_configuration({**GOOD, **file}, "f"))
     try:
+        bound[0].listen()
         with socket.create_connection(("127.0.0.1", bound[0].port)), socket.socket() as plain:
             bound[0].socket.setblocking(True)
             accepted, _ = bound[0].socket.accept()

@@ -26,6 +26,15 @@ NOTHING = identity(None)
 
 
 @dataclass(frozen=True)
+class Aborted:
+    """A commit of a transaction that was aborted."""
+
+    write: RegisterOperation
+    marked: int
+    """When an answer had shown that the marker was written: it was stable, and did not return what was aborted."""
+
+
+@dataclass(frozen=True)
 class Register:
     """One register under a key."""
 
@@ -36,7 +45,7 @@ class Register:
     """Whether it is a group's committed offset."""
     transactional: frozenset[int] = frozenset()
     """The writes that take effect with the end of a transaction."""
-    aborted: tuple[RegisterOperation, ...] = ()
+    aborted: tuple[Aborted, ...] = ()
     """The writes of transactions that were aborted; `operations` lacks them."""
 
 
@@ -85,28 +94,42 @@ def _permitted(register: Register, least: Named, partition: PartitionHistory, co
     if reason or not register.transactional:
         return str(reason)
     # A lost decision of the transactions' coordinator explains that a commit never took effect. What was read of one stays.
-    # A lost abort, or its marker in the group's log, explains that a commit took effect with the producer's next end.
     undone = str(permits_loss(context, partition, made, seen, TRANSACTIONS, here=False)[0])
-    read = {operation.value for operation, _ in least if operation.function == READ}
-    came_back = [each for each in register.aborted if each.value in read]
-    forgotten = [
-        str(permits_loss(context, partition, each.invoked, seen, topic, here=False)[0])
-        for topic in (GROUPS, TRANSACTIONS)
-        for each in came_back
-    ]
-    reason = undone or next(filter(None, forgotten), "")
+    forgotten = _forgotten(register, least, partition, context, seen)
+    reason = undone or next(iter(forgotten.values()), "")
     if not reason:
         return ""
-    over, over_for_aborts = _last_end(context, seen, TRANSACTIONS), _last_end(context, seen, GROUPS, TRANSACTIONS)
+    over = _last_end(context, seen, TRANSACTIONS)
     lossy = [
         replace(each, may_be_lost=number in register.transactional and each.invoked <= over)
         for each, number in register.operations
     ]
-    lossy += [each for each in came_back if each.invoked <= over_for_aborts]
-    answer = linearizable(lossy, register.initial)
+    answer = linearizable([*lossy, *forgotten], register.initial)
     if answer is None:
         return f"{UNPROVEN}whether lost transactions explain it: the search was given up"
     return reason if answer else ""
+
+
+def _forgotten(
+    register: Register, least: Named, partition: PartitionHistory, context: Context, seen: int
+) -> dict[RegisterOperation, str]:
+    """The writes of aborted transactions that were read, and may have taken effect with the producer's next end; why.
+
+    The abort was forgotten where the coordinator lost its decision before the marker was written, or the group's log the
+    marker.
+    """
+    read = {operation.value for operation, _ in least if operation.function == READ}
+    came_back: dict[RegisterOperation, str] = {}
+    for each in register.aborted:
+        if each.write.value in read:
+            begun = {GROUPS: seen, TRANSACTIONS: min(seen, each.marked)}
+            reasons = (
+                str(permits_loss(context, partition, each.write.invoked, before, topic, here=False)[0])
+                for topic, before in begun.items()
+            )
+            if reason := next(filter(None, reasons), ""):
+                came_back[each.write] = reason
+    return came_back
 
 
 def _last_end(context: Context, seen: int, *topics: str) -> int:
@@ -184,8 +207,15 @@ def _registers(partition: PartitionHistory, context: Context) -> Iterator[Regist
         in_transactions = written.transaction >= 0
         transactional = frozenset(written.operation[in_transactions].tolist())
         ended = np.flatnonzero(in_transactions & (written.outcome == Outcome.FAIL))
-        aborted = tuple(_offset(written, i, WRITE)[0] for i in ended.tolist())
+        aborted = tuple(_aborted(written, i, read) for i in ended.tolist())
         yield Register(f"committed offset of {partition.name}", operations, UNKNOWN, True, transactional, aborted)
+
+
+def _aborted(written: Rows, i: int, read: Rows) -> Aborted:
+    """A commit that was aborted, and the first stable answer after the abort's that lacks it."""
+    after = read.flag(Flag.READ_COMMITTED) & (read.outcome == Outcome.OK) & (read.invoked > written.completed[i])
+    shows = after & (read.offset != written.offset[i])
+    return Aborted(_offset(written, i, WRITE)[0], int(read.completed[shows].min(initial=NEVER)))
 
 
 def _relevant(rows: Rows) -> list[int]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from linearizability.findings.waiting import await_true
 from linearizability.targets import TargetError, open_target
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire, WireError
@@ -21,6 +21,7 @@ from reference.protocol.primitives import NO_NODE, NO_UUID
 FEATURE, LEVEL, UPGRADE = "kraft.version", 1, 1
 REMOVED_WITHIN_S = 1.0
 """A leader appends the new voters as it receives the request; this is less than it leads on without the other voter."""
+WAITS = "no answer yet"
 WITHIN_S = 60.0
 """Within this time two voters that are there elect a leader; their election timeouts are of one or two seconds."""
 
@@ -31,7 +32,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
     with open_target(spec, folder=folder) as target:
         if not isinstance(target, ClusterTarget) or target.size != 2:
             raise TargetError(f"{spec} is no cluster of two nodes that is started here")
-        if not _await(lambda: _keep_voters_in_the_log(target), WITHIN_S):
+        if not await_true(lambda: _keep_voters_in_the_log(target), WITHIN_S):
             return None, [f"{FEATURE} was not raised to {LEVEL}: voters cannot be removed"]
         _end_and_start(target, seen)
         if _leader(target) == NO_NODE:
@@ -41,12 +42,32 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
         directory = _voters(target)[leader]
         target.kill(other)
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=leader, voter_directory_id=directory)
-        said = _ask(target, leader, request, REMOVED_WITHIN_S)
-        answered = "no answer" if said is None else name_of(said.error_code)
-        seen.append(f"node {other} is killed, leader {leader} is asked to remove itself: {answered}")
-        if said is not None:
+        said = _asked_to_leave(target, leader, request)
+        seen.append(f"node {other} is killed, leader {leader} is asked to remove itself: {said}")
+        if said != WAITS:
             return None, [*seen, "the leader was not removed"]
-        return not _end_and_start(target, seen), seen
+        if _end_and_start(target, seen):
+            return False, seen
+        silent = [node.id for node in target.nodes if _answer(target, node.id) is None]
+        if silent:
+            return None, [*seen, f"but no answer came from {silent}: a node that does not run leads nothing either"]
+        return True, seen
+
+
+def _asked_to_leave(target: ClusterTarget, leader: int, request: RemoveRaftVoterRequest) -> str:
+    """What came of the request: WAITS where it was received, and waits for the other voter."""
+    member = target.member(leader)
+    try:
+        with Wire.connect(member.node.host, member.controller_port) as wire:
+            wire.versions()
+            try:
+                return name_of(wire.call(request, timeout_s=REMOVED_WITHIN_S).error_code)
+            except WireError as error:
+                if isinstance(error.__cause__, TimeoutError):
+                    return WAITS
+                raise
+    except (WireError, OSError) as error:
+        return str(error)
 
 
 def _end_and_start(target: ClusterTarget, seen: list[str]) -> bool:
@@ -57,7 +78,7 @@ def _end_and_start(target: ClusterTarget, seen: list[str]) -> bool:
     for node in target.nodes:
         target.restart(node.id, wait=False)
     began = time.monotonic()
-    is_led = _await(lambda: _leader(target) != NO_NODE, WITHIN_S)
+    is_led = await_true(lambda: _leader(target) != NO_NODE, WITHIN_S)
     waited = f"{time.monotonic() - began:.0f} s after both were started again"
     seen.append(f"node {_leader(target)} leads {waited}" if is_led else f"no node leads {waited}")
     return is_led
@@ -86,30 +107,26 @@ def _voters(target: ClusterTarget) -> dict[int, UUID]:
 
 def _described(target: ClusterTarget, node: int) -> Any:
     """What a node that leads the quorum says of it; None where it does not lead, or does not answer."""
-    partition = DescribeQuorumRequest.PartitionData(partition_index=0)
-    topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-    answer = _ask(target, node, DescribeQuorumRequest(topics=[topic]))
+    answer = _answer(target, node)
     if answer is None or not answer.topics or answer.topics[0].partitions[0].error_code:
         return None
     return answer.topics[0].partitions[0]
 
 
-def _ask(target: ClusterTarget, node: int, request: Any, timeout_s: float = 10.0) -> Any:
+def _answer(target: ClusterTarget, node: int) -> Any:
+    """What a node answers when it is asked for its quorum, an error too; None where there is no answer."""
+    partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+    topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return _ask(target, node, DescribeQuorumRequest(topics=[topic]))
+
+
+def _ask(target: ClusterTarget, node: int, request: Any) -> Any:
     """The answer of a node's controller; None where there is none."""
     if node == NO_NODE or not target.running(node):
         return None
     member = target.member(node)
     try:
-        with Wire.connect(member.node.host, member.controller_port, timeout_s=timeout_s) as wire:
+        with Wire.connect(member.node.host, member.controller_port) as wire:
             return wire.call(request)
     except (WireError, OSError):
         return None
-
-
-def _await(condition: Callable[[], bool], within_s: float) -> bool:
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        if condition():
-            return True
-        time.sleep(0.5)
-    return False

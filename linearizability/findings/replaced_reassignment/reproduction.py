@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from linearizability.client.requests import new_topic
+from linearizability.findings.waiting import await_true
 from linearizability.targets import TargetError, open_target
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
@@ -38,23 +37,14 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
             seen.append(f"reassigned to {replicas}: {name_of(_reassign(target, replicas))}")
             seen.append(_described(target))
         target.restart(DEAD)
-        _await(lambda: {*SECOND} <= {*_in_sync(target)}, WITHIN_S)
+        await_true(lambda: {*SECOND} <= {*_in_sync(target)}, WITHIN_S)
         seen.append(f"in sync: {sorted(_in_sync(target))}")
-        ended = _await(lambda: _described(target) == ENDED, ENDS_WITHIN_S)
+        ended = await_true(lambda: _described(target) == ENDED, ENDS_WITHIN_S)
         seen.append(_described(target))
         return not ended, seen
 
 
 ENDED = "no reassignment is under way"
-
-
-def _await(condition: Callable[[], bool], within_s: float) -> bool:
-    until = time.monotonic() + within_s
-    while time.monotonic() < until:
-        if condition():
-            return True
-        time.sleep(0.5)
-    return False
 
 
 def _wire(target: ClusterTarget) -> Wire:

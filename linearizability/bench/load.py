@@ -22,9 +22,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from linearizability.client.errors import STALE, error_name
 from linearizability.client.requests import fetch_request, new_topic, produce_request
 from linearizability.targets.security.authentication import Authentication
 from linearizability.targets.security.client_config import ClientSecurity, parse_properties
+from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
@@ -176,16 +178,22 @@ def make_topic(connection: LoadConnection, name: str, partitions: int = 1, repli
 
 
 def await_leader(connection: LoadConnection, topic: str, acks: int) -> None:
-    """Write records until one is taken: a broker may learn of its leadership later than a client. Errors: TimeoutError."""
+    """Write records until one is taken: a broker may learn of its leadership later than a client.
+
+    Errors: TimeoutError, RuntimeError for an error that no waiting mends.
+    """
     deadline = time.monotonic() + TIMEOUT_S
+    code = ErrorCode.NONE
     while time.monotonic() < deadline:
         answer: ProduceResponse = connection.call(
             PRODUCE, PRODUCE_VERSION, produce_body(topic, make_batch(1, 100), acks)
         )
-        if not answer.responses[0].partition_responses[0].error_code:
+        if not (code := answer.responses[0].partition_responses[0].error_code):
             return
+        if code not in STALE | {ErrorCode.NOT_ENOUGH_REPLICAS}:
+            raise RuntimeError(f"topic {topic}: the first record was answered {error_name(code)}")
         time.sleep(0.05)
-    raise TimeoutError(f"the leader of topic {topic} takes no records")
+    raise TimeoutError(f"the leader of topic {topic} takes no records: {error_name(code)}")
 
 
 def produce_body(topic: str, batch: bytes | bytearray, acks: int = 1) -> ProduceRequest:

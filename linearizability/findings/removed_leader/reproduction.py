@@ -35,7 +35,7 @@ def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
         if not await_true(lambda: _keep_voters_in_the_log(target), WITHIN_S):
             return None, [f"{FEATURE} was not raised to {LEVEL}: voters cannot be removed"]
         _end_and_start(target, seen)
-        if _leader(target) == NO_NODE:
+        if not await_true(lambda: _knows_what_is_committed(target), WITHIN_S):
             return None, [*seen, "so nothing can be said of a removal"]
         leader = _leader(target)
         (other,) = {node.id for node in target.nodes} - {leader}
@@ -97,6 +97,12 @@ def _keep_voters_in_the_log(target: ClusterTarget) -> bool:
 def _leader(target: ClusterTarget) -> int:
     """The node that says that it leads; NO_NODE where none does."""
     return next((node.id for node in target.nodes if _described(target, node.id) is not None), NO_NODE)
+
+
+def _knows_what_is_committed(target: ClusterTarget) -> bool:
+    """Whether a node leads and has a high watermark: until then Kafka refuses to change the voters (REQUEST_TIMED_OUT)."""
+    found = _described(target, _leader(target))
+    return found is not None and found.high_watermark >= 0
 
 
 def _voters(target: ClusterTarget) -> dict[int, UUID]:

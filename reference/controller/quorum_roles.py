@@ -56,7 +56,7 @@ TRANSITIONS: dict[tuple[Role, Role], str] = {
 """The steps from role to role, and why they are taken; any other is a mistake of ours."""
 
 OBSERVER_ROLES = frozenset({Role.UNATTACHED, Role.FOLLOWER})
-"""The roles of a member without a vote."""
+"""The roles of a member without a vote, but for a leader that is removed: until that is committed it may stand (`may_stand`)."""
 
 
 class RoleState(Protocol):

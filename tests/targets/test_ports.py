@@ -30,7 +30,7 @@ def test_processes_side_by_side_draw_different_ports() -> None:
     assert len({port for some in drawn for port in some}) == 500
 
 
-def test_a_port_is_given_again_when_all_others_were() -> None:
+def test_a_port_is_not_soon_given_again() -> None:
     first = free_ports(1)[0]
     assert first not in [port for _ in range(BLOCK // 8 - 8) for port in free_ports(4)]
 

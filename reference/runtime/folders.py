@@ -69,7 +69,7 @@ def format_folders(
     first: FirstVoters | None = None,
     credentials: Sequence[UserScramCredentialRecord] = (),
 ) -> None:
-    """Make the folders this node's; those that are formatted already stay as they are.
+    """Make the folders this node's, the metadata log's at last; those that are formatted already stay as they are.
 
     `first` are the voters to begin with; None where the configuration names them. A new cluster begins with the credentials that
     its first active controller was formatted with (KIP-900).
@@ -86,7 +86,7 @@ def format_folders(
                 raise ConfigurationError(f"{folder} is already formatted")
         except (OSError, CorruptFile) as error:
             raise ConfigurationError(f"{folder}: {_reason(error)}") from error
-    for folder in configuration.folders:
+    for folder in sorted(configuration.folders, key=lambda each: each == configuration.folder):
         try:
             if credentials and folder == configuration.folder:
                 write_bootstrap(PosixDisk(), folder, credentials, TimestampMs(time.time_ns() // 1_000_000))
@@ -150,14 +150,17 @@ def open_folders(
     Errors: ConfigurationError for a folder that is not formatted, or is another node's, and for two of the same id.
     """
     found = {folder: error or _read(configuration, folder) for folder, error in locked.items()}
-    if all(meta is None for meta in found.values()):
+    if _is_new(configuration, found):
         _require_empty(found)
+        formatted = {folder: meta for folder, meta in found.items() if isinstance(meta, MetaProperties)}
+        for folder, meta in formatted.items():
+            _check(configuration, folder, meta, {})
         if len(configuration.voters) > 1 or configuration.other_controllers:
             raise ConfigurationError(
                 f"{configuration.folder} is not formatted: run `tidegauge format` with the cluster's id on each node"
             )
-        cluster_id = id_of_cluster(new_cluster_id())
-        format_folders(configuration, cluster_id, ignore_formatted=False)
+        cluster_id = id_of_cluster(next((meta.cluster_id for meta in formatted.values()), new_cluster_id()))
+        format_folders(configuration, cluster_id, ignore_formatted=True)
         which = "a new cluster %s of one voter" if configuration.zookeeper is None else "the cluster %s in ZooKeeper"
         logger.info(f"formatted %s for {which}", ", ".join(map(str, found)), cluster_id)
         found = {folder: _read(configuration, folder) for folder in found}
@@ -193,11 +196,23 @@ def _read(configuration: ServerConfiguration, folder: Path) -> MetaProperties | 
         return error if isinstance(error, OSError) else OSError(errno.EIO, str(error))
 
 
+def _is_new(configuration: ServerConfiguration, found: Mapping[Path, MetaProperties | Unreadable | None]) -> bool:
+    """Whether the node never ran: no folder is formatted, or a start was killed before it had formatted the metadata log's."""
+    if found[configuration.folder] is not None or any(isinstance(meta, Unreadable) for meta in found.values()):
+        return False
+    return all(meta is None for meta in found.values()) or not any(map(_foreign, found))
+
+
 def _require_empty(folders: Mapping[Path, object] | list[Path]) -> None:
     """Errors: ConfigurationError for a folder with files of which a process that was killed as it formatted wrote none."""
     for folder in folders:
-        if {entry.name for entry in folder.iterdir()} - {LOCK_FILE, META_PROPERTIES + TEMPORARY}:
+        if _foreign(folder):
             raise ConfigurationError(f"{folder} is neither formatted nor empty: it may be another program's data")
+
+
+def _foreign(folder: Path) -> set[str]:
+    """The names in a folder that formatting leaves in none."""
+    return {entry.name for entry in folder.iterdir()} - {LOCK_FILE, META_PROPERTIES, META_PROPERTIES + TEMPORARY}
 
 
 def _check(

@@ -1,5 +1,6 @@
 """The broker as a process: one line for what is wrong, a clean end, a lock, metrics."""
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Never
 
 import pytest
@@ -128,6 +130,51 @@ def test_a_folder_of_a_process_that_was_killed_as_it_formatted_is_formatted(
     brokers.append(Broker(write_config(tmp_path)))
     brokers[0].wait_for("listening on PLAINTEXT")
     assert [*map(str, (tmp_path / "data").glob("meta.properties*"))] == [str(tmp_path / "data" / "meta.properties")]
+
+
+def test_two_folders_of_which_a_killed_process_formatted_one_are_formatted(
+    tmp_path: Path, brokers: list[Broker]
+) -> None:
+    """The metadata log's folder is the last: a formatted one beside an empty one of data may be a disk that was replaced."""
+    both = {"log.dirs": f"{tmp_path}/data,{tmp_path}/more"}
+    config = write_config(tmp_path, **both)
+    brokers.append(Broker(config))
+    brokers[0].wait_for("listening on PLAINTEXT")
+    brokers[0].end()
+    shutil.rmtree(tmp_path / "data")
+    assert "data is not formatted" in refused(config)  # the other one has partitions
+    for path in (tmp_path / "more").iterdir():
+        if path.name != "meta.properties":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert "more belongs to node 1, and the configuration says 2" in refused(
+        write_config(tmp_path, **both, **{"node.id": "2"})
+    )
+    brokers.append(Broker(config))
+    brokers[1].wait_for("listening on PLAINTEXT")
+    found = [(tmp_path / name / "meta.properties").read_text().splitlines()[1] for name in ("data", "more")]
+    assert found[0] == found[1]
+
+
+@pytest.mark.sampled(days=3)
+@pytest.mark.parametrize("seed", range(6))
+def test_a_first_start_that_is_killed_at_any_time_is_followed_by_one_that_serves(
+    tmp_path: Path, brokers: list[Broker], seed: int
+) -> None:
+    chance = Random(seed)
+    config = write_config(
+        tmp_path, **{"log.dirs": ",".join(f"{tmp_path}/{name}" for name in ("data", "more")[: 1 + seed % 2])}
+    )
+    for _ in range(4):
+        broker = Broker(config)
+        brokers.append(broker)
+        until = time.monotonic() + WITHIN_S
+        while not (tmp_path / "data").exists() and time.monotonic() < until:
+            time.sleep(0.0005)
+        time.sleep(chance.random() * chance.choice((0.0, 0.003, 0.01, 0.03, 0.1)))
+        broker.process.kill()
+        broker.process.wait(WITHIN_S)
+    brokers.append(Broker(config))
+    brokers[-1].wait_for("listening on PLAINTEXT")
 
 
 def test_a_second_process_does_not_touch_the_folder(tmp_path: Path, brokers: list[Broker]) -> None:

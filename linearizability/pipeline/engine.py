@@ -172,7 +172,7 @@ def judge_history(history: History | HistoryError, rules: Iterable[AnyRule] = AL
     """The verdict on one history, by the local engine."""
     if isinstance(history, HistoryError):
         return unreadable(history)
-    context = local.context_of(history.contract, history.marks, history.tally.ends_at)
+    context = local.context_of(history.contract, history.marks, history.tally.ends_at, history.defects)
     findings = local.judge_run(history.facts, history.id, context, rules)
     return conclude(history, findings, "local")
 

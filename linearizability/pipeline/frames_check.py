@@ -85,7 +85,9 @@ def check(read: Read | DataFrame, contract: Contract | None = None, *, every_wit
         read = _without_record(read, contract or Contract())
     spark, alone_and_joined = read.facts.sparkSession, split(RULES.values())
     proven = proven_operations(read.facts)
-    contexts = {key: context_of(run.contract, run.marks, run.tally.ends_at) for key, run in read.runs.items()}
+    contexts = {
+        key: context_of(run.contract, run.marks, run.tally.ends_at, run.defects) for key, run in read.runs.items()
+    }
     contexts = {key: replace(context, proven=proven.get(key, context.proven)) for key, context in contexts.items()}
 
     def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:

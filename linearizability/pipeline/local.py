@@ -13,6 +13,7 @@ import pyarrow as pa
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import excuses_of
 from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
+from linearizability.history.files import MISSING, Defect
 from linearizability.history.keys import NEVER
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
@@ -247,7 +248,9 @@ def proven_operations(facts: pa.Table) -> Proofs:
     return Proofs.of(joined.column("operation").to_numpy(), joined.column("completed_min").to_numpy())
 
 
-def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int = UNKNOWN) -> Context:
+def context_of(
+    contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int = UNKNOWN, defects: Iterable[Defect] = ()
+) -> Context:
     """What checks may know of a run besides its facts."""
     marks = list(marks)
     still_on = any(heal is None for _, heal in healing(marks))
@@ -255,4 +258,11 @@ def context_of(contract: Contract, marks: Iterable[dict[str, Any]], ends_at: int
     excuses = excuses_of(sorted(marks, key=lambda mark: mark["time"]))
     heals_at = -1 if still_on else max(heals, default=-1)
     faults_at = min((mark["time"] for mark in marks if mark.get("f") == "fault"), default=NEVER)
-    return Context(contract, faults_at=faults_at, heals_at=heals_at, ends_at=ends_at, excuses=excuses)
+    return Context(
+        contract,
+        faults_at=faults_at,
+        heals_at=heals_at,
+        ends_at=ends_at,
+        excuses=excuses,
+        is_whole=all(defect.kind != MISSING for defect in defects),
+    )

@@ -109,7 +109,7 @@ def _check_batch(batch: list[History | HistoryError], master: str, rules: tuple[
             # A history's id need not be unique among files, so runs are distinguished by their number here.
             write_histories(Path(folder), known)
             contexts = {
-                str(number): context_of(history.contract, history.marks, history.tally.ends_at)
+                str(number): context_of(history.contract, history.marks, history.tally.ends_at, history.defects)
                 for number, history in enumerate(known)
             }
             files = [file for number in range(len(known)) for file in run_folder(Path(folder), number).iterdir()]
@@ -135,11 +135,13 @@ def _check_runs(
 ) -> Iterator[Judgement]:
     """Some runs of a store. A file whose bytes are not those that were written is left out, and its run is not valid."""
     spark = session(master)
-    contexts = {str(number): context_of(run.contract, run.marks, run.tally.ends_at) for number, run in runs}
     files: dict[int, list[Path]] = {}
     for number, run in runs:
         files[number], defects = sound_parts(store, number, run)
         run.defects += defects
+    contexts = {
+        str(number): context_of(run.contract, run.marks, run.tally.ends_at, run.defects) for number, run in runs
+    }
     try:
         findings = judge_files(spark, _all(files), contexts, rules)
     except Exception:

@@ -92,6 +92,8 @@ class Context:
     """When the last operation began or was answered; -1 where that is not known."""
     excuses: tuple[Excuse, ...] = ()
     """Faults that excuse losses which the contract does not permit."""
+    is_whole: bool = True
+    """Whether no part of the history is missing: else what nothing was recorded of may have been."""
 
 
 Check = Callable[["PartitionHistory", Context], Iterator[Found]]

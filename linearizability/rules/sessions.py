@@ -162,8 +162,9 @@ def _unexcused(
 ) -> Mask:
     """Which of these steps no excuse explains: they, and a record that they lead over, lie in one era. What was given after
     the gap may be what was lost, and what is known in the gap may have come in when its place was given away. Where a
-    transaction had begun by then, a consumer's position may have been behind a marker that was lost; nothing else moves a
-    position over an offset that is given away again. So such a step counts from the poll that gave its first record."""
+    transaction had begun by then, or may have in what is missing of the history, a consumer's position may have been behind a
+    marker that was lost; nothing else moves a position over an offset that is given away again. So such a step counts from the
+    poll that gave its first record."""
     made, seen = known_at(partition)
     since = partition.observations.invoked[steps.before[indices]]
     given = partition.observations.completed[steps.after[indices]]
@@ -172,7 +173,7 @@ def _unexcused(
     unexcused = np.zeros(len(indices), bool)
     for after, before in eras(context, partition):
         slots = promised & (made > after) & ((before == NEVER) | (seen < before))
-        no_marker = (since > after) | ~(transactional <= after).any()
+        no_marker = (since > after) | (context.is_whole and not (transactional <= after).any())
         within = (sent > after) & no_marker & ((before == NEVER) | (given < before))
         unexcused |= within & _lead_over(partition, slots, steps, indices, start)
     return unexcused

@@ -6,6 +6,7 @@ from functools import cache
 
 import pytest
 
+from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.keys import NEVER
 from linearizability.history.notation import history, parse
 from linearizability.history.paired import derive_events
@@ -207,6 +208,20 @@ def test_a_marker_that_was_lost_explains_what_a_position_behind_it_leads_over(
     judgement = judge_history(history(excuse("t-0", begins, ends) + operations))
     assert (judgement.verdict == "valid") == explains, judgement.to_json()
     assert [item.rule for item in judgement.findings] == ["poll-skip"]
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [(MISSING, "unknown"), (CLOCK, "invalid")])
+def test_a_marker_may_be_that_of_a_producer_whose_file_is_missing(kind: str, verdict: str) -> None:
+    operations = """
+        0 [0 10] send t-0:1@0
+        1 [12 14] poll t-0:1@0
+        0 [50 60] send t-0:2@1 t-0:3@2
+        1 [70 80] poll t-0:3@2
+        2 [90 95] poll t-0:1@0 t-0:2@1 t-0:3@2
+    """
+    part = history(excuse("t-0", 25, 45) + operations)
+    part.defects.append(Defect(kind, "a file is missing"))
+    assert judge_history(part).verdict == verdict
 
 
 @pytest.mark.parametrize(

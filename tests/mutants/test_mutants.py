@@ -86,6 +86,16 @@ def test_fuzzing_finds(name: str):
     assert clean.verdict != "invalid", "without the bug the same schedule must hold"
 
 
+@pytest.mark.sampled(days=2)
+@pytest.mark.parametrize(("name", "seed"), [("removed-leader-never-stands", 107), ("removed-leader-counts-itself", 31)])
+def test_a_bug_of_changing_voters_is_found_by_the_first_run_that_shows_it(name: str, seed: int):
+    schedule = draw(seed, name, 3, coordination="changing-voters")
+    found, _ = run_planted(schedule)
+    assert found.verdict == "invalid" and MUTANTS[name].is_found_by(found.rule), found.text
+    clean, _ = run_schedule(schedule)
+    assert clean.verdict == "valid", clean.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.fuzz and mutant.nodes == 1])
 def test_fuzzing_finds_every_one(name: str):

@@ -25,7 +25,7 @@ OF_CHANGING_VOTERS = {
     "RemovedLeaderNeverStands",
     "SecondChangeAtOnce",
 }
-"""Simulated clusters keep their voters: no schedule reaches these."""
+"""What leads nodes along a behaviour keeps their voters: no such schedule reaches these. Drawn ones do (`test_mutants.py`)."""
 
 
 def test_every_switch_of_the_quorum_has_a_mutant() -> None:

@@ -115,6 +115,7 @@ class SimulatedClient(ABC):
             return
         if self.home.is_up:
             self.on_ready()
+            self._look_for_leaders()  # the request for metadata may have gone with the former home
         else:
             self._connect()
 
@@ -197,7 +198,12 @@ class SimulatedClient(ABC):
             for partition in topic.partitions:
                 self._learn((str(topic.name), partition.partition_index), partition)
         self.on_metadata()
-        if incomplete or any(leader < 0 for leader in self.leaders.values()):
+        if incomplete:
+            self.refresh_soon()
+        self._look_for_leaders()
+
+    def _look_for_leaders(self) -> None:
+        if any(leader < 0 for leader in self.leaders.values()):
             self.refresh_soon()
 
     def _learn(self, key: Key, answer: MetadataResponse.MetadataResponsePartition) -> None:

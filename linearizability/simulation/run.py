@@ -50,11 +50,10 @@ from linearizability.simulation.schedule import (
     Updater,
 )
 from linearizability.simulation.seeking import SimulatedSeeker
-from linearizability.simulation.settling import unfinished, unsettled
+from linearizability.simulation.settling import may_hang, unfinished, unsettled, unstable
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.updating import SimulatedUpdater
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
-from reference.replication.partition import Partition
 
 SETUP_BOUND_MS = 20_000
 REST_BOUND_MS = 20_000
@@ -255,13 +254,12 @@ class SimulatedRun:
         until_us = self._world.now_us + bound_ms * MICROSECONDS_A_MS
         self._world.run(until_us, lambda: all(client.finished for client in clients))
         transacting = (SimulatedTransactor, SimulatedCopier)
-        busy = [
-            client.name
-            for client in clients
-            if not client.finished and not (self.cluster.promises.is_forgetful and isinstance(client, transacting))
-        ]
+        busy = [client for client in clients if not client.finished]
+        if busy and may_hang(self.cluster):
+            busy = [client for client in busy if not isinstance(client, transacting)]
         if busy:
-            text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
+            names = ", ".join(client.name for client in busy)
+            text = f"{names} did not come to rest within {bound_ms} ms after everything was healed"
             raise Violation("no-progress", text)
 
     def _settle_groups(self, members: list[SimulatedMember]) -> None:
@@ -271,11 +269,8 @@ class SimulatedRun:
         for member in members:
             member.hurry()
         self._world.run(bound_us, lambda: not unsettled(self.cluster, members), LOOK_EVERY_US)
-        bound = [
-            member
-            for member in members
-            if not (self.cluster.promises.is_forgetful and isinstance(member, SimulatedCopier))
-        ]
+        is_lost = may_hang(self.cluster)
+        bound = [member for member in members if not (is_lost and isinstance(member, SimulatedCopier))]
         if reason := unsettled(self.cluster, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         self._describe_groups(bound)
@@ -343,25 +338,17 @@ class SimulatedRun:
         if not self._schedule.transacts:
             return
         bound_ms = STABLE_BOUND_MS + self._schedule.set_back_ms
-        self._world.run(self._world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not self._unstable(), LOOK_EVERY_US)
+        self._world.run(
+            self._world.now_us + bound_ms * MICROSECONDS_A_MS, lambda: not unstable(self.cluster), LOOK_EVERY_US
+        )
         hanging = [
             f"{partition.name} at {partition.last_stable_offset()} of {partition.high_watermark}"
-            for number, partition in self._unstable()
+            for number, partition in unstable(self.cluster)
             if self.cluster.checker is None or not self.cluster.checker.lost_ends(number, partition)
         ]
         if hanging and not self.cluster.promises.is_forgetful:
             text = f"after {bound_ms} ms of rest the last stable offset stands still in {', '.join(hanging)}"
             raise Violation("hanging-transaction", text)
-
-    def _unstable(self) -> list[tuple[int, Partition]]:
-        """The leaders whose last stable offset is below the high watermark, with the number of their node."""
-        return [
-            (machine.number, partition)
-            for machine in self.cluster.machines
-            if machine.node is not None
-            for partition in machine.node.partitions.values()
-            if partition.is_leader and partition.last_stable_offset() < partition.high_watermark
-        ]
 
     def _leave_evidence(self) -> None:
         """Write a few batches where nothing was acknowledged under faults: a healed cluster takes them."""

@@ -8,8 +8,10 @@ from linearizability.simulation.client import Key
 from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import name_of
 from linearizability.simulation.grouping import SimulatedMember
+from linearizability.simulation.schedule import GROUPS_TOPIC
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
 from reference.controller.image import NO_LEADER, TOPIC_RESOURCE
+from reference.replication.partition import Partition
 from reference.zookeeper import znodes
 
 
@@ -51,6 +53,32 @@ def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
             if partition.is_leader and key in ends:
                 ends[key] = max(ends[key], partition.high_watermark)
     return ends
+
+
+def unstable(cluster: SimulatedCluster) -> list[tuple[int, Partition]]:
+    """The leaders whose last stable offset is below the high watermark, with the number of their node."""
+    return [
+        (machine.number, partition)
+        for machine in cluster.machines
+        if machine.node is not None
+        for partition in machine.node.partitions.values()
+        if partition.is_leader and partition.last_stable_offset() < partition.high_watermark
+    ]
+
+
+def may_hang(cluster: SimulatedCluster) -> bool:
+    """Whether clients of transactions may wait for ever: decisions of the coordinator were lost with excuse, or a marker in the
+    groups' log. The offset that it committed is called unstable until the producer's next transaction ends, and a copier that
+    waits for its offset begins none. Kafka writes no marker again either."""
+    checker = cluster.checker
+    return cluster.promises.is_forgetful or (
+        checker is not None
+        and any(
+            checker.lost_ends(number, partition)
+            for number, partition in unstable(cluster)
+            if partition.topic == GROUPS_TOPIC
+        )
+    )
 
 
 def unfinished(cluster: SimulatedCluster) -> list[str]:

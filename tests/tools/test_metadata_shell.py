@@ -10,6 +10,9 @@ from uuid import UUID
 import pytest
 
 from linearizability.metadata_shell import ATTEMPTS, image, shell, snapshot_differences
+from reference.protocol.primitives import LeaderEpoch, Offset, TimestampMs
+from reference.protocol.records.batch import build
+from reference.protocol.records.record import Record
 from tests.tools.test_metadata_files import folder
 
 __all__ = ["folder"]
@@ -65,10 +68,22 @@ def test_a_snapshot_is_what_the_log_says_up_to_there(
     for _ in range(ATTEMPTS):
         ((node, end, differences),) = snapshot_differences({1: copied})
         assert (node, end) == (1, 6)
+        assert differences is not None
         if differences and all(each.startswith(missing) for each in differences):
             break
     assert f"{missing}/retention.ms:/5" in differences
     assert all(each.startswith(missing) for each in differences)
+
+
+def test_a_snapshot_behind_a_control_batch_is_compared(folder: Path, tmp_path: Path) -> None:
+    """The shell waits for ever where a log ends so: with the voters of kraft.version 1, as in a hunt of a mixed cluster."""
+    copied = shutil.copytree(folder, tmp_path / "copied")
+    _, newest = sorted(copied.glob("*.checkpoint"))
+    (segment,) = copied.glob("*.log")
+    voters = build([Record(Offset(6), TimestampMs(0), b"\0\0\0\6", b"")], control=True, leader_epoch=LeaderEpoch(2))
+    segment.write_bytes(segment.read_bytes() + voters)
+    newest.rename(newest.with_name(newest.name.replace("006-", "007-")))
+    assert [*snapshot_differences({1: copied})] == [(1, 7, [])]
 
 
 def test_what_was_printed_before_anything_was_read_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,4 +103,4 @@ def test_what_was_printed_before_anything_was_read_says_nothing(folder: Path, mo
     monkeypatch.setattr("linearizability.metadata_shell.shell", lambda file, *command: unread)
     assert image(folder) == ""
     ((_, _, differences),) = snapshot_differences({1: folder})
-    assert differences == ["the shell read nothing of the snapshot"]
+    assert differences is None

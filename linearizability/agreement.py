@@ -125,7 +125,11 @@ def _read_by_kafka(target: ClusterTarget, found: Agreement) -> None:
     try:
         for node, end, unlike in snapshot_differences(homes):
             found.read_by_kafka[node] = end
-            found.differences += [f"Kafka's shell: snapshot of node {node} at {end}: {each}" for each in unlike]
+            if unlike is None:
+                found.reasons.append(
+                    f"Kafka's shell read nothing of node {node}'s snapshot at {end}, or of a log up to there"
+                )
+            found.differences += [f"Kafka's shell: snapshot of node {node} at {end}: {each}" for each in unlike or ()]
     except (ArtifactError, OSError, ValueError) as error:
         found.reasons.append(f"read by Kafka's shell: {error}")
 
@@ -208,10 +212,31 @@ def _unlike(name: str, copies: Sequence[Copy], end: int | None) -> Iterator[str]
                     )
         written = _runs(copy)
         kept = _within(copy.checkpoint, copy.start, copy.end)
-        late = written[len(kept) :] if copy.flushed_to is not None else []
-        is_right = kept + late == written and all(start >= (copy.flushed_to or 0) for _, start in late)
+        is_right = (
+            _is_kept(copy.flushed_to, kept, written) if copy.flushed_to is not None else _is_as_kafkas(kept, written)
+        )
         if name != METADATA_LOG and not is_right and not copy.clean_until:
             yield f"leader epochs: {name} on node {copy.node}: the batches say {written}, the checkpoint {kept}"
+
+
+def _is_kept(flushed_to: int, kept: Runs, written: Runs) -> bool:
+    """Whether the reference has every epoch where it begins, but for late ones that it has not flushed."""
+    late = written[len(kept) :]
+    return kept + late == written and all(start >= flushed_to for _, start in late)
+
+
+def _is_as_kafkas(kept: Runs, written: Runs) -> bool:
+    """Whether Kafka has every epoch where it begins, but for the first, which may be noted later: no epoch ends there.
+
+    A broker that lost its end with its power, and led once more in its former epoch, notes this one at its shorter end. When it
+    then follows, the older epoch's records come there, and `LeaderEpochFileCache.assign` drops both notes ("caused truncation
+    of conflicting entries", 4.3.1) and keeps the last.
+    """
+    if [epoch for epoch, _ in kept] != [epoch for epoch, _ in written]:
+        return False
+    return kept[1:] == written[1:] and all(
+        begins <= noted for (_, noted), (_, begins) in zip(kept, written, strict=True)
+    )
 
 
 def _brief(batch: Batch | None) -> str:

@@ -56,6 +56,16 @@ def test_replicas_differ_by_end_by_bytes_or_by_epochs(
     assert len(said) == len(found) and all(one.startswith(other) for one, other in zip(said, found, strict=True)), said
 
 
+@pytest.mark.parametrize(
+    ("epochs", "is_right"), [("0 0,2 3,3 4", True), ("0 1,2 3,3 4", True), ("0 1,2 4", False), ("0 0,2 2,3 4", False)]
+)
+def test_kafka_may_note_the_first_epoch_later_than_it_begins(epochs: str, is_right: bool, tmp_path: Path) -> None:
+    """Its broker led once more in epoch 2, from offset 1 on, and then followed: a hunt of a mixed cluster showed it."""
+    batches = [(0, 0, b"a"), (1, 0, b"b"), (2, 0, b"c"), (3, 2, b"d"), (4, 3, b"e")]
+    copy = partition(tmp_path / "1", *batches, epochs=epochs)
+    assert bool([*agreement._unlike("t-0", [copy], None)]) != is_right
+
+
 @pytest.mark.parametrize(("flushed_to", "is_reference", "differ"), [(1, True, 0), (2, True, 1), (1, False, 1)])
 def test_the_reference_alone_may_lack_the_epochs_that_it_has_not_flushed(
     flushed_to: int, is_reference: bool, differ: int, tmp_path: Path

@@ -125,11 +125,11 @@ def _read_by_kafka(target: ClusterTarget, found: Agreement) -> None:
     try:
         for node, end, unlike in snapshot_differences(homes):
             found.read_by_kafka[node] = end
+            where = f"snapshot of node {node} at {end}"
             if unlike is None:
-                found.reasons.append(
-                    f"Kafka's shell read nothing of node {node}'s snapshot at {end}, or of a log up to there"
-                )
-            found.differences += [f"Kafka's shell: snapshot of node {node} at {end}: {each}" for each in unlike or ()]
+                found.reasons.append(f"Kafka's shell read nothing of the {where}, or of a log up to there")
+            else:
+                found.differences += [f"Kafka's shell: {where}: {each}" for each in unlike]
     except (ArtifactError, OSError, ValueError) as error:
         found.reasons.append(f"read by Kafka's shell: {error}")
 

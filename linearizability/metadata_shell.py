@@ -121,13 +121,14 @@ def _unlike(snapshot: Path, log: Path) -> list[str] | None:
 def _log_until(end: int, homes: Sequence[Path], folder: Path) -> Path:
     """One file with the batches of a log from its first offset to `end`, without control batches there.
 
-    The shell of 4.3.1 waits for ever where a file ends with one: its loader is not given it, and so never reaches the end.
+    The shell of 4.3.1 waits for ever where control batches at the end hold two records or more: `SnapshotFileReader` gives its
+    loader none of them, and the loader waits for the file's last offset but one.
     """
     for home in homes:
         batches = [batch for segment in sorted(home.glob("*.log")) for batch in read_batches(segment.read_bytes())]
         wanted = [batch for batch in batches if batch.header.base_offset < end]
         if wanted and _follow_each_other(wanted) and wanted[-1].header.next_offset == end:
-            while wanted[-1].header.is_control:
+            while wanted and wanted[-1].header.is_control:
                 wanted.pop()
             folder.mkdir()
             file = folder / f"{0:020d}.log"

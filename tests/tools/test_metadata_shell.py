@@ -76,14 +76,14 @@ def test_a_snapshot_is_what_the_log_says_up_to_there(
 
 
 def test_a_snapshot_behind_a_control_batch_is_compared(folder: Path, tmp_path: Path) -> None:
-    """The shell waits for ever where a log ends so: with the voters of kraft.version 1, as in a hunt of a mixed cluster."""
+    """The shell waits for ever where a log ends so: with kraft.version 1 and its voters, as in a hunt of a mixed cluster."""
     copied = shutil.copytree(folder, tmp_path / "copied")
     _, newest = sorted(copied.glob("*.checkpoint"))
     (segment,) = copied.glob("*.log")
-    voters = build([Record(Offset(6), TimestampMs(0), b"\0\0\0\6", b"")], control=True, leader_epoch=LeaderEpoch(2))
-    segment.write_bytes(segment.read_bytes() + voters)
-    newest.rename(newest.with_name(newest.name.replace("006-", "007-")))
-    assert [*snapshot_differences({1: copied})] == [(1, 7, [])]
+    records = [Record(Offset(6 + i), TimestampMs(0), bytes([0, 0, 0, 5 + i]), b"") for i in range(2)]
+    segment.write_bytes(segment.read_bytes() + build(records, control=True, leader_epoch=LeaderEpoch(2)))
+    newest.rename(newest.with_name(newest.name.replace("006-", "008-")))
+    assert [*snapshot_differences({1: copied})] == [(1, 8, [])]
 
 
 def test_what_was_printed_before_anything_was_read_says_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -357,6 +357,8 @@ class Derivation:
                 fact["flags"] |= int(Flag.MANY_PARTITIONS)
         if fact["kind"] == Kind.COMMIT:  # fenced when it is asked for, in force when the transaction ends
             fact["completed"] = max(fact["completed"], transaction.completed)
+            if fact["outcome"] == Outcome.OK:
+                fact["flags"] = fact.get("flags", 0) | int(Flag.ACKNOWLEDGED)
         if fact["outcome"] == Outcome.OK:
             fact["outcome"] = int(became)
         elif fact["outcome"] == Outcome.INFO and became is Outcome.FAIL:

@@ -77,7 +77,8 @@ class Flag(IntFlag):
     IDEMPOTENT = 2
     TRANSACTIONAL = 4
     ACKNOWLEDGED = 8
-    """The send itself was acknowledged, whatever became of its transaction: its offset is occupied."""
+    """The send itself was acknowledged, whatever became of its transaction: its offset is occupied. Or the commit of an offset in
+    a transaction was."""
     READ_COMMITTED = 16
     REBALANCED = 32
     """The consumer's assignment changed within the operation."""

@@ -31,7 +31,8 @@ class Aborted:
 
     write: RegisterOperation
     marked: int
-    """When an answer had shown that the marker was written: it was stable, and did not return what was aborted."""
+    """When an answer had shown that the marker was written: it was stable, and did not return what was aborted. NEVER where none
+    did, or the commit has no answer: it may arrive behind the marker."""
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def _registers(partition: PartitionHistory, context: Context) -> Iterator[Regist
 def _aborted(written: Rows, i: int, read: Rows) -> Aborted:
     """A commit that was aborted, and the first stable answer after the abort's that lacks it."""
     after = read.flag(Flag.READ_COMMITTED) & (read.outcome == Outcome.OK) & (read.invoked > written.completed[i])
-    shows = after & (read.offset != written.offset[i])
+    shows = after & (read.offset != written.offset[i]) & bool(written.flag(Flag.ACKNOWLEDGED)[i])
     return Aborted(_offset(written, i, WRITE)[0], int(read.completed[shows].min(initial=NEVER)))
 
 

@@ -182,6 +182,22 @@ def test_an_abort_that_was_forgotten_explains_a_committed_offset(
     assert [bool(item.permitted) for item in register] == [expected], judgement.to_json()
 
 
+@pytest.mark.parametrize(("answer", "explains"), [("", False), (" info", True)])
+def test_a_commit_without_an_answer_may_arrive_behind_the_marker_that_was_read(answer: str, explains: bool) -> None:
+    """So a stable answer that lacks it does not show that its own abort was marked."""
+    operations = f"""
+        1 [0 10] txn commit g t-0@1
+        1 [20 21] begin txn=a
+        1 [22 23] commit g t-0@7 txn=a{answer}
+        1 [24 25] end txn=a commit=false
+        2 [26 28] committed g t-0@1
+        2 [50 60] committed g t-0@7
+    """
+    judgement = judge_history(history(excuse("__transaction_state", 30, 45) + operations))
+    register = [item for item in judgement.findings if item.rule == "nonlinearizable-register"]
+    assert [bool(item.permitted) for item in register] == [explains], judgement.to_json()
+
+
 @pytest.mark.parametrize(
     ("send", "began", "begins", "ends", "explains"),
     [

@@ -253,13 +253,9 @@ class SimulatedRun:
     def _rest(self, clients: list[SimulatedClient], bound_ms: int) -> None:
         until_us = self._world.now_us + bound_ms * MICROSECONDS_A_MS
         self._world.run(until_us, lambda: all(client.finished for client in clients))
-        transacting = (SimulatedTransactor, SimulatedCopier)
-        busy = [client for client in clients if not client.finished]
-        if busy and may_hang(self.cluster):
-            busy = [client for client in busy if not isinstance(client, transacting)]
+        busy = [client.name for client in clients if not client.finished and not may_hang(self.cluster, client)]
         if busy:
-            names = ", ".join(client.name for client in busy)
-            text = f"{names} did not come to rest within {bound_ms} ms after everything was healed"
+            text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
             raise Violation("no-progress", text)
 
     def _settle_groups(self, members: list[SimulatedMember]) -> None:
@@ -269,8 +265,7 @@ class SimulatedRun:
         for member in members:
             member.hurry()
         self._world.run(bound_us, lambda: not unsettled(self.cluster, members), LOOK_EVERY_US)
-        is_lost = may_hang(self.cluster)
-        bound = [member for member in members if not (is_lost and isinstance(member, SimulatedCopier))]
+        bound = [member for member in members if not may_hang(self.cluster, member)]
         if reason := unsettled(self.cluster, bound):
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         self._describe_groups(bound)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from linearizability.simulation.client import Key
+from linearizability.simulation.client import Key, SimulatedClient
 from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.consuming import name_of
+from linearizability.simulation.copying import SimulatedCopier
 from linearizability.simulation.grouping import SimulatedMember
 from linearizability.simulation.schedule import GROUPS_TOPIC
 from linearizability.simulation.simulated_zookeeper import SimulatedZooKeeper
+from linearizability.simulation.transacting import SimulatedTransactor
 from reference.controller.image import NO_LEADER, TOPIC_RESOURCE
 from reference.replication.partition import Partition
 from reference.zookeeper import znodes
@@ -66,13 +68,16 @@ def unstable(cluster: SimulatedCluster) -> list[tuple[int, Partition]]:
     ]
 
 
-def may_hang(cluster: SimulatedCluster) -> bool:
-    """Whether clients of transactions may wait for ever: decisions of the coordinator were lost with excuse, or a marker in the
-    groups' log. The offset that it committed is called unstable until the producer's next transaction ends, and a copier that
-    waits for its offset begins none. Kafka writes no marker again either."""
+def may_hang(cluster: SimulatedCluster, client: SimulatedClient) -> bool:
+    """Whether a client may wait for ever with excuse: one of transactions, where their coordinator lost decisions, and a copier
+    also where the groups' log lost a marker. What that committed is unstable until the producer's next transaction ends, and a
+    copier that waits for its offset begins none. Kafka writes no marker again either."""
+    if not isinstance(client, SimulatedTransactor | SimulatedCopier):
+        return False
     checker = cluster.checker
     return cluster.promises.is_forgetful or (
-        checker is not None
+        isinstance(client, SimulatedCopier)
+        and checker is not None
         and any(
             checker.lost_ends(number, partition)
             for number, partition in unstable(cluster)

@@ -8,7 +8,6 @@ from typing import Any
 
 from linearizability.mutants.registry import mutant
 from reference.controller.quorum_log import IN_LINE, Verdict
-from reference.controller.quorum_rules import majority_end, next_commit
 
 NO_NODE = -1
 
@@ -92,17 +91,3 @@ def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, no
 )  # fmt: skip
 def removed_leader_never_stands(original: Any, member: Any) -> bool:
     return bool(member.is_voter)
-
-
-@mutant(
-    "removed-leader-counts-itself",
-    "reference.controller.quorum_leading:Leader.advance_high_watermark",
-    "A leader that removes itself counts its own log among those that a majority of the new voters needs.",
-    fuzz=True, nodes=3, coordination="changing-voters",
-)  # fmt: skip
-def removed_leader_counts_itself(original: Any, leader: Any, now: int) -> None:
-    member = leader.member
-    if not member.is_voter:
-        ends = [member.log.durable_end, *(max(0, progress.end) for progress in leader.members.voters.values())]
-        member.high_watermark = next_commit(member.high_watermark, majority_end(ends), leader.epoch_start)
-    original(leader, now)

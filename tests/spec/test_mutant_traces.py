@@ -43,7 +43,6 @@ NOT_REPORTED = {
     "unsettled-end-reported": "what a client is answered to a look-up is no step: a promise of the simulation finds it",
     "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_coordinator_schedules.py`)",
     "removed-leader-never-stands": "no step that is forbidden is taken: a promise of the simulation finds it (`tests/mutants/test_mutants.py`)",
-    "removed-leader-counts-itself": "no step of a partition: the quorum's trace shows it (`test_changing_voters_traces.py`)",
     "epoch-kept-by-end": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
 }
 NOT_REPORTED |= dict.fromkeys(

@@ -25,7 +25,8 @@ OF_CHANGING_VOTERS = {
     "RemovedLeaderNeverStands",
     "SecondChangeAtOnce",
 }
-"""What leads nodes along a behaviour keeps their voters: no such schedule reaches these. Drawn ones do (`test_mutants.py`)."""
+"""What leads nodes along a behaviour keeps their voters: no such schedule reaches these. A drawn run shows the third
+(`tests/mutants/test_mutants.py`), drawn quorums the second and the fourth (`test_quorum_changing_machine.py`)."""
 
 
 def test_every_switch_of_the_quorum_has_a_mutant() -> None:

@@ -288,9 +288,11 @@ class LogDirectory:
         self, key: TopicPartition, topic_id: UUID, config: LogConfig, now: TimestampMs, is_clean: bool = False
     ) -> Log:
         checksums, checkpoints = self._checksums_of(key), self._checkpoints
+        # Where the file of recovery points is damaged, the checksums still say what was flushed.
+        flushed_to = max(checksums, default=FIRST_OFFSET)
         previous = PreviousRun(
             checkpoints.log_starts.get(key, FIRST_OFFSET),
-            checkpoints.recovery_points.get(key, FIRST_OFFSET),
+            max(checkpoints.recovery_points.get(key, FIRST_OFFSET), flushed_to),
             clean=is_clean or self._clean,
             checksums=checksums if checkpoints.are_ours else None,
         )

@@ -15,7 +15,7 @@ point.
 
 Recovery assumes no order in which a crash let writes reach the disk, beyond the promises of `Disk`. A gap between two segments
 is a loss, because each segment begins at the end of the one before. Gaps are accepted where compaction may have removed the last
-records of a segment, which happens below the recovery point only.
+records of a segment. Here that happens below the recovery point only; Apache Kafka also compacts above it, and accepts any gap.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ class PreviousRun(NamedTuple):
     clean: bool = False
     """Whether the run ended cleanly."""
     checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS
-    """Those of flushed segments; None for a folder that Apache Kafka wrote. There the recovery point proves nothing, because
-    Kafka lowers it only after it has truncated the log, so truncation below it is allowed."""
+    """Those of flushed segments; None for a folder that Apache Kafka wrote. There the recovery point proves nothing: Kafka
+    lowers it only after it has truncated the log, so truncation below it is allowed, and compacts above it, so gaps are too."""
 
 
 def load(
@@ -309,6 +309,7 @@ class _Recovery:
         self.log_start = previous.log_start
         self.recovery_point = previous.recovery_point
         self.clean = previous.clean
+        self.is_kafkas = previous.checksums is None
         self.checksums = previous.checksums or NO_CHECKSUMS
         self.flushed_to = 0 if previous.checksums is None else previous.recovery_point
         """Damage below this offset is an error, and nothing is truncated there."""
@@ -334,7 +335,8 @@ class _Recovery:
             next_base = bases[slot + 1] if slot + 1 < len(bases) else None
             if next_base is None:
                 break
-            may_have_gap = self.clean or trusted or (flushed and self.config.compacts)
+            may_be_compacted = self.config.compacts and (flushed or self.is_kafkas)
+            may_have_gap = self.clean or trusted or may_be_compacted
             if not whole or (not may_have_gap and next_base != segment.next_offset()):
                 if next_base < self.flushed_to:
                     raise _loss(self.folder, f"{segment.next_offset()} to {next_base} are gone, and were flushed")

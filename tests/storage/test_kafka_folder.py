@@ -3,7 +3,7 @@
 import contextlib
 import random
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,17 +25,19 @@ from reference.storage.segment_list import LogIdentity
 from tests.protocol.records.random_records import random_records
 from tests.storage.dump import complaints, dump
 from tests.storage.test_cleaning import compact
+from tests.waiting import await_true
 
 pytestmark = [pytest.mark.kafka, pytest.mark.java]
 
 RELEASE = "4.3.1"
 TOPIC = "shared"
+NOTHING_MORE: Mapping[str, str] = {}
 Read = tuple[int, int, bytes | None, bytes | None]
 
 
 @contextlib.contextmanager
-def kafka(folder: Path) -> Iterator[KafkaCluster]:
-    config = {"log.segment.bytes": str(1 << 20), "num.partitions": "1", "log.index.interval.bytes": "1000"}
+def kafka(folder: Path, more: Mapping[str, str] = NOTHING_MORE) -> Iterator[KafkaCluster]:
+    config = {"log.segment.bytes": str(1 << 20), "num.partitions": "1", "log.index.interval.bytes": "1000", **more}
     with open_target(f"kafka:{RELEASE}", folder=folder, config=config) as target:
         yield cast(KafkaCluster, target)
 
@@ -177,6 +179,36 @@ def test_we_open_what_kafka_wrote(tmp_path: Path, ending: str) -> None:
     assert metadata.lost_bytes == 0
     assert len(all_records(metadata)) > 0
     assert metadata.folder.name == f"{METADATA_TOPIC}-0"
+
+
+def test_we_open_what_kafka_compacted_before_it_was_killed(tmp_path: Path) -> None:
+    """Kafka compacts above the recovery point that it has written down last: a compacted segment ends before the next begins."""
+    disk = PosixDisk()
+    with kafka(tmp_path / "kafka", {"log.cleaner.backoff.ms": "200"}) as target:
+        settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+        admin = AdminClient({"bootstrap.servers": target.bootstrap})
+        admin.create_topics([NewTopic(TOPIC, 1, 1, config=settings)])[TOPIC].result(30)
+        producer = Producer({"bootstrap.servers": target.bootstrap, "linger.ms": 5, "acks": "all"})
+        for segment in range(4):
+            for index in range(200):
+                producer.produce(TOPIC, key=f"{segment}-{index}", value=bytes(4500))
+            for _ in range(40):
+                producer.produce(TOPIC, key="again and again", value=bytes(4500))
+            assert producer.flush(30) == 0
+        cleaned = target.members[0].data / "cleaner-offset-checkpoint"
+        await_true(lambda: cleaned.exists() and f"{TOPIC} 0" in cleaned.read_text(), "a compaction")
+        served = consume(target, "read_uncommitted")
+        target.kill(1)
+        data = tmp_path / "data"
+        shutil.copytree(target.members[0].data, data)
+    assert len(served) < 960
+    manager = LogDirectory(disk, data)
+    manager.load(0)
+    topic_id = read_topic_id(disk, data / f"{TOPIC}-0")
+    assert topic_id is not None
+    log = manager.get_or_create(TOPIC, 0, topic_id, LogConfig(cleanup_policy="compact", segment_bytes=1 << 20), 0)
+    assert log.lost_bytes == 0
+    assert all_records(log) == served
 
 
 def rebuild_indexes(disk: PosixDisk, data: Path, folder: Path) -> dict[str, bytes]:

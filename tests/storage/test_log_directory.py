@@ -1,6 +1,7 @@
 """All logs of a data folder."""
 
 import random
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -18,11 +19,12 @@ from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.folder_names import folder_name
-from reference.storage.log_directory import METADATA_TOPIC_ID, LogDirectory
+from reference.storage.log_directory import CHECKPOINT_INTERVAL_MS, METADATA_TOPIC_ID, LogDirectory
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import NOW, append, offsets
+from tests.storage.test_cleaning import put
 
 ROOT = Path("/data")
 CONFIG = LogConfig(segment_bytes=500)
@@ -295,6 +297,33 @@ def test_damaged_checkpoints_are_taken_for_empty() -> None:
     assert len(said) == 3
     assert all(RECOVERY_POINTS in line or "checkpoint" in line for line in said)
     assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 3
+
+
+@pytest.mark.parametrize("damage", [b"0\n1\na 0", None])
+def test_a_compacted_log_is_whole_without_its_recovery_point(damage: bytes | None) -> None:
+    """Where a compaction took the end of a segment, the next one does not begin there; nothing was lost."""
+    disk = SimulatedDisk()
+    config = replace(CONFIG, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
+    made = manager(disk)
+    made.cleaner.stable_end = lambda key: made.logs[key].log_end_offset
+    log = made.get_or_create("a", 0, A, config, NOW)
+    for number in range(3):
+        put(log, *((f"{number} {index}", "x" * 20) for index in range(11)))
+        put(log, ("again and again", str(number)))
+        log.roll(NOW)
+    log.flush()
+    for number in range(20):
+        made.cleaner.tick(NOW + number)
+    kept = offsets(log)
+    assert len(kept) == 34
+    made.tick(NOW + CHECKPOINT_INTERVAL_MS)
+    disk.remove(ROOT / RECOVERY_POINTS)
+    if damage is not None:
+        disk.write_file(ROOT / RECOVERY_POINTS, damage)
+
+    again = manager(disk).get_or_create("a", 0, A, config, NOW)
+    assert again.lost_bytes == 0
+    assert offsets(again) == kept
 
 
 def test_the_upkeep_reports_what_was_repaired() -> None:

@@ -205,6 +205,7 @@ def wildcards(broker: Broker) -> None:
     source="KIP-11: ACLs are of names",
     sentence="ACLs of a topic's name hold before the topic exists, and for one that is created after it was deleted.",
     accepted="TOPIC_AUTHORIZATION_FAILED for a topic that is created after the ACL, and again for the next of its name",
+    exclusive=True,
     **SINCE,
 )
 def names_keep_acls(broker: Broker) -> None:

@@ -228,6 +228,7 @@ def whole_batches(broker: Broker) -> None:
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100); the records of the other partition",
     draft="INCONSISTENT_TOPIC_ID(103) was asked for an id that is not the log's: Kafka finds a consumer's topic by its id, so "
     "that only a race within the broker can show it",
+    exclusive=True,
 )
 def unknown_topic_or_partition(broker: Broker) -> None:
     topic = broker.topic()

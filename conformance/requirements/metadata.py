@@ -158,6 +158,7 @@ def auto_creation(broker: Broker) -> None:
     sentence="A request for all topics creates none, not even one that was deleted.",
     accepted="asked with auto-creation allowed, neither a deleted topic nor an unknown one appears",
     configs={"auto.create.topics.enable": "true"},
+    exclusive=True,
 )
 def all_topics_create_none(broker: Broker) -> None:
     topic = broker.topic()
@@ -207,6 +208,7 @@ def delete(broker: Broker, topic: Topic) -> None:
     sentence="From v10 on a topic has an id that is not zero and stays; a topic that is deleted and made again has another.",
     accepted="the same id twice, another one after deletion and creation",
     apis={"Metadata": 10},
+    exclusive=True,
 )
 def topic_ids(broker: Broker) -> None:
     if broker.version_for(MetadataRequest) < WITH_IDS:

@@ -202,6 +202,7 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
     accepted="offset -1 for the deleted topic's partitions and in all of the group, the other topic's stay; -1 after it is "
     "made "
     "again",
+    exclusive=True,
 )
 def deleted_topics(broker: Broker) -> None:
     deleted, kept = broker.topic(2), broker.topic()

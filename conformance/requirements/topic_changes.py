@@ -137,6 +137,7 @@ def deletion_disabled(broker: Broker) -> None:
     sentence="A deleted topic is unknown to Metadata, Produce and Fetch, by name and by id; made again it is empty, begins at "
     "offset 0 and has another id, and its old id stays unknown.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3) by name, UNKNOWN_TOPIC_ID(100) by id; the new topic with its own records only",
+    exclusive=True,
 )
 def after_deletion(broker: Broker) -> None:
     topic = broker.topic(2)
@@ -318,6 +319,7 @@ def compacted_topics_keep_records(broker: Broker) -> None:
     accepted="NONE(0) with name and id in the answer; the topic is gone, another one stays",
     since="2.8",
     apis={"DeleteTopics": BY_ID},
+    exclusive=True,
 )
 def deleted_by_id(broker: Broker) -> None:
     topic, other = broker.topic(), broker.topic()

@@ -119,6 +119,7 @@ def expect_refused(broker: Broker, topic: Any, *accepted: ErrorCode, what: str =
     sentence="A topic's name has 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-', and is not '.' or '..'; any other "
     "is refused with INVALID_TOPIC_EXCEPTION.",
     accepted="INVALID_TOPIC_EXCEPTION(17) and no topic; names of 1 and 249 characters, and one of all kinds of them, are made",
+    exclusive=True,
 )
 def names(broker: Broker) -> None:
     for name in ILLEGAL_NAMES:
@@ -389,6 +390,7 @@ def details_in_the_answer(broker: Broker) -> None:
     sentence="Several topics in one request each have their own result: a bad one does not stop the others, neither when they "
     "are made nor when they are deleted.",
     accepted="NONE(0) for the good ones, each bad one with its error; the good ones are there, then gone",
+    exclusive=True,
 )
 def each_its_own(broker: Broker) -> None:
     good, bad = [broker.unused_name() for _ in range(2)], broker.unused_name()

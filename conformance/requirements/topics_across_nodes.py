@@ -46,6 +46,7 @@ def deleted_records_stay_deleted(broker: Broker) -> None:
     "answers, "
     "and nothing has changed; at least one broker does it",
     nodes=3, configs=QUICK, deadline_s=DEADLINE_S,
+    exclusive=True,
 )  # fmt: skip
 def administered_by_any(broker: Broker) -> None:
     with cluster(broker) as nodes:

@@ -236,6 +236,7 @@ def zombies(broker: Broker) -> None:
     accepted="NONE(0) for EndTxn, CompleteCommit or CompleteAbort soon, all records or none in the topic that is left, and the "
     "transactional id's next transaction",
     apis=TRANSACTIONS,
+    exclusive=True,
 )
 def without_a_deleted_topic(broker: Broker) -> None:
     def judge(protocol: Protocol) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Callable, Iterator
+from types import CodeType, FunctionType
+from typing import Any
 
 import pytest
 
@@ -97,6 +101,46 @@ def test_an_id_is_given_once() -> None:
         requirement(
             "XXX-01", notices="none seen: no node was looked at", sentence="A sentence.", source="a test", accepted="x"
         )
+
+
+DELETE_NO_TOPIC = {
+    "MET-04": "no topic has the name",
+    "TOP-14": "what is not there, or is named badly",
+    "TOP-15": "the broker deletes nothing",
+    "QTA-42": "refused by the quota",
+    "CGH-26": "needs Kafka 4.0, where a topic's end takes no group with it",
+}
+
+
+def test_requirements_that_delete_topics_are_judged_alone() -> None:
+    """Up to Kafka 3.9 a deleted topic takes all groups with it that have neither members nor offsets, and so those in which a
+    member is between its two JoinGroups (GroupCoordinator.handleDeletedPartitions): GRP-27 failed so on 3.5.2."""
+    deleting = {id for id, entry in catalogue().items() if entry.test and _names_deletion(entry.test, set())}
+    assert {id for id in deleting if not catalogue()[id].requirement.exclusive} == {*DELETE_NO_TOPIC}
+
+
+def _names_deletion(function: Callable[..., Any], seen: set[Callable[..., Any]]) -> bool:
+    """Whether a function of the suite, or one that it calls, asks for topics to be deleted. A refusal's cleaning up is left out."""
+    plain = inspect.unwrap(function)
+    if plain in seen or not isinstance(plain, FunctionType) or plain.__name__ == "expect_refused":
+        return False
+    seen.add(plain)
+    names = {*_names(plain.__code__)}
+    called = [plain.__globals__.get(name) for name in names]
+    return bool(names & {"DeleteTopicsRequest", "delete_topics_request"}) or any(
+        _names_deletion(each, seen) for each in called if callable(each) and _is_the_suites(each)
+    )
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _is_the_suites(function: Callable[..., Any]) -> bool:
+    return inspect.unwrap(function).__module__.startswith("conformance.")
 
 
 def test_confirmations_name_requirements_that_exist() -> None:

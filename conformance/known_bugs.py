@@ -40,6 +40,10 @@ class KnownBug:
 
 KNOWN_BUGS = (
     KnownBug(
+        ("GAD-02",), "KAFKA-9150", "DescribeGroups gives each member's assignment in the place of its metadata",
+        since="2.3", mended=("2.4",), shows="the members is",
+    ),
+    KnownBug(
         ("TOP-20",), "KAFKA-5163", "DeleteRecords moves the log start, and then refuses because of the cleanup policy",
         since="0.11.0", mended=("1.1",), shows="the log start offset is",
     ),

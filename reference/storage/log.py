@@ -241,10 +241,10 @@ class Log(Shortening):
             if active.file.size and (
                 active.file.size + len(data) > config.segment_bytes or active.is_over(last, max_timestamp, now, config)
             ):
-                too_far = last - self.log_end_offset > MAX_RELATIVE_OFFSET
+                too_far = last - self._stored_end > MAX_RELATIVE_OFFSET
                 if too_far:
                     self.flush(now)  # recovery takes a gap between segments that were not flushed for a loss
-                active = self._roll(first if too_far else self.log_end_offset, now)
+                active = self._roll(first if too_far else self._stored_end, now)
             # The epoch's start before its first record: truncation goes by it (KIP-101). It is in memory first, and in the file
             # when the record is flushed; after a crash recovery finds it in the batch.
             if epoch > self._epochs.latest or first < self._epochs.latest_start:

@@ -146,6 +146,11 @@ class SegmentList:
         """Where the active segment begins."""
         return self._active.base_offset
 
+    @property
+    def _stored_end(self) -> Offset:
+        """The end of the last batch. The next segment begins there: recovery takes a gap between segments for a loss."""
+        return self.log_end_offset if self._gap_begins is None else self._gap_begins
+
     # ---- upkeep
 
     def roll(self, now: TimestampMs) -> None:
@@ -153,7 +158,7 @@ class SegmentList:
         if self._active.file.size:
             try:
                 self._resume()
-                self._roll(self.log_end_offset, now)
+                self._roll(self._stored_end, now)
             except OSError as error:
                 raise storage_error(self.folder, error) from error
 

@@ -7,7 +7,8 @@ from typing import cast
 import pytest
 
 from reference.protocol.primitives import Chance
-from reference.protocol.records.batch import assign
+from reference.protocol.records.batch import assign, build
+from reference.protocol.records.record import Record
 from reference.storage.checkpoints import LEADER_EPOCHS, read_lines
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile
@@ -137,6 +138,29 @@ def test_a_gap_in_a_compacted_log_is_a_loss_where_it_was_not_flushed(flushed: bo
     again = open_log(disk, config, recovery_point=log.log_end_offset if flushed else 0)
     kept = [offset for offset in whole if offset < 2 or offset >= start_of_second]
     assert offsets(again) == (kept if flushed else [0, 1])
+
+
+@pytest.mark.parametrize("rolls_by", ["size", "request"])
+def test_a_segment_that_was_rolled_behind_a_gap_is_no_loss(rolls_by: str) -> None:
+    """A follower was cut back to the end of a gap that compaction has left on its leader, and then rolled: nothing is missing."""
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    log.append_as_follower(fetched(0, 200), NOW)
+    log.append_as_follower(fetched(10, 10), NOW)
+    assert log.truncate_to(10)
+    assert log.log_end_offset == 10
+    if rolls_by == "request":
+        log.roll(NOW)
+    log.append_as_follower(fetched(10, 200), NOW)
+    log.append_as_follower(fetched(11, 10), NOW)
+    assert log.segment_count == 2
+    again = open_log(disk, CONFIG)
+    assert again.lost_bytes == 0
+    assert offsets(again) == [0, 10, 11]
+
+
+def fetched(offset: int, size: int) -> bytearray:
+    return build([Record(offset, NOW, b"k", bytes(size))], leader_epoch=0)
 
 
 def test_a_batch_whose_offset_goes_back_is_damage() -> None:

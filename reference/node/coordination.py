@@ -235,7 +235,8 @@ class Coordination(Generic[S]):
             return
         batch = build(
             [Record(Offset(at), now, key, value, ()) for at, (key, value) in enumerate(records)],
-            producer=BatchProducer(*producer, transactional=True) if producer else NOT_IDEMPOTENT,
+            # The sequence number that Kafka's coordinator writes: its cleaner fails at a producer's batch without one.
+            producer=BatchProducer(*producer, base_sequence=0, transactional=True) if producer else NOT_IDEMPOTENT,
         )
         try:
             held.partition.produce(batch, now, origin=Origin.COORDINATOR, guard=guard)

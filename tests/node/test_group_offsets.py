@@ -9,7 +9,9 @@ from reference.node.requests import Client, Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from reference.protocol.records.batch import read_batches
 from reference.storage.simulated_disk import SimulatedDisk
+from reference.storage.verification import NOT_REQUIRED
 from tests.node.test_metadata_snapshots import FOLDER, NOW, create, start
 
 CLIENT = Client(1, "127.0.0.1", "PLAINTEXT")
@@ -30,3 +32,18 @@ def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinato
     )
     assert isinstance(answer, TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_transactions_offsets_are_written_with_the_sequence_number_that_kafkas_coordinator_writes() -> None:
+    """Kafka's cleaner fails at a batch of a producer without one, and compacts the partition no more."""
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    node = start(disk, NOW)
+    create(node, "t", NOW)
+    create(node, "__consumer_offsets", NOW)
+    records = [(b"key", b"value"), (b"other", b"value")]
+    node.groups.coordination.write(0, records, NOW, producer=(7, 3), guard=NOT_REQUIRED)
+    log = node.replicas.partition("__consumer_offsets", 0).log
+    found = log.read(log.log_start_offset, 1 << 20).records
+    header = next(iter(read_batches(found if isinstance(found, bytes) else found.read()))).header
+    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (7, 3, 0, 1)

@@ -134,13 +134,13 @@ class BatchFilter:
         check_crc(batch.data, header)
         base = header.base_timestamp
         if not header.is_log_append_time:
-            header = header._replace(max_timestamp=in_64_bits(base + max(row[2] for row in rows)))
+            header = header._replace(max_timestamp=in_64_bits(base + max([row[2] for row in rows])))
         if needs_horizon:
             horizon = min(MAX_LONG, self._now + self._delete_retention_ms)
             records = b"".join(with_timestamp_delta(data, row[0], row[1], base + row[2] - horizon) for row in rows)
             header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon)
         else:
-            records = b"".join(data[row[0] : row[1]] for row in rows)
+            records = b"".join([data[row[0] : row[1]] for row in rows])
         return _written(header._replace(record_count=len(rows)), compress(header.codec, records))
 
 

@@ -1,11 +1,16 @@
 """Where the records of a batch lie in its bytes, and what compaction must know of each; nothing else of them is read.
 
-The batches come from the log: who appended them has proven their records well-formed (see `protocol.records.record`).
+The batches come from the log: who appended them has proven their records well-formed. As in that proof (see
+`protocol.records.record`), the twins of a record that was read are not read one by one: neighbours of one size, whose keys have
+one size, and whose timestamps and offsets differ in their lowest seven bits only.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from struct import unpack_from
 
 from reference.protocol.records.errors import InvalidRecord
+from reference.protocol.records.record import ALONE, EVEN, count_alike, lowest_bytes
 from reference.protocol.records.varint import VARLONG_BYTES, in_64_bits, read_raw, varint
 
 Outline = tuple[int, int, int, int, bytes | None, bool]
@@ -20,9 +25,9 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
 
     Errors: InvalidRecord when the data are not `count` records and nothing else.
     """
-    position = index = 0
+    position = index = last_size = 0
     try:
-        for index in range(count):  # noqa: B007 (the error names it)
+        while index < count:
             start = position
             size = data[position]
             position += 1
@@ -33,15 +38,17 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
                 else:
                     size, position = read_raw(data, start)
             end = position + (size >> 1)
-            position += 1
-            timestamp = data[position]
-            position += 1
+            timestamp_at = position + 1
+            timestamp = data[timestamp_at]
+            position += 2
             if timestamp >= 0x80:
                 if (more := data[position]) < 0x80:
                     timestamp += (more << 7) - 0x80
                     position += 1
                 else:
-                    timestamp, position = read_raw(data, position - 1, VARLONG_BYTES)
+                    timestamp, position = read_raw(data, timestamp_at, VARLONG_BYTES)
+            timestamp = (timestamp >> 1) ^ -(timestamp & 1)
+            offset_at = position
             offset = data[position]
             position += 1
             if offset >= 0x80:
@@ -49,22 +56,70 @@ def outlines(data: bytes, count: int) -> Iterator[Outline]:
                     offset += (more << 7) - 0x80
                     position += 1
                 else:
-                    offset, position = read_raw(data, position - 1)
+                    offset, position = read_raw(data, offset_at)
             key_size = data[position]
             position += 1
             if key_size >= 0x80:
                 key_size, position = read_raw(data, position - 1)
+            key_at = position
             if key_size & 1:
                 key = None
             else:
-                key = data[position : position + (key_size >> 1)]
                 position += key_size >> 1
-            yield start, end, (timestamp >> 1) ^ -(timestamp & 1), offset >> 1, key, not data[position] & 1
-            position = end
+                key = data[key_at:position]
+            record = start, end, timestamp, offset >> 1, key, not data[position] & 1
+            yield record
+            index += 1
+            if size == last_size and position < end and index < count and data[end] == data[start]:
+                shape = (
+                    *range(offset_at + 1, key_at), *range(start, timestamp_at - 1), *range(timestamp_at + 1, offset_at), position,
+                )  # fmt: skip
+                twins, rows = _twins(data, record, shape, (timestamp_at, offset_at, key_at), count - index + 1)
+                yield from rows
+                index += twins
+                end += twins * (end - start)
+            position, last_size = end, size
     except IndexError:
         raise InvalidRecord(f"record {index} of {count} is cut off") from None
     if position != len(data):
         raise InvalidRecord(f"the {count} records end at {position} of {len(data)} bytes")
+
+
+def _twins(
+    data: bytes, record: Outline, shape: tuple[int, ...], places: tuple[int, int, int], most: int
+) -> tuple[int, Iterator[Outline]]:
+    """How many twins a record has, and their outlines.
+
+    Input: where the record's shape lies, and its timestamp delta, offset delta and key; how many records there are from it on.
+    """
+    start, end, timestamp, offset, key, has_value = record
+    timestamp_at, offset_at, key_at = places
+    size = end - start
+    alike = count_alike(data, shape, size, min(most, len(ALONE)))
+    timestamps = lowest_bytes(data, timestamp_at, size, alike)
+    offsets = lowest_bytes(data, offset_at, size, alike)
+    if not timestamps or not offsets:
+        return 0, iter(())
+    twins, length = alike - 1, alike * size
+    rows = zip(
+        range(end, start + length, size),
+        range(end + size, end + length, size),
+        _numbers(timestamps, timestamp),
+        _numbers(offsets, offset),
+        repeat(None) if key is None else unpack_from(f"{size - len(key)}x{len(key)}s" * twins, data, key_at + len(key)),
+        repeat(has_value),
+    )
+    return twins, rows
+
+
+def _numbers(lowest: bytes, first: int) -> Iterable[int]:
+    """The numbers of a record's twins, by their lowest bytes and the record's own number."""
+    if lowest == EVEN[lowest[0] >> 1 :][: len(lowest)]:
+        return range(first + 1, first + len(lowest))
+    if lowest.count(lowest[0]) == len(lowest):
+        return repeat(first)
+    base = first - (lowest[0] >> 1)
+    return [base + (byte >> 1) for byte in lowest[1:]]
 
 
 def with_timestamp_delta(data: bytes, start: int, end: int, delta: int) -> bytes:

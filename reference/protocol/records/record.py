@@ -154,22 +154,35 @@ def walk(data: bytes, count: int) -> Walk:
 
 
 def _twins(data: bytes, shape: tuple[int, ...], offset_at: int, timestamp_at: int, size: int, most: int) -> bytes:
-    """The lowest bytes of the timestamp deltas of a record and of those after it that are its twins.
+    """The lowest bytes of the timestamp deltas of a record and of those after it that are its twins, with the next offsets.
 
     Input: where the record's shape, offset delta and timestamp delta lie; its size, which its twins share; how many
     records there are from it on. Output: one byte for each twin, the record itself among them.
     """
     offset = data[offset_at]
-    most = min(most, len(ALONE) - ((offset & 0x7F) >> 1))
+    most = count_alike(data, shape, size, min(most, len(ALONE) - ((offset & 0x7F) >> 1)))
+    if data[offset_at : offset_at + most * size : size] != EVEN[offset >> 1 : (offset >> 1) + most]:
+        return b""
+    return lowest_bytes(data, timestamp_at, size, most)
+
+
+def count_alike(data: bytes, shape: tuple[int, ...], size: int, most: int) -> int:
+    """How many records of one size, of `most` from one on, have its bytes at the places of its shape; 0 for it alone."""
     for at in shape:
         column = data[at : at + most * size : size]
         most = len(column) - len(column.lstrip(column[:1]))
         if most < 2:
-            return b""
-    if data[offset_at : offset_at + most * size : size] != EVEN[offset >> 1 : (offset >> 1) + most]:
-        return b""
-    deltas = data[timestamp_at : timestamp_at + most * size : size]
-    return deltas if not deltas.translate(None, ALONE if deltas[0] < 0x80 else MORE_FOLLOW) else b""
+            return 0
+    return most
+
+
+def lowest_bytes(data: bytes, at: int, size: int, count: int) -> bytes:
+    """The first bytes of a number of each of `count` twins; none where the numbers differ in more than their lowest seven bits.
+
+    The bytes of the number after the first belong to the twins' shape.
+    """
+    column = data[at : at + count * size : size]
+    return column if not column.translate(None, ALONE if column[:1] < b"\x80" else MORE_FOLLOW) else b""
 
 
 def _skip_headers(data: Buffer, position: int) -> int:

@@ -8,7 +8,7 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from reference.coordinator.group import KeyValue
 from reference.coordinator.group_records import Place, offset_record
@@ -28,8 +28,7 @@ from reference.protocol.primitives import (
 NO_EXPIRY = NO_TIMESTAMP
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """Where a group goes on in a partition."""
 
     offset: Offset

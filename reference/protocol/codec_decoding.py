@@ -131,7 +131,9 @@ class DecoderWriter(Writer):
         self.line(
             f" if n > size - position: raise CodecError('{label}: %d bytes, of which %d are there' % (n, size - position))"
         )
-        self.line(f" {place} = str(view[position:position + n], 'utf-8', 'surrogateescape'); position += n")
+        self.line(
+            f" {place} = str(view[position:position + n], 'utf-8', 'surrogateescape') if n else ''; position += n"
+        )
 
     def bytes(self, place: str, nullable: bool, label: str) -> None:
         self.length(">i", self.flexible)

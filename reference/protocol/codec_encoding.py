@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
+from operator import itemgetter
 
-from reference.protocol.codec_writer import FIXED, ONE_BYTE, Encoder, Part, Writer, tagged, write_varint
+from reference.protocol.codec_writer import FIXED, ONE_BYTE, Encoder, Writer, tagged, write_varint
 from reference.protocol.schema import Field, Message, default_of
 
 
@@ -14,7 +15,7 @@ class EncoderWriter(Writer):
 
     def compile(self, message: type[Message]) -> Encoder:
         self.scope.update(
-            varint=write_varint, one_byte=ONE_BYTE, tail=_write_unknown_tags, merge=_write_tags, join=b"".join
+            varint=write_varint, one_byte=ONE_BYTE, tail=_write_tags, merge=_write_sorted_tags, join=b"".join
         )
         self.line("out = []; add = out.append")
         self.structure("m", message)
@@ -167,37 +168,32 @@ class EncoderWriter(Writer):
             self.line(f"add(tail({source}.unknown_tagged_fields)) if {source}.unknown_tagged_fields else add(b'\\x00')")
             return
         tags, outer = self.name("tags"), self.name("outer")
-        self.line(
-            f"{tags} = [(t, [b]) for t, b in {source}.unknown_tagged_fields] if {source}.unknown_tagged_fields else []"
-        )
+        self.line(f"{tags} = [*{source}.unknown_tagged_fields]")
         for field in known:
-            self.line(f"if {self.differs(f'{source}.{field.name}', field)}:")
+            place = f"{source}.{field.name}"
+            self.line(f"if {self.differs(place, field)}:")
             self.depth += 1
-            self.line(f"{outer} = add; inner = []; {tags}.append(({field.tag}, inner)); add = inner.append")
-            run: list[tuple[str, str]] = []
             if field.kind in FIXED:
-                place = f"{source}.{field.name}"
-                run.append((FIXED[field.kind][0], f"{place}.bytes" if field.kind == "uuid" else place))
+                pack = self.constant("pack", struct.Struct(f">{FIXED[field.kind][0]}").pack)
+                value = f"{place}.bytes" if field.kind == "uuid" else place
+                self.line(f"{tags}.append(({field.tag}, {pack}({value})))")
             else:
-                self.field(f"{source}.{field.name}", field, run)
-            self.flush(run)
-            self.line(f"add = {outer}")
+                self.line(f"{outer} = add; inner = []; add = inner.append")
+                run: list[tuple[str, str]] = []
+                self.field(place, field, run)
+                self.flush(run)
+                self.line(f"add = {outer}; {tags}.append(({field.tag}, join(inner)))")
             self.depth -= 1
-        self.line(f"merge({tags}, add) if {tags} else add(b'\\x00')")
+        self.line(f"add(merge({tags}) if {tags} else b'\\x00')")
 
 
-def _write_unknown_tags(tags: tuple[tuple[int, bytes], ...]) -> bytes:
+def _write_sorted_tags(tags: list[tuple[int, bytes]]) -> bytes:
+    tags.sort(key=itemgetter(0))
+    return _write_tags(tags)
+
+
+def _write_tags(tags: Sequence[tuple[int, bytes]]) -> bytes:
     out = [write_varint(len(tags))]
     for tag, value in tags:
-        out += [write_varint(tag), write_varint(len(value)), value]
+        out += (write_varint(tag), write_varint(len(value)), value)
     return b"".join(out)
-
-
-def _write_tags(tags: list[tuple[int, list[Part]]], add: Callable[[Part], None]) -> None:
-    tags.sort(key=lambda tag: tag[0])
-    add(write_varint(len(tags)))
-    for tag, parts in tags:
-        add(write_varint(tag))
-        add(write_varint(sum(len(part) for part in parts)))
-        for part in parts:
-            add(part)

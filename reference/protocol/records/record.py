@@ -249,22 +249,25 @@ def _read_headers(data: memoryview, position: int) -> tuple[tuple[Header, ...], 
     return tuple(headers), position
 
 
+NULL = varint(-1)
+"""The size of what is null."""
+
+
 def write_record(record: Record, base_offset: Offset, base_timestamp: TimestampMs) -> bytes:
     """The bytes of one record in a batch with these bases."""
+    key, value = record.key, record.value
     body: list[Buffer] = [
         b"\x00",
         varint(in_64_bits(record.timestamp - base_timestamp)),
         varint(record.offset - base_offset),
+        NULL if key is None else varint(len(key)),
+        b"" if key is None else key,
+        NULL if value is None else varint(len(value)),
+        b"" if value is None else value,
+        varint(len(record.headers)),
     ]
-    body += _written_bytes(record.key)
-    body += _written_bytes(record.value)
-    body.append(varint(len(record.headers)))
-    for key, value in record.headers:
-        body += _written_bytes(key)
-        body += _written_bytes(value)
+    for name, content in record.headers:
+        body += varint(len(name)), name
+        body += (NULL,) if content is None else (varint(len(content)), content)
     joined = b"".join(body)
     return varint(len(joined)) + joined
-
-
-def _written_bytes(data: Buffer | None) -> tuple[bytes, Buffer]:
-    return (varint(-1), b"") if data is None else (varint(len(data)), data)

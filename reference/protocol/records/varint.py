@@ -57,6 +57,8 @@ def varint(value: int) -> bytes:
     raw = value << 1 if value >= 0 else (~value << 1) | 1
     if raw < 0x80:
         return _ONE_BYTE[raw]
+    if raw < 0x4000:
+        return bytes((raw & 0x7F | 0x80, raw >> 7))
     written = bytearray()
     while raw >= 0x80:
         written.append((raw & 0x7F) | 0x80)

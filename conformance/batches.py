@@ -329,6 +329,19 @@ def _walk(data: bytes) -> Iterator[Batch]:
         position = end
 
 
+def without_rest(data: bytes) -> bytes:
+    """Fetched bytes without a last batch, or message, that is cut off: a broker may do so where its fetch.max.bytes ends."""
+    position = 0
+    while position + LENGTH_FROM <= len(data):
+        (length,) = struct.unpack_from(">i", data, position + 8)
+        if length <= 0:
+            return data
+        if position + LENGTH_FROM + length > len(data):
+            break
+        position += LENGTH_FROM + length
+    return data[:position]
+
+
 def records(data: bytes) -> list[Record]:
     """The records of all whole batches, control batches left out; also of messages in the formats before batches."""
     if is_message_set(data):

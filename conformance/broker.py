@@ -21,7 +21,7 @@ from uuid import UUID
 
 from conformance import batches as stored
 from conformance.answers import AnswerParts, asked_for, error_name, message_of, only
-from conformance.batches import MAGIC_AT, in_order, next_offset
+from conformance.batches import MAGIC_AT, in_order, next_offset, without_rest
 from conformance.conversation import Conversation
 from conformance.given_topics import found_topic
 from conformance.observations import READY_WITHIN_S
@@ -382,7 +382,7 @@ class Broker(Conversation):
                 return bytes(collected)
             if not in_order(data) or next_offset(data) <= offset:
                 raise Failed(f"the batches of a fetch at offset {offset} are not in the order of their offsets")
-            collected += data
+            collected += without_rest(data)
             offset = next_offset(data)
         raise Failed(f"fetches of one partition give more than {LONGEST_LOG_BYTES} bytes, and the suite wrote no such")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.answers import error_name, only
-from conformance.batches import batch, next_offset, values
+from conformance.batches import batch, next_offset, values, without_rest
 from conformance.broker import RETRIABLE, Broker
 from conformance.observations import Skipped
 from conformance.wire import Failed
@@ -372,7 +372,8 @@ class JudgedCluster:
     def topic(self, *replicas: int, configs: Mapping[str, str] | None = None, in_sync: int = 1) -> Topic:
         """A topic of one partition on these nodes, all in sync; the first one leads. `in_sync` is its min.insync.replicas."""
         name = self.broker.unused_name()
-        given = {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
+        pinned = self.broker.subject.profile.pinned
+        given = pinned | {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
 
         def made() -> bool:
             error = self.broker.create_topic(name, configs=given, placed=[replicas]).error_code
@@ -482,7 +483,7 @@ class JudgedCluster:
                 part = self.broker.fetch(topic, offset, to=self.broker.connection(self.address(node)))
                 if part.error_code != ErrorCode.NONE or not part.records:
                     return None
-                data += part.records
+                data += without_rest(bytes(part.records))
                 offset = next_offset(bytes(part.records))
             return bytes(data)
 

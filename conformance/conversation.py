@@ -30,6 +30,8 @@ from reference.protocol.schema import Message
 CLOSED_WITHIN_S = 5.0
 """How long a target may take to close a connection that it must close."""
 POLL_S = 0.1
+IDLE_S = 5.0
+"""A connection that was idle for so long may be closed by a broker: connections.max.idle.ms is ten minutes by default."""
 CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
                "ListPartitionReassignments", "UpdateFeatures")  # fmt: skip
 """APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
@@ -101,9 +103,9 @@ class Conversation(Observations):
         return getattr(self.target, "addresses", AddressMap()).reach(*address)
 
     def connection(self, address: tuple[str, int] | None = None) -> BrokerConnection:
-        """The standing connection to an address; a new one where the last was closed."""
+        """The standing connection to an address; a new one where the last was closed, or was left idle until the target did."""
         key = address or self.address
-        if key not in self._by_address or self._by_address[key].socket.fileno() < 0:
+        if key not in self._by_address or self._by_address[key].is_over(IDLE_S):
             self._by_address[key] = self.connect(key)
         return self._by_address[key]
 
@@ -184,6 +186,17 @@ class Conversation(Observations):
             self.skip(
                 "needs partitions that one broker leads; the target places them otherwise than it is asked to (TOP-07)"
             )
+
+    def needs_config(self, name: str, value: str) -> None:
+        """Skips where the broker describes another value; one that it does not describe is taken for this one. What the record
+        asks for is in force."""
+        held = self.subject.profile.configs.get(name)
+        if held not in (None, value) and name not in self.requirement.needs.configs:
+            self.skip(f"needs {name}={value}; the target has {held}", Lack.CONFIGURATION)
+
+    def needs_deletion(self) -> None:
+        """Skips where the broker deletes no topics."""
+        self.needs_config("delete.topic.enable", "true")
 
     def version_for(self, request: Message | type[Message], version: int | None = None) -> int:
         """The version given, if the target advertises it; else the highest that both sides know and the target serves.

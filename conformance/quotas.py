@@ -8,11 +8,11 @@ request; where a later one is to be throttled for what an earlier has used, it i
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from conformance.answers import error_name, message_of, only
+from conformance.answers import error_name, message_of, number, only
 from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.wire import BrokerConnection, Failed
@@ -32,9 +32,10 @@ PRODUCE, CONSUME, REQUESTS, MUTATIONS, CONNECTIONS = (
 )
 APIS = {"AlterClientQuotas": 0, "DescribeClientQuotas": 0}
 EXACT, DEFAULT, ANY = 0, 1, 2
-WINDOW_S = 10.0
-"""Kafka's default: what was used counts for this long at the least (quota.window.num less one)."""
-SOON_S = WINDOW_S / 2
+ANONYMOUS = "ANONYMOUS"
+"""The user of a client that has not authenticated."""
+WINDOWS, WINDOW_S = "11", "1"
+"""Kafka's defaults of quota.window.num and quota.window.size.seconds: what was used counts for all windows but one."""
 
 Entity = Mapping[str, str | None]
 Entry = AlterClientQuotasRequest.EntryData
@@ -113,6 +114,36 @@ def set_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]
     _wait_until_described(broker, entity, {key: value for key, value in values.items() if value is not None})
 
 
+@contextmanager
+def acting_quota(broker: Broker, entity: Entity, values: Mapping[str, float]) -> Generator[None]:
+    """Quotas that are set within the block, and by which the clients of the entity are throttled."""
+    expect_acting(broker, values)
+    with quota(broker, entity, values):
+        yield
+
+
+def set_acting_quota(broker: Broker, entity: Entity, values: Mapping[str, float | None]) -> None:
+    """Quotas that are set, or removed, and by which the clients of the entity are throttled."""
+    expect_acting(broker, values)
+    set_quota(broker, entity, values)
+
+
+def expect_acting(broker: Broker, keys: Collection[str]) -> None:
+    """Skips where the target has quotas of users that go before those of a client id."""
+    for each in describe(broker, {USER: (ANY, None)}).entries or ():
+        parts = {part.entity_type: part.entity_name for part in each.entity}
+        shadowing = {value.key for value in each.values} & {*keys}
+        if shadowing and parts.get(CLIENT_ID) is None and _may_be_ours(broker, parts[USER]):
+            broker.skip(f"needs a target without a quota of {parts}: it has {', '.join(sorted(shadowing))}")
+
+
+def _may_be_ours(broker: Broker, user: str | None) -> bool:
+    """Whether the suite's clients may be this user; none stands for the default."""
+    if user is None or user == ANONYMOUS:
+        return True
+    return broker.subject.authenticates_clients and not user.startswith("tg-")
+
+
 def _wait_until_described(broker: Broker, entity: Entity, wanted: Mapping[str, float]) -> None:
     for node in _nodes(broker) or [None]:
         what = f"{dict(wanted) or 'no quotas'} of {dict(entity)} are described by {node or 'the broker'}"
@@ -153,9 +184,16 @@ def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], in
     use()
     began = time.monotonic()
     throttle_ms = ask()
-    if throttle_ms == 0 and time.monotonic() - began > SOON_S:
+    if throttle_ms == 0 and time.monotonic() - began > _counts_for_s(broker) / 2:
         broker.skip("this machine was too slow to ask while the quota was used up")
     return throttle_ms
+
+
+def _counts_for_s(broker: Broker) -> float:
+    """How long what a client has used counts at the least."""
+    described = broker.subject.profile.configs
+    windows = number(described.get("quota.window.num") or WINDOWS, "quota.window.num")
+    return (windows - 1) * number(described.get("quota.window.size.seconds") or WINDOW_S, "quota.window.size.seconds")
 
 
 def expect_throttled(broker: Broker, ask: Callable[[], int], what: str) -> None:

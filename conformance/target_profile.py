@@ -22,16 +22,28 @@ BY_TOPIC_ID = {"Fetch": 13, "Produce": 13, "OffsetCommit": 10, "OffsetFetch": 10
 """API -> the first version that names topics by their ids alone."""
 
 
+LONGEST_MS = "9223372036854775807"
 USUAL = {
     "cleanup.policy": ("log.cleanup.policy", "delete"),
     "compression.type": ("compression.type", "producer"),
+    "delete.retention.ms": ("log.cleaner.delete.retention.ms", "86400000"),
+    "max.compaction.lag.ms": ("log.cleaner.max.compaction.lag.ms", LONGEST_MS),
     "max.message.bytes": ("message.max.bytes", "1048588", "1000012"),
+    "message.timestamp.after.max.ms": ("log.message.timestamp.after.max.ms", "3600000", LONGEST_MS),
+    "message.timestamp.before.max.ms": ("log.message.timestamp.before.max.ms", LONGEST_MS),
+    "message.timestamp.difference.max.ms": ("log.message.timestamp.difference.max.ms", LONGEST_MS),
     "message.timestamp.type": ("log.message.timestamp.type", "CreateTime"),
+    "min.compaction.lag.ms": ("log.cleaner.min.compaction.lag.ms", "0"),
     "min.insync.replicas": ("min.insync.replicas", "1"),
     "retention.bytes": ("log.retention.bytes", "-1"),
     "segment.bytes": ("log.segment.bytes", "1073741824"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "0"),
+    "segment.ms": ("log.roll.ms", "604800000"),
+    "unclean.leader.election.enable": ("unclean.leader.election.enable", "false"),
 }
 """Configuration of a topic -> that of the broker from which its default comes, and the values that Kafka's releases have."""
+IN_HOURS = {"segment.jitter.ms": ("log.roll.jitter.hours", "0"), "segment.ms": ("log.roll.hours", "168")}
+"""The same where the broker's is in hours; it counts where none in milliseconds is set."""
 
 
 class SeenNode(BaseModel):
@@ -106,9 +118,12 @@ class TargetProfile(BaseModel):
     @property
     def pinned(self) -> dict[str, str]:
         """What a topic must be given to be one with Kafka's defaults, where the broker's own differ."""
-        held = {name: self.configs.get(of_broker) for name, (of_broker, *_) in USUAL.items()}
+        described = [(name, of_broker, usual) for name, (of_broker, *usual) in USUAL.items()]
+        described += [(name, of_broker, [hours]) for name, (of_broker, hours) in IN_HOURS.items()]
         return {
-            name: USUAL[name][1] for name, value in held.items() if value is not None and value not in USUAL[name][1:]
+            name: USUAL[name][1]
+            for name, of_broker, usual in described
+            if (value := self.configs.get(of_broker)) is not None and value not in usual
         }
 
     @property

@@ -98,6 +98,11 @@ def at_most(broker: Broker, request: Message | type[Message], version: int) -> i
     return min(version, served if served >= lowest else highest)
 
 
+def expect_verified(broker: Broker) -> None:
+    """Skips where the leaders of partitions do not ask the coordinator whether a write belongs to a transaction (KIP-890)."""
+    broker.needs_config("transaction.partition.verification.enable", "true")
+
+
 def in_each_protocol(broker: Broker, judge: Callable[[Protocol], None], what: str = "") -> None:
     """Judge the same in each protocol that the target serves, each as a case of its own."""
     for protocol in served_protocols(broker):

@@ -209,6 +209,7 @@ class BrokerConnection:
         self._pending: deque[tuple[Exchange, int]] = deque()
         self._buffer = bytearray()
         self._last: Exchange | None = None
+        self._used_s = time.monotonic()
         try:
             self.socket = socket.create_connection(address, deadline.left_s(timeout_s))
         except UNREACHABLE as error:
@@ -226,6 +227,20 @@ class BrokerConnection:
         self._abandon("no answer")
         with contextlib.suppress(OSError):
             self.socket.close()
+
+    def is_over(self, idle_s: float) -> bool:
+        """Whether it is closed: by us, or by the other side after nothing was said for so long."""
+        if self.socket.fileno() < 0:
+            return True
+        if self._pending or self._buffer or time.monotonic() - self._used_s < idle_s:
+            return False
+        self.socket.settimeout(0)
+        try:
+            return not self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def interrupt(self) -> None:
         """From another thread: whatever waits on this connection ends now."""
@@ -285,6 +300,7 @@ class BrokerConnection:
         Errors: Closed when the target has hung up, NoAnswer when it does not take the bytes in time.
         """
         exchange = self._last = self.recorder.begin(self.number, api_key, version, data, note)
+        self._used_s = time.monotonic()
         if awaited:
             self._pending.append((exchange, struct.unpack_from(">i", data, 8)[0]))
         else:
@@ -367,6 +383,7 @@ class BrokerConnection:
             self._abandon("unreadable")
             raise Unreadable(f"a frame that announces {size} bytes")
         payload = self._take(size, until)
+        self._used_s = time.monotonic()
         if self._pending:
             exchange, _ = self._pending.popleft()
             self.recorder.end(exchange, "answered", size_field + payload)

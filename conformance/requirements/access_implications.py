@@ -219,6 +219,7 @@ def names_keep_acls(broker: Broker) -> None:
 
 
 def delete(broker: Broker, topic: Topic) -> None:
+    broker.needs_deletion()
     version = min(5, broker.version_for(DeleteTopicsRequest))
     answer = broker.call(DeleteTopicsRequest(topic_names=[topic.name], timeout_ms=10_000), version)
     broker.expect_error(only(answer.responses, "topic").error_code, ErrorCode.NONE, what="DeleteTopics")

@@ -264,6 +264,7 @@ def none_added(broker: Broker) -> None:
     **SINCE,
 )
 def topics_by_cluster_or_name(broker: Broker) -> None:
+    broker.needs_deletion()
     topic, name = broker.topic(), broker.unused_name()
     wanted = [rule(ALLOW, ALL, CLUSTER, CLUSTER_NAME)]
     wanted += [rule(DENY, each, CLUSTER, CLUSTER_NAME) for each in (Operation.CREATE, Operation.DELETE)]

@@ -259,7 +259,7 @@ def bad_expressions(broker: Broker) -> None:
 def described_groups(broker: Broker) -> None:
     topic = broker.topic(4)
     group = unused_group(broker)
-    consumers = joined(broker, group, 2, [topic], rack_id="a rack")
+    consumers = joined(broker, group, 2, [topic], rack_id="a rack", assignor="uniform")
     found = described_one(broker, group)
     broker.expect_error(found.error_code, ErrorCode.NONE, what="ConsumerGroupDescribe")
     epoch = consumers[0].epoch

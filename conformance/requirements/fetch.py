@@ -257,6 +257,7 @@ def unknown_topic_or_partition(broker: Broker) -> None:
 
 def recreated(broker: Broker) -> Topic:
     """The former self of a topic that was deleted and made again under its name."""
+    broker.needs_deletion()
     former = broker.topic()
     version = broker.version_for(DeleteTopicsRequest)
 

@@ -196,6 +196,7 @@ def partitions_in_order(broker: Broker) -> None:
 @built_on("TOP-16")
 def delete(broker: Broker, topic: Topic) -> None:
     """Delete a topic, and wait until Metadata does not know it."""
+    broker.needs_deletion()
     version = broker.version_for(DeleteTopicsRequest)
     broker.call(delete_topics_request([topic.name], version), version)
     broker.eventually(lambda: topic.name not in all_names(broker), "the deleted topic leaves the metadata")

@@ -205,6 +205,7 @@ def expect_gone(broker: Broker, group: str, topic: Topic, since_s: float, alive:
     exclusive=True,
 )
 def deleted_topics(broker: Broker) -> None:
+    broker.needs_deletion()
     deleted, kept = broker.topic(2), broker.topic()
     group = Group(broker).name
     expect_committed(broker, group, {(deleted, 0): 1, (deleted, 1): 2, (kept, 0): 3})

@@ -87,11 +87,14 @@ def too_large(broker: Broker) -> None:
 )
 def defaults(broker: Broker) -> None:
     for kind in (CLIENT_ID, USER):
-        with broker.case(kind), quota(broker, {kind: None}, {PRODUCE: 2.0**50}):  # hinders no client
-            broker.expect_equal("the default", described(broker, {kind: None}), {PRODUCE: 2.0**50})
-            broker.expect_equal("the entity", found(broker, {kind: (DEFAULT, None)}, strict=True), [{kind: None}])
-            broker.expect_equal("a name", described(broker, {kind: broker.unused_name("name")}), {})
-            broker.expect_equal("the name `<default>`", described(broker, {kind: "<default>"}), {})
+        with broker.case(kind):
+            if own := described(broker, {kind: None}):  # which the end of the block would take away
+                broker.skip(f"needs a target without a quota of the default {kind}: it has {own}")
+            with quota(broker, {kind: None}, {PRODUCE: 2.0**50}):  # hinders no client
+                broker.expect_equal("the default", described(broker, {kind: None}), {PRODUCE: 2.0**50})
+                broker.expect_equal("the entity", found(broker, {kind: (DEFAULT, None)}, strict=True), [{kind: None}])
+                broker.expect_equal("a name", described(broker, {kind: broker.unused_name("name")}), {})
+                broker.expect_equal("the name `<default>`", described(broker, {kind: "<default>"}), {})
 
 
 @requirement(

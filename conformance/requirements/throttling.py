@@ -20,10 +20,10 @@ from conformance.quotas import (
     client,
     expect_throttled,
     produce,
-    quota,
-    set_quota,
     throttled_after,
 )
+from conformance.quotas import acting_quota as quota
+from conformance.quotas import set_acting_quota as set_quota
 from conformance.requirement import requirement
 from conformance.wire import BrokerConnection, Closed
 from linearizability.client.requests import Topic, fetch_request, new_topic
@@ -404,6 +404,7 @@ def old_creation_throttled(broker: Broker) -> None:
     **STRICT,
 )
 def others_refused(broker: Broker) -> None:
+    broker.needs_deletion()
     client_id = broker.unused_name("client")
 
     def refused() -> bool:

@@ -49,6 +49,7 @@ def deleted_records_stay_deleted(broker: Broker) -> None:
     exclusive=True,
 )  # fmt: skip
 def administered_by_any(broker: Broker) -> None:
+    broker.needs_deletion()
     with cluster(broker) as nodes:
         made: list[str] = []
         for node, address in sorted(nodes.addresses.items()):

@@ -13,6 +13,7 @@ from conformance.transaction_client import (
     Protocol,
     TransactionalClient,
     expect_agreed,
+    expect_verified,
     in_each_protocol,
 )
 from linearizability.client.requests import READ_COMMITTED, READ_UNCOMMITTED, delete_topics_request
@@ -197,6 +198,8 @@ def one_outcome(broker: Broker) -> None:
     apis=TRANSACTIONS,
 )
 def zombies(broker: Broker) -> None:
+    expect_verified(broker)
+
     def judge(protocol: Protocol) -> None:
         topic = broker.topic(2)
         old = TransactionalClient(broker, protocol)
@@ -239,6 +242,8 @@ def zombies(broker: Broker) -> None:
     exclusive=True,
 )
 def without_a_deleted_topic(broker: Broker) -> None:
+    broker.needs_deletion()
+
     def judge(protocol: Protocol) -> None:
         kept = broker.topic()
         client = TransactionalClient(broker, protocol)

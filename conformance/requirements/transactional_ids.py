@@ -21,6 +21,7 @@ from conformance.transaction_client import (
     TransactionalClient,
     at_most,
     expect_agreed,
+    expect_verified,
     in_each_protocol,
     raise_epoch,
 )
@@ -134,6 +135,7 @@ def the_next_epoch(broker: Broker) -> None:
                 expect_fenced(broker, ended.error_code, fenced_in(version), what)
         version = at_most(broker, EndTxnRequest, protocol.end)
         expect_fenced(broker, old.end(committed=True).error_code, fenced_in(version), f"EndTxn v{version}")
+        expect_verified(broker)
         result = old.produce(topic, b"late")
         expect_fenced(broker, result.error_code, ErrorCode.INVALID_PRODUCER_EPOCH, "Produce")
         broker.expect_equal("the log end offset", broker.end_offset(topic), 0)

@@ -18,6 +18,7 @@ from conformance.transaction_client import (
     Protocol,
     TransactionalClient,
     expect_agreed,
+    expect_verified,
     in_each_protocol,
 )
 from linearizability.client.requests import READ_COMMITTED, Topic, produce_request
@@ -62,6 +63,7 @@ def expect_end(broker: Broker, topic: Topic, end: int, partition: int = 0) -> No
     exclusive=True,  # Kafka asks for several partitions at once and answers all by the version of the first
 )
 def partitions_that_were_not_added(broker: Broker) -> None:
+    expect_verified(broker)
     for version in classic_produce_versions(broker):
         abortable = version >= ABORTABLE_PRODUCE
         wanted = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.INVALID_TXN_STATE
@@ -202,6 +204,7 @@ def sequences_over_transactions(broker: Broker) -> None:
 
 def writes_of_others(broker: Broker, protocol: Protocol, topic: Topic) -> Iterator[tuple[str, int, ErrorCode]]:
     """Produce and TxnOffsetCommit under identities that are not the producer's: what was sent, its code, and Kafka's."""
+    expect_verified(broker)
     group = broker.unused_name("group")
     client = TransactionalClient(broker, protocol)
     client.init()
@@ -305,6 +308,7 @@ def the_groups_partition(broker: Broker) -> None:
     exclusive=True,  # as TXN-16
 )
 def groups_that_were_not_added(broker: Broker) -> None:
+    expect_verified(broker)
     topic = broker.topic()
     for version in range(CLASSIC.commit_offsets + 1):
         abortable = version >= ABORTABLE_OFFSETS

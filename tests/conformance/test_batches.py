@@ -25,6 +25,7 @@ from conformance.batches import (
     stored_as,
     values,
     varint,
+    without_rest,
 )
 from conformance.message_sets import stored
 from conformance.wire import Failed
@@ -78,6 +79,15 @@ def test_a_cut_off_batch_is_left_out() -> None:
     assert next_offset(data) == 2
     with pytest.raises(Failed, match="no whole batch"):
         next_offset(data[:20])
+
+
+@pytest.mark.parametrize(
+    "whole", [batch(b"a") + batch(b"b", base_offset=1), message_set(b"a", 1) + message_set(b"b", 1)]
+)
+def test_a_cut_off_end_is_taken_off(whole: bytes) -> None:
+    assert [without_rest(whole + whole[:cut]) for cut in (0, 5, 11, 12, 30)] == [whole] * 5
+    assert without_rest(b"") == b""
+    assert without_rest(whole + bytes(20)) == whole + bytes(20), "what has no length is left to who reads it"
 
 
 def test_what_a_broker_stores_differs_in_offset_and_epoch_only() -> None:

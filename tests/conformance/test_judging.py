@@ -42,9 +42,18 @@ def test_topics_are_pinned_to_the_defaults_that_the_broker_does_not_have() -> No
     described = {
         "log.message.timestamp.type": "LogAppendTime",
         "message.max.bytes": "1000012",
+        "log.message.timestamp.after.max.ms": "3600000",
+        "log.message.timestamp.before.max.ms": "86400000",
         "log.retention.bytes": None,
+        "log.roll.hours": "1",
+        "log.roll.jitter.hours": "0",
+        "log.roll.ms": None,
     }
-    assert TargetProfile(configs=described).pinned == {"message.timestamp.type": "CreateTime"}
+    assert TargetProfile(configs=described).pinned == {
+        "message.timestamp.before.max.ms": "9223372036854775807",
+        "message.timestamp.type": "CreateTime",
+        "segment.ms": "604800000",
+    }
 
 
 def test_a_case_that_fails_in_a_basic_step_does_not_hide_one_of_the_requirement_itself() -> None:

@@ -224,3 +224,23 @@ def test_the_number_of_exchanges_is_bounded() -> None:
         recorder.begin(1, 3, 1, b"", "")
     assert len(recorder.exchanges) == 200
     assert recorder.dropped == 300
+
+
+def test_a_connection_is_over_that_the_other_side_closed_while_it_was_idle(silent: Script) -> None:
+    def answered_and_closed(peer: socket.socket, request: bytes) -> None:
+        peer.sendall(answer(request))
+        peer.shutdown(socket.SHUT_RDWR)
+
+    with answering(answered_and_closed) as (connection, _):
+        assert ask(connection).cluster_id == "c"
+        assert not connection.is_over(STALLED_S), (
+            "one that closes at once after an answer is judged by the next request"
+        )
+        until = time.monotonic() + STALLED_S
+        while not connection.is_over(0) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert connection.is_over(0)
+    with answering(silent) as (connection, _):
+        assert not connection.is_over(0)
+        connection.close()
+        assert connection.is_over(STALLED_S)

@@ -12,7 +12,7 @@ import pytest
 
 from conformance.liars import Behind, Lying
 from conformance.requirement import select
-from conformance.results import Run, Verdict
+from conformance.results import Lack, Run, Verdict
 from conformance.runner import Plan, run
 from linearizability.mutants.wire.proxy import Proxy
 from linearizability.mutants.wire.restricted import PREFIX, RESTRICTIONS, Restricted, Restriction, names_of
@@ -86,6 +86,23 @@ def test_a_sound_broker_that_serves_less_is_not_accused(name: str, behind: tuple
         j.requirement.id: j.reason for j in report.judgements if j.verdict in ACCUSED and j.requirement.id not in TRUE
     } == {}
     assert sum(j.verdict in (Verdict.PASS, Verdict.TOLERATED) for j in report.judgements) >= 5
+
+
+CONFIGURED = {
+    "other-limits": "ACK-10 CFG-01 CFG-09 CFG-11 CGH-20 PRD-14 RET-07 TOP-11 TXN-02 TXN-16 TXN-34 TXN-36 TXV-12 TXV-13 QTA-22",
+    "no-deletion": "CGH-26 FET-11 MET-06 MET-09 OFF-16 QTA-42 TOP-01 TOP-12 TOP-14 TOP-16 TOP-23 TXV-21",
+}
+"""What accused brokers that are configured otherwise."""
+
+
+@pytest.mark.parametrize("name", CONFIGURED)
+def test_a_sound_broker_that_is_configured_otherwise_is_not_accused(name: str, tmp_path: Path) -> None:
+    restriction = RESTRICTIONS[name]
+    folder = tmp_path / "sound"
+    with Loop() as loop, open_target("reference:1", folder=folder, config=restriction.config) as target:
+        report = judged((loop, Behind(target)), restriction, CONFIGURED[name].split(), tmp_path)
+    assert {j.requirement.id: j.reason for j in report.judgements if j.verdict in ACCUSED} == {}
+    assert any(j.lacks is Lack.CONFIGURATION for j in report.judgements)
 
 
 def test_what_is_restricted_is_not_served(behind: tuple[Loop, Behind], tmp_path: Path) -> None:

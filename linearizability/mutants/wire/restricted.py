@@ -207,6 +207,13 @@ RESTRICTIONS = {
         "compression.type": "lz4", "log.message.timestamp.type": "LogAppendTime", "message.max.bytes": "262144",
         "log.retention.ms": "3600000", "group.min.session.timeout.ms": "10000", "max.incremental.fetch.session.cache.slots": "3",
     }),
+    "other-limits": Restriction("other limits than Kafka's", config={
+        "connections.max.idle.ms": "6000", "fetch.max.bytes": "1048576", "group.consumer.assignors": "range,uniform",
+        "log.cleanup.policy": "compact,delete", "log.message.timestamp.after.max.ms": "600000",
+        "log.message.timestamp.before.max.ms": "86400000", "log.roll.hours": "1", "quota.window.num": "2",
+        "transaction.partition.verification.enable": "false", "unclean.leader.election.enable": "true",
+    }),
+    "no-deletion": Restriction("topics that are never deleted", config={"delete.topic.enable": "false"}),
     "no-admin-with-hooks": Restriction("restarts and configurations, and no administration", without=ADMIN, hooks=True),
 }  # fmt: skip
 """Name -> a sound broker that serves less."""

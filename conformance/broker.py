@@ -25,7 +25,7 @@ from conformance.batches import MAGIC_AT, in_order, next_offset, without_rest
 from conformance.conversation import Conversation
 from conformance.given_topics import found_topic
 from conformance.observations import READY_WITHIN_S
-from conformance.readiness import EARLIEST, error_of_leader
+from conformance.readiness import EARLIEST, await_everywhere, error_of_leader
 from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.target_profile import NEWEST_FORMAT
@@ -201,6 +201,8 @@ class Broker(Conversation):
                 f"the leader of {name}-{partition} serves it",
                 within_s=within_s,
             )
+        if self.subject.nodes > 1:
+            await_everywhere(self, topic)
         return topic
 
     def restart_node(self, node: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from conformance.wire import Misbehaved
+from conformance.wire import Misbehaved, NoAnswer, Unreachable
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
@@ -35,6 +36,28 @@ def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
     if FetchRequest.KEY in subject.api_versions:
         return broker.fetch(topic, 0, partition=partition).error_code
     return ErrorCode.NONE
+
+
+def await_everywhere(broker: Broker, topic: Topic) -> None:
+    """Wait a while until every broker that can be reached reports the topic's leaders: each learns of a new topic in its own
+    time, and answers until then that it does not exist."""
+    named = MetadataRequest.MetadataRequestTopic(name=topic.name)
+
+    def reported(address: tuple[str, int]) -> bool:
+        try:
+            found = broker.metadata([named], to=address).topics
+        except Unreachable:
+            return True
+        except Misbehaved:
+            return False
+        led = [one.leader_id >= 0 for each in found if each.name == topic.name for one in each.partitions]
+        return sum(led) >= topic.partitions
+
+    unreachable = {(one.host, one.port) for one in broker.subject.profile.nodes if one.unreachable}
+    places = {(one.host, one.port) for one in broker.metadata([]).brokers} - broker.hurt - unreachable
+    with suppress(NoAnswer):  # whether it ever does is for the requirements about metadata
+        for place in sorted(places):
+            broker.eventually(lambda place=place: reported(place), f"the broker at {place} reports {topic.name}")
 
 
 def serves(broker: Broker, topic: Topic) -> bool:

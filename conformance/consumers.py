@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, TypedDict, Unpack
 
-from conformance.answers import error_name, only
+from conformance.answers import error_name, number, only
 from conformance.broker import RETRIABLE, Broker
 from conformance.classic_groups import Group
 from conformance.results import Lack
@@ -35,6 +35,7 @@ from reference.protocol.messages.consumer_group_describe import ConsumerGroupDes
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 REBALANCE_MS = 60_000
+SESSION, SESSION_MS = "group.consumer.session.timeout.ms", 45_000
 STABLE = "Stable"
 CHOSEN_BY_CLIENT = 1
 """The version of ConsumerGroupHeartbeat from which on a member names itself (KIP-1082)."""
@@ -92,10 +93,21 @@ class Consumer:
         self.version = broker.version_for(ConsumerGroupHeartbeatRequest, version)
         self.id = (str(uuid.uuid4()) if self.version >= CHOSEN_BY_CLIENT else "") if id is None else id
         self.epoch = JOINING
+        self.beaten_s = time.monotonic()
+        """When it last began to beat."""
         self.assigned: set[Owned] = set()
         self.reported: set[Owned] = set()
         """What it said last that it owns."""
         self.address = broker.coordinator(group)
+
+    def _session_s(self) -> float:
+        """For how long the broker may receive nothing from it."""
+        held = (
+            self.broker.requirement.needs.configs.get(SESSION)
+            or self.broker.subject.profile.configs.get(SESSION)
+            or str(SESSION_MS)
+        )
+        return number(held, SESSION) / 1000
 
     @property
     def held(self) -> set[Owned]:
@@ -130,7 +142,12 @@ class Consumer:
             request = ConsumerGroupHeartbeatRequest(
                 group_id=self.group, member_id=self.id, member_epoch=self.epoch, instance_id=self.instance_id, **said
             )
+        silent_s, self.beaten_s = time.monotonic() - self.beaten_s, time.monotonic()
         answer = self.ask(request)
+        if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID and silent_s >= self._session_s() and self.epoch > JOINING:
+            self.broker.skip(
+                f"this machine was too slow: {self.id} said nothing for {silent_s:.1f} s, a session or more"
+            )
         if answer.error_code != ErrorCode.NONE:
             raise Failed(
                 f"a heartbeat of {self.id} in {self.group}: {error_name(answer.error_code)} {answer.error_message}"

@@ -44,6 +44,8 @@ TOKENS = {
     "delegation.token.expiry.time.ms": str(RENEWED_FOR_MS),
 }
 NEEDED = {**APIS, "CreateDelegationToken": 1, "RenewDelegationToken": 1, "ExpireDelegationToken": 1}
+SOONER_MS = 60_000
+"""Less than RENEWED_FOR_MS, and longer than a busy machine keeps the next request."""
 SHORT_MS = 8_000
 """The lifetime of a token that is to end while the suite waits."""
 
@@ -177,8 +179,8 @@ def renewed(broker: Broker) -> None:
         )
     with broker.case("the end"):
         before = time.time() * 1000
-        ends = renew(owner, own.hmac, 1000).expiry_timestamp_ms
-        broker.expect(abs(ends - before - 1000) < 60_000, f"it ends {ends - before:.0f} ms from now")
+        ends = renew(owner, own.hmac, SOONER_MS).expiry_timestamp_ms
+        broker.expect(abs(ends - before - SOONER_MS) < SOONER_MS, f"it ends {ends - before:.0f} ms from now")
         ends = renew(owner, own.hmac).expiry_timestamp_ms
         broker.expect(ends >= own.expiry_timestamp_ms, "the end is not before the first one")
         broker.expect_equal(

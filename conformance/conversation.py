@@ -204,7 +204,7 @@ class Conversation(Observations):
         Skips when there is none.
         """
         table = request if isinstance(request, type) else type(request)
-        lowest, highest = self.versions_of(table)
+        lowest, highest = self.versions_of(table) if version is None else self._advertised(table)
         if version is None:
             lowest, highest = self.subject.profile.served(APIS[table.KEY].name, lowest, highest)
             if lowest > highest:
@@ -219,7 +219,22 @@ class Conversation(Observations):
         return version
 
     def versions_of(self, request: type[Message]) -> tuple[int, int]:
-        """The range that the target advertises and this suite knows. Skips when there is none."""
+        """The range that the target advertises and this suite knows, without the versions that need a feature which is switched
+        off. Skips when there is none."""
+        lowest, highest = self._advertised(request)
+        name = APIS[request.KEY].name
+        highest = min(highest, self.subject.profile.switched_off.get(name, highest + 1) - 1)
+        if lowest > highest:
+            self.skip(f"needs {name}, and the target's feature for it is switched off", Lack.CONFIGURATION)
+        return lowest, highest
+
+    def serves(self, request: type[Message]) -> bool:
+        """Whether some version of an API is advertised, and needs no feature that is switched off."""
+        lowest, _ = self.subject.api_versions.get(request.KEY, (0, -1))
+        off = self.subject.profile.switched_off.get(APIS[request.KEY].name, lowest + 1)
+        return request.KEY in self.subject.api_versions and lowest < off
+
+    def _advertised(self, request: type[Message]) -> tuple[int, int]:
         name = APIS[request.KEY].name
         if request.KEY not in self.subject.api_versions:
             self.skip(f"the target does not advertise {name}", Lack.API)

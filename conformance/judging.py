@@ -48,6 +48,8 @@ def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
             return f"needs {name}, which the target does not advertise", Lack.API
         if subject.api_versions[key][1] < version:
             return f"needs {name} v{version}; the target serves up to v{subject.api_versions[key][1]}", Lack.API
+        if version >= subject.profile.switched_off.get(name, version + 1):
+            return f"needs {name} v{version}, and the target's feature for it is switched off", Lack.CONFIGURATION
     if needs.nodes > subject.nodes:
         return f"needs {needs.nodes} nodes; the target has {subject.nodes}", Lack.NODES
     if AUTHORIZER in needs.configs and subject.nodes > 1:

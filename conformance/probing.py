@@ -22,13 +22,21 @@ from conformance.observations import Skipped
 from conformance.requirement import Requirement
 from conformance.results import printable
 from conformance.subject import Subject
-from conformance.target_profile import MEMBER_SESSION_MS, SLOW_JOIN_S, SeenNode, TargetProfile, TopicSource
+from conformance.target_profile import (
+    FEATURES,
+    MEMBER_SESSION_MS,
+    SLOW_JOIN_S,
+    SeenNode,
+    TargetProfile,
+    TopicSource,
+)
 from conformance.wire import Failed, Misbehaved, NoAnswer, Unreachable
 from linearizability.client.requests import Topic, fetch_request
 from linearizability.targets.addresses import UNREACHABLE
-from linearizability.targets.wire import NEWER
+from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED, NEWER
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.api_versions import ApiVersionsRequest
 from reference.protocol.messages.list_offsets import ListOffsetsRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.primitives import NO_UUID
@@ -78,6 +86,7 @@ def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] 
     profile = subject.profile = TargetProfile(given_topics=given_topics or [])
     prober = _Prober(subject, profile, revive)
     prober.attempt("ApiVersions", prober.ranges)
+    prober.attempt("features", prober.features)
     for name in BEFORE_TOPIC:
         prober.versions(name, NO_TOPIC)
     prober.attempt("Metadata", prober.nodes)
@@ -161,6 +170,18 @@ class _Prober:
         self.profile.advertised = {
             APIS[key].name if key in APIS else str(key): both for key, both in sorted(answer.items())
         }
+
+    def features(self) -> None:
+        """Which versions need a feature that the target knows and has not finalized, as in a cluster that was upgraded."""
+        if self.subject.api_versions.get(ApiVersionsRequest.KEY, (0, 0))[1] < FIRST_FLEXIBLE:
+            return
+        with self.broker() as broker:
+            answer = broker.call(NAMED)  # v3 leaves features out that may be switched off
+        known = {one.name for one in answer.supported_features}
+        levels = {one.name: one.max_version_level for one in answer.finalized_features}
+        for feature, (needed, versions) in FEATURES.items():
+            if feature in known and levels.get(feature, 0) < needed:
+                self.profile.switched_off |= versions
 
     def _takes_connections(self) -> bool:
         with self.broker() as broker, suppress(Unreachable):

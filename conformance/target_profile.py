@@ -23,6 +23,11 @@ BY_TOPIC_ID = {"Fetch": 13, "Produce": 13, "OffsetCommit": 10, "OffsetFetch": 10
 
 
 LONGEST_MS = "9223372036854775807"
+FEATURES: dict[str, tuple[int, dict[str, int]]] = {
+    "group.version": (1, {"ConsumerGroupDescribe": 0, "ConsumerGroupHeartbeat": 0}),
+    "transaction.version": (2, {"EndTxn": 5, "TxnOffsetCommit": 5}),
+}
+"""Feature -> the level from which on it is there, and what needs it: API and version."""
 USUAL = {
     "cleanup.policy": ("log.cleanup.policy", "delete"),
     "compression.type": ("compression.type", "producer"),
@@ -72,6 +77,10 @@ class TargetProfile(BaseModel):
     doubtful: dict[str, dict[int, str]] = Field(
         default_factory=dict,
         description="API -> advertised version -> why API-05 failed in it; helpers use it where no other is left",
+    )
+    switched_off: dict[str, int] = Field(
+        default_factory=dict,
+        description="API -> the first version that needs a feature (KIP-584) which the target knows and has not finalized",
     )
     deadly: list[str] = Field(
         default_factory=list,
@@ -162,6 +171,8 @@ class TargetProfile(BaseModel):
             f"{len(self.advertised)} advertised"
             + (f", in ApiVersions v{self.asked_in}: v0 has no readable answer" if self.asked_in else ""),
         )
+        for api, version in self.switched_off.items():
+            yield f"{api} v{version}", "advertised, and needs a feature that is switched off"
         for api, versions in self.unserved.items():
             for version, seen in sorted(versions.items()):
                 yield f"{api} v{version}", f"advertised, but not served: {seen}"

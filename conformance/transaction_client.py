@@ -98,6 +98,17 @@ def at_most(broker: Broker, request: Message | type[Message], version: int) -> i
     return min(version, served if served >= lowest else highest)
 
 
+def is_switched_off(broker: Broker) -> bool:
+    """Whether the broker serves the protocol of before KIP-890 alone, because its feature transaction.version says so."""
+    return APIS[EndTxnRequest.KEY].name in broker.subject.profile.switched_off
+
+
+def expect_switched_on(broker: Broker) -> None:
+    """Skips where the coordinator does as before KIP-890, also for clients of the protocol of before."""
+    if is_switched_off(broker):
+        broker.skip("needs transaction.version 2, and the target's feature is switched off", Lack.CONFIGURATION)
+
+
 def expect_verified(broker: Broker) -> None:
     """Skips where the leaders of partitions do not ask the coordinator whether a write belongs to a transaction (KIP-890)."""
     broker.needs_config("transaction.partition.verification.enable", "true")

@@ -240,7 +240,7 @@ def not_the_coordinator(broker: Broker) -> None:
             codes = list(delete(broker, group.name, to=address).values())
             broker.expect_equal(f"DeleteGroups at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
             broker.expect(group.name not in list_groups(broker, to=address), f"node {node} does not list it")
-            if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
+            if broker.is_kafka("4.0") and broker.serves(ConsumerGroupDescribeRequest):
                 answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[group.name]), to=address)
                 codes = [one.error_code for one in answer.groups]
                 broker.expect_equal(f"ConsumerGroupDescribe at node {node}", codes, [ErrorCode.NOT_COORDINATOR])
@@ -291,7 +291,7 @@ def the_empty_group(broker: Broker) -> None:
     )
     broker.expect_error(codes[other.name], ErrorCode.NON_EMPTY_GROUP, what="DeleteGroups of the other one")
     expect_offset(broker, other.name, topic, 7, "the other one's offset")
-    if broker.is_kafka("4.0") and ConsumerGroupDescribeRequest.KEY in broker.subject.api_versions:
+    if broker.is_kafka("4.0") and broker.serves(ConsumerGroupDescribeRequest):
         answer = broker.call(ConsumerGroupDescribeRequest(group_ids=[""]), to=other.address)
         codes_reported = [one.error_code for one in answer.groups]
         broker.expect_equal("ConsumerGroupDescribe", codes_reported, [ErrorCode.INVALID_GROUP_ID])

@@ -23,6 +23,7 @@ from conformance.transaction_client import (
     Protocol,
     TransactionalClient,
     answered_for_good,
+    expect_switched_on,
     in_each_protocol,
 )
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION, Topic
@@ -264,6 +265,7 @@ def verified(broker: Broker) -> None:
         broker.expect_equal(f"v{version}, verified", seen, wanted)
         reported = [list(one.partitions) for one in one.described().topics]
         broker.expect_equal("the partitions of the transaction", reported, [[0]])
+    expect_switched_on(broker)
     seen = add_for_others(broker, coordinator, [one], topic, BATCHED, verify_only=False)
     broker.expect_equal("added", seen, {one.name: {0: yes, 1: yes}})
     reported = [sorted(one.partitions) for one in one.described().topics]

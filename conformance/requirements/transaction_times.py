@@ -21,6 +21,7 @@ from conformance.transaction_client import (
     TransactionalClient,
     at_most,
     expect_agreed,
+    expect_switched_on,
     in_each_protocol,
 )
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION
@@ -154,6 +155,8 @@ def open_for_too_long(broker: Broker) -> None:
     deadline_s=60.0,
 )
 def going_on_after_a_timeout(broker: Broker) -> None:
+    expect_switched_on(broker)
+
     def judge(protocol: Protocol) -> None:
         topic = broker.topic()
         client = TransactionalClient(broker, protocol, timeout_ms=SHORT_MS)

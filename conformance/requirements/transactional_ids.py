@@ -23,6 +23,7 @@ from conformance.transaction_client import (
     expect_agreed,
     expect_verified,
     in_each_protocol,
+    is_switched_off,
     raise_epoch,
 )
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION
@@ -204,7 +205,8 @@ def taking_over(broker: Broker) -> None:
         broker.expect_equal("the records in the log", values(broker.log(topic)), [b"open", b"next"])
 
     in_each_protocol(broker, lambda protocol: judge(protocol, known=False), "without an identity")
-    if broker.is_kafka(KNOWN_AGAIN_SINCE) and broker.versions_of(InitProducerIdRequest)[1] >= WITH_IDENTITY:
+    known = broker.is_kafka(KNOWN_AGAIN_SINCE) and not is_switched_off(broker)
+    if known and broker.versions_of(InitProducerIdRequest)[1] >= WITH_IDENTITY:
         in_each_protocol(broker, lambda protocol: judge(protocol, known=True), "with an identity")
 
 

@@ -14,11 +14,17 @@ from conformance.liars import Behind, Lying
 from conformance.requirement import select
 from conformance.results import Lack, Run, Verdict
 from conformance.runner import Plan, run
+from conformance.target_profile import FEATURES
 from linearizability.mutants.wire.proxy import Proxy
 from linearizability.mutants.wire.restricted import PREFIX, RESTRICTIONS, Restricted, Restriction, names_of
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
+from linearizability.targets.wire import Wire
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.update_features import UpdateFeaturesRequest
 
+SAFE_DOWNGRADE = 2
+"""Upgrade type of UpdateFeatures."""
 TRUE = {"API-11"}
 """Of a broker that is like a release but for what it hides, that something is hidden is true."""
 ACCUSED = (Verdict.FAIL, Verdict.BLOCKED, Verdict.ENGINE_ERROR)
@@ -103,6 +109,23 @@ def test_a_sound_broker_that_is_configured_otherwise_is_not_accused(name: str, t
         report = judged((loop, Behind(target)), restriction, CONFIGURED[name].split(), tmp_path)
     assert {j.requirement.id: j.reason for j in report.judgements if j.verdict in ACCUSED} == {}
     assert any(j.lacks is Lack.CONFIGURATION for j in report.judgements)
+
+
+def test_a_sound_broker_whose_features_are_switched_off_is_not_accused(tmp_path: Path) -> None:
+    """As a cluster is that was upgraded from 3.9: what it advertises is not all that it serves."""
+    key = UpdateFeaturesRequest.FeatureUpdateKey
+    off = [key(feature=name, max_version_level=0, upgrade_type=SAFE_DOWNGRADE) for name in FEATURES]
+    with Loop() as loop, open_target("reference:1", folder=tmp_path, config={}) as target:
+        with Wire.connect(target.nodes[0].host, target.nodes[0].port) as wire:
+            answer = wire.call(UpdateFeaturesRequest(feature_updates=off, timeout_ms=10_000))
+        assert answer.error_code == ErrorCode.NONE
+        ids = ["BAS-11", "CGH-01", "GAD-07", "TXN-05", "TXN-11", "TXN-43", "TXV-01", "TXV-08"]
+        report = judged((loop, Behind(target)), RESTRICTIONS["bare"], ids, tmp_path)
+    assert {j.requirement.id: (str(j.verdict), j.lacks) for j in report.judgements} == {
+        **dict.fromkeys(("BAS-11", "CGH-01", "TXN-43"), ("not judged", Lack.CONFIGURATION)),
+        **dict.fromkeys(("GAD-07", "TXN-05", "TXN-11", "TXV-01", "TXV-08"), ("pass", None)),
+    }
+    assert report.target.profile.switched_off["EndTxn"] == 5
 
 
 def test_what_is_restricted_is_not_served(behind: tuple[Loop, Behind], tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ LEAST_SESSION = "group.min.session.timeout.ms"
 PROTOCOLS = "listener.security.protocol.map"
 AUTHORIZER = "authorizer.class.name"
 """With it several brokers that do not authenticate form no cluster, unless clients, who are the same principal, may do all."""
+KEEP_FROM_STARTING = frozenset({AUTHORIZER, "delegation.token.secret.key"})
+"""A release ends with these that does not have what they name: KRaft has delegation tokens since 3.6."""
 KEPT_OF_A_PASS = 3
 """How many of the last exchanges of a requirement that passes are kept."""
 KEPT_BYTES_OF_A_PASS = 512
@@ -38,6 +40,18 @@ KEPT_BYTES_OF_A_PASS = 512
 
 def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
     """Why the requirement cannot be judged on this target, and what it lacks; an empty text where it can."""
+    lacking, lack = missing_in_any_start(record, subject)
+    if lacking:
+        return lacking, lack
+    offered = getattr(subject.target, "hooks", ())
+    hooks = [hook for hook in record.needs.hooks if hook not in offered]
+    if hooks:
+        return f"needs the fault hook {' and '.join(hooks)}, which the target does not offer", Lack.HOOK
+    return (missing_configs(record, subject) if record.needs.configs else ""), Lack.CONFIGURATION
+
+
+def missing_in_any_start(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
+    """What the target lacks for the requirement with whatever configurations it is started, as `missing` says it."""
     if not owed_by(record, subject.kafka_version, by_zookeeper=subject.by_zookeeper):
         judged_as = f"Kafka {subject.kafka_version}{' with ZooKeeper' if subject.by_zookeeper and record.kraft else ''}"
         return f"owed {record.owed}; the target is judged as {judged_as}", Lack.RELEASE
@@ -54,11 +68,7 @@ def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
         return f"needs {needs.nodes} nodes; the target has {subject.nodes}", Lack.NODES
     if AUTHORIZER in needs.configs and subject.nodes > 1:
         return f"needs a target of one node: {AUTHORIZER} keeps brokers that do not authenticate apart", Lack.NODES
-    offered = getattr(subject.target, "hooks", ())
-    lacking = [hook for hook in needs.hooks if hook not in offered]
-    if lacking:
-        return f"needs the fault hook {' and '.join(lacking)}, which the target does not offer", Lack.HOOK
-    return (missing_configs(record, subject) if needs.configs else ""), Lack.CONFIGURATION
+    return "", None
 
 
 def missing_configs(record: Requirement, subject: Subject) -> str:

@@ -20,10 +20,18 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 
 from conformance.host import Host, TargetBroke
-from conformance.judging import AUTHORIZER, cause_of, failed_by_death, judge, judged_by_prerequisite, missing
+from conformance.judging import (
+    KEEP_FROM_STARTING,
+    cause_of,
+    failed_by_death,
+    judge,
+    judged_by_prerequisite,
+    missing,
+    missing_in_any_start,
+)
 from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
-from conformance.results import Judgement, Lack, Verdict
+from conformance.results import Judgement, Verdict
 from conformance.steps import STEPS
 from conformance.subject import Subject
 
@@ -41,8 +49,6 @@ DEATHS = 40
 AGAIN_PATIENCE = 1.5
 """Deadlines of what was not in time beside others grow so much when it is judged again alone."""
 
-NOT_OF_A_START = (Lack.RELEASE, Lack.API, Lack.NODES)
-"""What a target lacks with whatever configurations it is started."""
 WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
 """Areas that mostly wait where a coordinator holds joins for long."""
 WAITING_JOBS = 24
@@ -133,15 +139,11 @@ class Session:
                 raise
 
     def _cannot_be_judged(self, entries: Sequence[Entry], group: Group) -> bool:
-        """Whether none can be judged however the target is started: an authorizer can keep it from starting."""
-        if AUTHORIZER not in group.configs:
-            return False
-        if self.host.subject is None and not self.accompanies:
+        """Whether none can be judged however the target is started. It is not started for them: it might end at once."""
+        if self.host.subject is None and not self.accompanies and KEEP_FROM_STARTING & group.configs.keys():
             self.host.prepare(Group(dict(BASE_CONFIGS)))
         subject = self.host.subject
-        return subject is not None and all(
-            missing(entry.requirement, subject)[1] in NOT_OF_A_START for entry in entries
-        )
+        return subject is not None and all(missing_in_any_start(entry.requirement, subject)[0] for entry in entries)
 
     def _next_group(self) -> tuple[int, Group] | None:
         with self.lock:

@@ -235,9 +235,9 @@ def malformed_compressed_record(broker: Broker) -> None:
 
 @requirement(
     "PRD-21",
-    since="2.4",
+    since="2.6",
     notices="misread: consumers add these deltas to the base offset: two records at one offset, and commits that skip",
-    source="LogValidator.validateMessagesAndAssignOffsetsCompressed; KAFKA-8729",
+    source="LogValidator.validateMessagesAndAssignOffsetsCompressed; KAFKA-8729, KAFKA-9669 (2.5.1 takes the batch)",
     sentence="In a compressed batch, offset deltas of records that do not count up from 0 are refused.",
     accepted="INVALID_RECORD(87), CORRUPT_MESSAGE(2) or UNKNOWN_SERVER_ERROR(-1)",
     tolerated="another error (PRD-26), as long as nothing is stored",

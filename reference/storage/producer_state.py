@@ -49,6 +49,8 @@ from reference.storage.sequence_check import check_sequence
 from reference.storage.transaction_index import AbortedTransaction
 from reference.storage.verification import NOT_REQUIRED, Guard, Verification, Verifications
 
+LAST_EPOCH = ProducerEpoch((1 << 15) - 1)
+"""The greatest epoch of a producer: no marker has a greater one."""
 CACHED_BATCHES = 5
 """How many batches of a producer are known again; it may have as many in flight."""
 SNAPSHOT_SUFFIX = ".snapshot"
@@ -192,8 +194,10 @@ class ProducerState:
                 code = ErrorCode.INVALID_PRODUCER_EPOCH
                 raise RefusedByProducerState(code, f"a marker of epoch {header.producer_epoch}")
             return
-        # The coordinator sends a marker again when the response was lost: refused, it would be sent for ever.
-        repeats = header.producer_epoch == producer.epoch and producer.transaction_start < 0
+        # The coordinator sends a marker again when the response was lost: refused, it would be sent for ever. So would the marker
+        # of a transaction in the last epoch, which an older broker may have let begin: as in Kafka 4.3.1 it is taken.
+        is_expected = producer.transaction_start < 0 or producer.epoch == LAST_EPOCH
+        repeats = header.producer_epoch == producer.epoch and is_expected
         if header.producer_epoch < producer.epoch or (
             transaction_version >= 2 and header.producer_epoch == producer.epoch and not repeats
         ):

@@ -137,6 +137,15 @@ def test_markers_of_the_past_are_refused() -> None:
     append_as(log, 7, 0, epoch=4, transactional=True)
 
 
+def test_a_transaction_that_began_in_the_last_epoch_can_be_ended() -> None:
+    """No marker has a greater epoch; an older broker's mistake may have let such a transaction begin."""
+    log = open_log()
+    append_as(log, 7, 0, epoch=2**15 - 1, transactional=True)
+    assert log.last_stable_offset(log.log_end_offset) == 0
+    end_transaction(log, 7, commit=False, epoch=2**15 - 1, version=2)
+    assert log.last_stable_offset(log.log_end_offset) == 2
+
+
 def test_a_refused_batch_changes_nothing() -> None:
     log = open_log()
     append_as(log, 7, 0)

@@ -1,0 +1,61 @@
+"""A log of ours does as Apache Kafka's UnifiedLog and Cleaner: appends, fencing, markers, cuts, compactions, restarts."""
+
+import json
+import random
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linearizability.targets.artifacts import java, kafka_jars
+from tests.storage.paired_log import DrawnSteps, PairedLog, first_difference
+
+SOURCE = Path(__file__).parent / "java" / "Logs.java"
+LOGS, STEPS = 60, 60
+
+
+def kafkas(pairs: list[PairedLog]) -> list[dict[str, Any]]:
+    """What each step gave on Kafka's logs."""
+    class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
+    done = subprocess.run(
+        [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE)],
+        input="".join(f"{step}\n" for pair in pairs for step in pair.steps),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def drawn(folder: Path, seed: int) -> PairedLog:
+    chance = random.Random(seed)
+    pair = PairedLog(folder / str(seed) / "t-0", chance, compacts=seed % 2 == 0)
+    DrawnSteps(pair, chance, follows=seed % 4 > 1).run(STEPS)
+    return pair
+
+
+def differences(folder: Path, seeds: range) -> list[str]:
+    """For each pair of logs that differs the first step after which it does."""
+    pairs = [drawn(folder, seed) for seed in seeds]
+    answers = iter(kafkas(pairs))
+    found: list[str] = []
+    for seed, pair in zip(seeds, pairs, strict=True):
+        was_loaded = False
+        first: str | None = None
+        for number, (step, mine) in enumerate(zip(pair.steps, pair.ours, strict=True)):
+            was_loaded |= number > 0 and json.loads(step)["op"] in ("open", "truncate")
+            difference = first_difference(mine, next(answers), was_loaded=was_loaded)
+            if difference is not None and first is None:
+                first = f"seed {seed}, step {number}, {step[:200]}: {difference}"
+        found += [first] if first is not None else []
+    assert next(answers, None) is None
+    return found
+
+
+@pytest.mark.java
+def test_logs_do_as_kafkas(tmp_path: Path) -> None:
+    found = differences(tmp_path, range(LOGS))
+    assert not found, f"{len(found)} of {LOGS} logs differ: " + "\n".join(found[:3])

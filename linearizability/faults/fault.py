@@ -56,6 +56,8 @@ class World:
         self.frozen: set[int] = set()
         self.sick: set[int] = set()
         """Nodes whose disk refuses what they write: they may end by themselves."""
+        self.mended: set[int] = set()
+        """Nodes whose disk is mended, and that were not started since: a refused write may still end them."""
         self.wrong_clocks: set[int] = set()
         self.doubted: set[int] = set()
         """Nodes that ended uncleanly, and have not been seen whole since: the controller cannot know what they lost."""
@@ -138,6 +140,7 @@ class World:
         """All replicas have been seen in sync since their nodes' last start: no node is in doubt any more."""
         self.doubted.clear()
         self.robbed.clear()
+        self.mended.clear()
         if self._excused[0]:
             self.mark(OVER, number=self._excuses)
             self._excused = set(), set()
@@ -242,6 +245,7 @@ class World:
     def mend_disk(self, node: int) -> None:
         self.target.disk(node, None)
         self.sick.discard(node)
+        self.mended.add(node)
 
     def set_clock(self, node: int, seconds: float) -> None:
         self.target.clock(node, seconds)
@@ -265,6 +269,7 @@ class World:
         if node in self.down:
             self.target.restart(node, wait=False)
             self.down.discard(node)
+            self.mended.discard(node)
 
     def pause(self, node: int) -> None:
         self.target.pause(node)

@@ -213,6 +213,10 @@ class Nemesis:
             if node in self.world.sick:
                 self.recorder.mark("note", text=f"node {node} ended, for its disk refuses what it writes")
                 continue
+            if node in self.world.mended:
+                self.recorder.mark("note", text=f"node {node} ended, for its disk had refused what it wrote")
+                self.world.start(node)
+                continue
             sentence = f"node {node} ended by itself"
             self.deaths.append(sentence)
             self.recorder.mark("note", text=sentence)

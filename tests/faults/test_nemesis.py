@@ -164,6 +164,33 @@ def test_a_node_that_its_disk_ended_waits_until_the_disk_is_mended(target, tmp_p
     assert attacker.deaths == []
 
 
+def test_a_node_that_ends_soon_after_its_disk_was_mended_did_not_end_by_itself(target, tmp_path):
+    """The shutdown after a refused write takes a second or two: the disk may be mended before it is over."""
+    with Recorder.open(tmp_path, process=0) as recorder:
+        world = World(target, "topic")
+        attacker = Nemesis(world, recorder, partitions=2)
+        fault = all_faults()["disk-full"]
+        done = fault.begin(world, Injection(at_s=0, fault="disk-full", who="controller"))
+        assert done is not None
+        fault.end(world, done)
+        target.dead.add(3)
+        assert attacker.heal_all() == [] and attacker.deaths == []
+        assert target.log == ["disk 3 full", "disk 3 mended", "restart 3"]
+        target.dead.add(3)
+        assert attacker.heal_all() == [] and attacker.deaths == ["node 3 ended by itself"]
+
+
+def test_a_mended_disk_excuses_no_end_after_the_cluster_was_whole(target, tmp_path):
+    with Recorder.open(tmp_path, process=0) as recorder:
+        world = World(target, "topic")
+        attacker = Nemesis(world, recorder, partitions=2)
+        world.break_disk(3, "full", 1)
+        world.mend_disk(3)
+        world.trust()
+        target.dead.add(3)
+        assert attacker.heal_all() == [] and attacker.deaths == ["node 3 ended by itself"]
+
+
 def test_no_more_nodes_are_in_doubt_than_the_promise_allows(target):
     """Two of three in doubt, one of them robbed, and an acknowledged record may be gone: that is never done unasked."""
     world = World(target, "topic", None, least_doubted=2)

@@ -18,10 +18,12 @@ from linearizability.history.derivation_state import (
     Tally,
     Transaction,
     microseconds_between,
+    producing_flags,
 )
 from linearizability.history.event_fields import (
     BadEvent,
     check_same_sends,
+    lacks_records,
     number_of,
     offset_of,
     place_of,
@@ -68,7 +70,7 @@ class Derivation:
         self._assigned: dict[int, set[PartitionKey]] = {}
         self._subscribed: set[int] = set()
         self._group: dict[int, int] = {}
-        self._producing = self._producing_flags(contract, contract.acks)
+        self._producing = producing_flags(contract, contract.acks)
         self._consuming = Flag.READ_COMMITTED if contract.isolation == "read_committed" else 0
 
     MAX_NAMES = 100_000
@@ -202,6 +204,8 @@ class Derivation:
                     raise BadEvent(f"{other!r} is no micro-operation of {invocation.f}")
         for key in moved:
             self._sessions.end(process, key)
+        if common["outcome"] == Outcome.INFO and lacks_records(invocation.mops, mops):
+            self._sessions.lose(process)
         if whole:
             self.builder.add(
                 IN_NO_PARTITION, Fact(Kind.TRANSACTION, **common, transaction=number, group=self._producer(fields))
@@ -217,7 +221,7 @@ class Derivation:
         many: bool,
     ) -> dict[str, Any]:
         acks = mop.get("acks")
-        flags = self._producing if acks is None else self._producing_flags(self.contract, acks)
+        flags = self._producing if acks is None else producing_flags(self.contract, acks)
         self.tally.unanswered += (acks or self.contract.acks) == "0"
         if transaction != UNKNOWN:
             flags |= Flag.TRANSACTIONAL
@@ -267,16 +271,6 @@ class Derivation:
             position += 1
         for name, end in (mop.get("ends") or {}).items():
             self.builder.add(split_key(name), Fact(Kind.END_OFFSETS, **common, position=1, offset=offset_of(end)))
-
-    def _producing_flags(self, contract: Contract, acks: str) -> int:
-        if acks not in ("0", "1", "all"):
-            raise BadEvent(f"acks={acks!r} is none of 0, 1, all")
-        flags = {"0": Flag.UNANSWERED, "1": Flag(0), "all": Flag.ACKS_ALL}[acks]
-        if contract.idempotence and acks == "all":
-            flags |= Flag.IDEMPOTENT | Flag.ORDERED
-        if contract.max_in_flight <= 1:
-            flags |= Flag.ORDERED
-        return int(flags)
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
@@ -418,6 +412,7 @@ class Derivation:
             yield common | {
                 "key": split_key(key),
                 "kind": Kind.COMMIT,
+                "flags": self._sessions.flags(common["process"], split_key(key)),
                 "offset": offset_of(offset),
                 "value": self._member(mop),
                 "transaction": transaction,

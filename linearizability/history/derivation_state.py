@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from linearizability.history.contract import Contract
+from linearizability.history.event_fields import BadEvent
 from linearizability.history.facts import MAX_WAIT_US, UNKNOWN, Flag, Outcome
 from linearizability.history.keys import NEVER
 
@@ -57,10 +59,11 @@ class Sessions:
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, PartitionKey], int] = {}
         self._sought: set[tuple[int, PartitionKey]] = set()
+        self._lost: set[int] = set()
 
     def flags(self, process: int, key: PartitionKey) -> int:
-        """Whether the process has sought a position there, and need not have come by the records below it."""
-        return int(Flag.SOUGHT) if (process, key) in self._sought else 0
+        """Whether the process has sought a position there, or lost it, and need not have come by the records below it."""
+        return int(Flag.SOUGHT) if process in self._lost or (process, key) in self._sought else 0
 
     def number(self, process: int, key: PartitionKey) -> int:
         return self._numbers.setdefault((process, key), 0)
@@ -73,6 +76,11 @@ class Sessions:
         for who, key in list(self._numbers):
             if who == process and chosen(key):
                 self.end(process, key)
+
+    def lose(self, process: int) -> None:
+        """It is not known what a poll gave the process, so neither where it reads on."""
+        self.end_of(process, lambda _: True)
+        self._lost.add(process)
 
     def seek(self, process: int, key: PartitionKey, passes_nothing: bool) -> None:
         self.end(process, key)
@@ -103,6 +111,18 @@ class Tally:
         self.unanswered += other.unanswered
         self.observed += other.observed
         self.ends_at = max(self.ends_at, other.ends_at)
+
+
+def producing_flags(contract: Contract, acks: str) -> int:
+    """What a send asks for. Errors: BadEvent where `acks` are none."""
+    if acks not in ("0", "1", "all"):
+        raise BadEvent(f"acks={acks!r} is none of 0, 1, all")
+    flags = {"0": Flag.UNANSWERED, "1": Flag(0), "all": Flag.ACKS_ALL}[acks]
+    if contract.idempotence and acks == "all":
+        flags |= Flag.IDEMPOTENT | Flag.ORDERED
+    if contract.max_in_flight <= 1:
+        flags |= Flag.ORDERED
+    return int(flags)
 
 
 def microseconds_between(began: int, ended: int) -> int:

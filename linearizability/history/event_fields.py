@@ -59,6 +59,12 @@ def check_same_sends(invoked: list[dict[str, Any]], completed: list[dict[str, An
         raise BadEvent("the completion names other sends than the invocation")
 
 
+def lacks_records(invoked: list[dict[str, Any]], completed: list[dict[str, Any]]) -> bool:
+    """Whether a completion does not say what all the polls returned that were asked for."""
+    said = sum(m.get("op") == "poll" and m.get("records") is not None for m in completed)
+    return said < sum(m.get("op") == "poll" for m in invoked)
+
+
 def records_of(records: Any) -> Iterable[tuple[str | int, Any, Any, int]]:
     """The records of a poll, as written by the recorder (lists a partition) or in the neutral form (one list)."""
     if not records:

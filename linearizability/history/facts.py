@@ -11,7 +11,7 @@ means what the table says, and holds -1 (or `NEVER`) where the kind has no use f
 | OBSERVATION | offset read | the record | leader epoch | group: the consumer's group; session; flags: isolation, rebalanced |
 | DRAIN | log end | where the reader began | | extra: the position reached |
 | END_OFFSETS | log end as answered | | | extra: log start as answered; position: 0 list offsets, 1 a fetch |
-| COMMIT | committed offset | the member | generation | group |
+| COMMIT | committed offset | the member | generation | group; flags: whether it had sought a position |
 | COMMITTED | offset fetched | | | group; flags: isolation, which asks for stable offsets |
 | OWNERSHIP | | the member | generation | group |
 | HIGH_WATERMARK … LOG_END | that offset | | leader epoch | node |
@@ -91,7 +91,8 @@ class Flag(IntFlag):
     UNANSWERED = 512
     """The append was sent with acks=0: no broker answers."""
     SOUGHT = 1024
-    """The consumer had sought a position in the partition before: it need not have come by what lies below."""
+    """The consumer had sought a position in the partition before, or it is not known what a poll gave it: it need not have come
+    by what lies below."""
 
 
 COLUMNS: dict[str, Any] = {

@@ -4,7 +4,8 @@ An operation is one call of a client. It begins with an `invoke` event and ends 
 
 - `ok`    it happened, and this is what was seen,
 - `fail`  it certainly did not happen (and never will),
-- `info`  unknown: a timeout, a lost connection, a killed client.
+- `info`  unknown: a timeout, a lost connection, a killed client. Where it does not say what a poll returned, the consumer may
+          read on anywhere; a poll that certainly returned nothing is `fail`, or `ok` without records.
 
 An operation that never ends is as `info`. What an operation does is a list of micro-operations, plain dictionaries made
 by the functions of this module; the completion repeats them with the results filled in.
@@ -100,8 +101,11 @@ def list_offsets(key: Key, start: int | None = None, end: int | None = None) -> 
 
 
 def drain(key: Key, start: int, end: int, position: int) -> MicroOperation:
-    """A final read: the reader began at `start`, `end` was the log end when it began, and it reached `position`. Where records
-    may expire, the log start is asked for once more (`list_offsets`) before it ends: what expired meanwhile is not lost."""
+    """A final read: the reader began at `start`, `end` was the log end when it began, and it reached `position`.
+
+    The log end is the high watermark, also for a reader of committed records: one that asks for its own end is answered the last
+    stable offset, and acknowledged records behind that would be taken for lost. Where records may expire, the log start is asked
+    for once more (`list_offsets`) before it ends: what expired meanwhile is not lost."""
     return {"op": "drain", "key": key, "start": start, "end": end, "position": position}
 
 

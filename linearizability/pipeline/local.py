@@ -223,8 +223,9 @@ def proven_operations(facts: pa.Table) -> Proofs:
     """Operations within transactions, of unknown outcome, that wrote to several partitions and of which an ok poll of
     committed records returned one.
 
-    A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others. Only
-    the few appends of such operations are joined with the polls.
+    A transaction happens in all its partitions or in none, so a record read in one partition proves those in the others; but a
+    value that was sent twice does not show which of its transactions it proves. Only the few appends of such operations are
+    joined with the polls.
     """
     if not facts.num_rows:
         return Proofs()
@@ -238,14 +239,21 @@ def proven_operations(facts: pa.Table) -> Proofs:
     candidates = (kind == Kind.OBSERVATION) & (outcome == Outcome.OK) & ((flags & int(Flag.READ_COMMITTED)) != 0)
     candidates[candidates] = is_in(values[candidates], wanted)
     columns = ["topic", "partition", "value"]
-    sent = facts.select([*columns, "operation"]).filter(pa.array(open_ended))
-    seen = facts.select([*columns, "completed"]).filter(pa.array(candidates))
+    alike = kind == Kind.APPEND
+    alike[alike] = is_in(values[alike], wanted)
     names = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("value", pa.int64())])
-    sent = sent.cast(pa.schema([*names, pa.field("operation", pa.int64())]))
-    seen = seen.cast(pa.schema([*names, pa.field("completed", pa.int64())]))
+    sent, seen = (
+        facts.select([*columns, name]).filter(pa.array(rows)).cast(pa.schema([*names, pa.field(name, pa.int64())]))
+        for name, rows in (("operation", alike), ("completed", candidates))
+    )
+    sends = sent.group_by(columns).aggregate([("operation", "count"), ("operation", "min")])
+    once = sends.filter(pa.array(sends.column("operation_count").to_numpy() == 1))
+    in_doubt = facts.column("operation").to_numpy()[open_ended]
     first = seen.group_by(columns).aggregate([("completed", "min")])
-    joined = sent.join(first, columns, join_type="inner")
-    return Proofs.of(joined.column("operation").to_numpy(), joined.column("completed_min").to_numpy())
+    joined = once.join(first, columns, join_type="inner")
+    proven, at = joined.column("operation_min").to_numpy(), joined.column("completed_min").to_numpy()
+    chosen = is_in(proven, np.unique(in_doubt))
+    return Proofs.of(proven[chosen], at[chosen])
 
 
 def context_of(

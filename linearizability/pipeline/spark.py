@@ -308,19 +308,21 @@ def proven_operations(facts: DataFrame) -> dict[str, Proofs]:
     """As `local.proven_operations`, for each run."""
     from pyspark.sql import functions as f
 
-    in_doubt = facts.where(
-        (f.col("kind") == int(Kind.APPEND))
-        & (f.col("outcome") == int(Outcome.INFO))
-        & (f.col("flags").bitwiseAND(f.lit(SPREAD)) == SPREAD)
-    ).select("run", "topic", "partition", "value", "operation")
+    key = ["run", "topic", "partition", "value"]
+    sent = facts.where(f.col("kind") == int(Kind.APPEND))
+    in_doubt = sent.where(
+        (f.col("outcome") == int(Outcome.INFO)) & (f.col("flags").bitwiseAND(f.lit(SPREAD)) == SPREAD)
+    ).select(*key, "operation")
     if in_doubt.isEmpty():
         return {}
     seen = facts.where(
         (f.col("kind") == int(Kind.OBSERVATION))
         & (f.col("outcome") == int(Outcome.OK))
         & (f.col("flags").bitwiseAND(f.lit(int(Flag.READ_COMMITTED))) != 0)
-    ).select("run", "topic", "partition", "value", "completed")
-    joined = seen.join(f.broadcast(in_doubt), ["run", "topic", "partition", "value"])
+    ).select(*key, "completed")
+    sends = sent.join(f.broadcast(in_doubt.select(*key).distinct()), key).groupBy(*key).count()
+    once = in_doubt.join(sends.where(f.col("count") == 1).drop("count"), key)
+    joined = seen.join(f.broadcast(once), key)
     table = joined.groupBy("run", "operation").agg(f.min("completed").alias("at")).toArrow()
     proofs: dict[str, list[tuple[int, int]]] = {}
     for run, operation, at in zip(*(table[name].to_pylist() for name in ("run", "operation", "at")), strict=True):

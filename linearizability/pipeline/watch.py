@@ -4,9 +4,10 @@ What is there shows in a part as in the whole, so a rule that does not rest on a
 of each rule whether it is watched). Lost and undelivered records, torn transactions and the like show at the end only: a watch
 that found nothing says nothing, and `tidegauge history check` judges the whole.
 
-The window holds operations that ended in it or are open, whole transactions, and all faults and excuses. What an anomaly needs
-must lie in one window: a record stored twice an hour later is found by the check of the whole. Nothing is judged before all that
-was recorded by then is known: a fault that is read later than what clients saw of it would be missing where it excuses.
+The window holds operations that ended in it or are open, whole transactions, and all faults and excuses; of older operations
+those that say where a consumer reads on. What an anomaly needs must lie in one window: a record stored twice an hour later is
+found by the check of the whole. Nothing is judged before all that was recorded by then is known: a fault that is read later than
+what clients saw of it would be missing where it excuses.
 """
 
 from __future__ import annotations
@@ -114,9 +115,22 @@ class WatchedFile:
             for number, time in over.items()
             if max(time, last.get(self._transactions.get(number, ""), 0)) >= before
         }
+        if kept or not self.is_over:
+            kept |= self._standing()
         if len(kept) < len(over):
             self.events = [event for event in self.events if event["operation"] in kept]
             self._transactions = {number: name for number, name in self._transactions.items() if number in kept}
+
+    def _standing(self) -> set[int]:
+        """Of each process its last assignment, and one seek of a kind: what they say holds however long ago they were."""
+        last: dict[tuple[Any, ...], int] = {}
+        for event in self.events:
+            f, process = event.get("f"), event["process"]
+            if f in ("assign", "subscribe"):
+                last[process, "assign"] = event["operation"]
+            elif f == "seek":
+                last[process, str(event.get("keys")), event.get("to")] = event["operation"]
+        return set(last.values())
 
     def derive(self, builder: FactsBuilder, history: History, until: int) -> None:
         """Its part of the window, up to that time, into a history."""

@@ -17,7 +17,7 @@ from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORT
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import known_at, must_be_delivered, promised_slots
 
-SOUGHT = "a member of the group sought a position"
+SOUGHT = "a member of the group sought a position, or what a poll gave it is not known"
 COORDINATOR_UNKNOWN = (
     f"{UNPROVEN}whether the group's own coordinator answered: one that was cut off answers what it knew"
 )
@@ -147,7 +147,7 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             indices: Array,
             accepted: Rows = accepted,
             offsets: Array = offsets,
-            sought: bool = bool(np.isin(group, partition.sought_groups)),
+            sought: bool = bool(np.isin(group, partition.groups_at_will)),
         ) -> Array:
             if sought:
                 return np.full(len(indices), SOUGHT)

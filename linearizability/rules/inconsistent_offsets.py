@@ -50,10 +50,11 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
 
 def _only_named(partition: PartitionHistory) -> Mask:
-    """Appends outside of transactions whose offset only a completion of unknown outcome names. The answer to a request that timed
-    out at the broker names the offset at which it was appended, and promises nothing."""
+    """Appends whose offset only a completion of unknown outcome names, and not that of a whole transaction. The answer to a
+    request that timed out at the broker names the offset at which it was appended, and promises nothing."""
     appends = partition.appends
-    return (appends.outcome == Outcome.INFO) & ~appends.flag(Flag.TRANSACTIONAL) & ~partition.happened
+    whole = appends.flag(Flag.TRANSACTIONAL) & (appends.transaction == appends.operation)
+    return (appends.outcome == Outcome.INFO) & ~appends.flag(Flag.ACKNOWLEDGED) & ~whole & ~partition.happened
 
 
 def _torn(partition: PartitionHistory) -> Mask:
@@ -76,8 +77,8 @@ RULE = Rule(
     definition="Two different values are known at one offset of a partition.",
     promise="Violation if two of them were promised: returned by a poll, or acknowledged with acks=all. An offset whose "
     "record was acknowledged with lower acks may be given to another one when the leader is lost. An offset that a "
-    "completion of unknown outcome names counts where another record was read there: as a violation for a transaction, whose "
-    "sends were answered before it ended; else it is unknown, for the answer to a request that timed out names it, too.",
+    "completion of unknown outcome names counts where another record was read there: as a violation for a whole transaction, "
+    "whose sends were answered before it ended; else it is unknown, for the answer to a request that timed out names it, too.",
     source="Kafka documentation, design: an offset names one record for ever; requirement HIS-03",
     needs="offsets of acknowledged or polled records",
     cost="linear",

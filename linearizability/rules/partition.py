@@ -185,7 +185,8 @@ class PartitionHistory:
 
     @cached_property
     def writer(self) -> Array:
-        """For each observation the append of its value: an index into `appends`, -1 where no client sent it.
+        """For each observation the append of its value: an index into `appends`, -1 where no client sent it, or several sends
+        may have stored it.
 
         Nearly always the append that was acknowledged at that very offset; only the rest is joined by value.
         """
@@ -199,14 +200,13 @@ class PartitionHistory:
         candidate = at_slot[self.observation_slot]
         same = (candidate >= 0) & (appends.value[candidate] == observations.value)
         writer[same] = candidate[same]
-        loose = np.flatnonzero(~same)
+        loose = np.flatnonzero(~same & ~self.is_repeated(observations.value))
         if not len(loose):
             return writer
         wanted = np.unique(observations.value[loose])
         sent = np.flatnonzero(is_in(appends.value, wanted))
-        by_preference = sent[np.argsort(-_preference(appends.outcome[sent]), kind="stable")]
         found = np.full(len(wanted), -1)
-        found[np.searchsorted(wanted, appends.value[by_preference])] = by_preference
+        found[np.searchsorted(wanted, appends.value[sent])] = sent
         writer[loose] = found[np.searchsorted(wanted, observations.value[loose])]
         return writer
 
@@ -225,6 +225,12 @@ class PartitionHistory:
         """Groups of which a member sought a position: their offsets may lie beyond what no member looked for. Sorted."""
         groups = self.observations.group
         return np.unique(groups[self.observations.flag(Flag.SOUGHT) & (groups >= 0)])
+
+    @cached_property
+    def groups_at_will(self) -> Array:
+        """These groups, and those of which a member committed after that, whether or not it polled again. Sorted."""
+        commits = self.rows(Kind.COMMIT)
+        return np.union1d(self.sought_groups, commits.group[commits.flag(Flag.SOUGHT)])
 
     @cached_property
     def jumping(self) -> Mask:
@@ -389,11 +395,6 @@ def is_in(values: Array, wanted: Array) -> Mask:
     place = np.searchsorted(wanted, values)
     place[place == len(wanted)] = 0
     return wanted[place] == values
-
-
-def _preference(outcome: Array) -> Array:
-    """Of several sends of one value, an acknowledged one is taken for the writer first, then one of unknown outcome."""
-    return np.array([0, 2, 1])[outcome]
 
 
 def never(times: Array) -> Mask:

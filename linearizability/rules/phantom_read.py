@@ -18,7 +18,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
         text = f"read at offset {observations.offset[index]}, and sent to this partition by no client"
         return observations.offset[index], observations.value[index], [observations.operation[index]], text
 
-    phantoms = np.flatnonzero(partition.writer < 0)
+    phantoms = np.flatnonzero((partition.writer < 0) & ~partition.is_repeated(observations.value))
     _, first = np.unique(observations.value[phantoms], return_index=True)
     yield from found(RULE.id, partition, np.sort(phantoms[first]), witness, place=observations.offset)
 

@@ -15,13 +15,13 @@ from linearizability.rules.sessions import (
     permitted_step,
     skipped_slots,
     skipping,
-    steps_across,
+    steps_from_nearest,
     steps_within,
 )
 
 
 def check(rule: str, across: bool, partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    steps = steps_across(partition) if across else steps_within(partition)
+    steps = steps_from_nearest(partition) if across else steps_within(partition)
     wrong = skipping(partition, steps)
     observations, appends = partition.observations, partition.appends
 
@@ -53,7 +53,8 @@ def check(rule: str, across: bool, partition: PartitionHistory, context: Context
 ACROSS = Rule(
     id="poll-skip",
     definition="Between the offsets of a consumer's two successive polls of one session is a record that neither returned.",
-    promise="Violation, unless compaction removed the record, or an unrecorded rebalance may have happened between. Records "
+    promise="Violation, unless compaction removed the record, or an unrecorded rebalance may have happened between. After a poll "
+    "of unknown outcome the consumer may read on behind its records or before them. Records "
     "below the log start may have expired; this is unknown where no later answer reported the log start. Offsets of control "
     "records and of aborted transactions do not count.",
     source="Kafka documentation, consumer position; requirement HIS-05",

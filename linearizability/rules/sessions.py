@@ -3,7 +3,8 @@
 A *step* is a pair of records that one process polled one after the other: within one operation, or from the last record of
 its last successful operation to the first of the next one. A step across operations counts only within one session: an
 assignment without the partition, a seek or a recorded rebalance ends it. An operation that failed gives its records back
-(the consumer is reset to where it was), so the next step starts from the last successful one.
+(the consumer is reset to where it was), so the next step starts from the last successful one. An operation of unknown outcome may
+have given them back or not, so the next step may start from its last record, too.
 """
 
 from __future__ import annotations
@@ -71,6 +72,31 @@ def _steps_across(partition: PartitionHistory) -> Steps:
     same = observations.process[before] == observations.process[after]
     same &= observations.session[before] == observations.session[after]
     return Steps(before[same], after[same])
+
+
+def steps_from_nearest(partition: PartitionHistory) -> Steps:
+    """As steps_across, but of several records from which a step may start the nearest one below where it leads: what lies
+    between these was skipped in any case."""
+    return partition.once("steps from nearest", lambda: _steps_from_nearest(partition))
+
+
+def _steps_from_nearest(partition: PartitionHistory) -> Steps:
+    steps, offset = steps_across(partition), partition.observations.offset
+    unknown = _ends_of_unknown(partition)
+    first, last = np.searchsorted(unknown, steps.before), np.searchsorted(unknown, steps.after)
+    nearest = steps.before.copy()
+    for index in np.flatnonzero(first < last):
+        starts = [int(steps.before[index]), *unknown[first[index] : last[index]].tolist()]
+        below = [row for row in starts if offset[row] < offset[steps.after[index]]]
+        nearest[index] = max(below, key=offset.__getitem__, default=starts[0])
+    return Steps(nearest, steps.after)
+
+
+def _ends_of_unknown(partition: PartitionHistory) -> Indices:
+    """The last record of each operation of unknown outcome."""
+    rows, observations = _placed(partition), partition.observations
+    rows = rows[last_of_each(observations.operation[rows])]
+    return rows[observations.outcome[rows] == Outcome.INFO]
 
 
 def backwards(partition: PartitionHistory, steps: Steps) -> Indices:
@@ -234,10 +260,16 @@ def last_polls_and_transactions(partition: PartitionHistory, context: Context) -
 
 
 def last_polls(partition: PartitionHistory, context: Context) -> Indices:
-    """Of each process the last record of its last successful operation."""
+    """Of each process the last record of its last successful operation, and of each operation of unknown outcome after that."""
     rows, observations = _placed(partition), partition.observations
-    rows = rows[(observations.outcome[rows] == Outcome.OK) & owned(partition, observations.operation[rows])]
-    return partition.places_of(Kind.OBSERVATION, rows[last_of_each(observations.process[rows])])
+    successful = rows[(observations.outcome[rows] == Outcome.OK) & owned(partition, observations.operation[rows])]
+    successful = successful[last_of_each(observations.process[successful])]
+    unknown = _ends_of_unknown(partition)
+    unknown = unknown[owned(partition, observations.operation[unknown])]
+    before = np.searchsorted(observations.process[successful], observations.process[unknown], side="right") - 1
+    replaced = (before >= 0) & (np.append(successful, -1)[before] > unknown)
+    replaced &= observations.process[np.append(successful, 0)[before]] == observations.process[unknown]
+    return partition.places_of(Kind.OBSERVATION, np.concatenate([successful, unknown[~replaced]]))
 
 
 def _gaps(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHistory) -> Array:
@@ -258,14 +290,14 @@ def _turns(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHi
     return np.stack([offsets, offsets], axis=1)
 
 
-_LAST = "the last record of each process's last successful poll"
+_LAST = "the last record of each process's last successful poll and of its later ones of unknown outcome"
 TURNS_WITHIN = Cut(By.OPERATION, "the records from which its steps lead back", gaps=partial(_turns, steps_within))
 TURNS_ACROSS = Cut(
     By.OPERATION, f"{_LAST}, and the records from which its steps lead back", last_polls, partial(_turns, steps_across)
 )
 _GAPS = "the records that its steps lead over and to, and the first append of a transaction"
 GAPS_WITHIN = Cut(By.OPERATION, _GAPS, first_of_transactions, partial(_gaps, steps_within))
-GAPS_ACROSS = Cut(By.OPERATION, f"{_LAST}, {_GAPS}", last_polls_and_transactions, partial(_gaps, steps_across))
+GAPS_ACROSS = Cut(By.OPERATION, f"{_LAST}, {_GAPS}", last_polls_and_transactions, partial(_gaps, steps_from_nearest))
 
 
 def _placed(partition: PartitionHistory) -> Indices:

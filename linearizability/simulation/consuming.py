@@ -122,7 +122,7 @@ class SimulatedConsumer(SimulatedClient):
         if self._asking is line:
             self._asking = None
             if self._operation is not None:
-                self.recorder.info(self._operation, "connection lost")
+                self.recorder.fail(self._operation, "connection lost")  # the consumer was given nothing
                 self._operation = None
 
     def on_metadata(self) -> None:

@@ -59,6 +59,24 @@ def test_an_anomaly_is_reported_once_and_what_is_over_is_forgotten(tmp_path: Pat
     assert looked(watch, source) == [] and watch.ended
 
 
+def test_what_says_where_a_consumer_reads_on_is_not_forgotten(tmp_path: Path) -> None:
+    """It subscribed long ago, and reads a record again: its group may have rebalanced."""
+    clock, watch, source = Clock(), Watch(60 * NS_A_S), GrowingFolder(tmp_path)
+    with (
+        Recorder.open(tmp_path, process=1, run="r", clock=clock) as producer,
+        Recorder.open(tmp_path, process=2, run="r", clock=clock) as member,
+    ):
+        member.ok(member.invoke("subscribe", keys=["t-0"], group="g"))
+        for number in range(20):
+            clock.now += 10 * NS_A_S
+            producer.ok(producer.invoke("send", [send("t-0", number)]), [send("t-0", number, offset=number)])
+            again = [(number - 1, number - 1)] if number == 15 else []
+            member.ok(member.invoke("poll", [poll()]), [poll({"t-0": [*again, (number, number)]})])
+            assert looked(watch, source) == []
+        assert watch.held < 40
+    assert looked(watch, source) == []
+
+
 def test_a_line_that_is_being_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
     Play(0).histories[0].write(tmp_path, "r")
     (path,) = tmp_path.glob("*.jsonl")

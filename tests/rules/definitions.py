@@ -155,7 +155,7 @@ def _of_partition(
             back, skip = jumps(a.offset, b.offset)
             counts["int-nonmonotonic-poll"] += back
             counts["int-poll-skip"] += skip
-    last: dict[int, int] = {}
+    last: dict[int, list[int]] = {}
     for kind, process, operation, what in history.events:
         if kind == "assign":
             if key not in what:
@@ -165,11 +165,14 @@ def _of_partition(
         if not records:
             continue
         if process in last:
-            back, skip = jumps(last[process], records[0].offset)
-            counts["nonmonotonic-poll"] += back
-            counts["poll-skip"] += skip
+            first, starts = records[0].offset, last[process]
+            nearest = max((start for start in starts if start < first), default=starts[0])
+            counts["nonmonotonic-poll"] += jumps(starts[0], first)[0]
+            counts["poll-skip"] += jumps(nearest, first)[1]
         if what == "ok":
-            last[process] = records[-1].offset
+            last[process] = [records[-1].offset]
+        elif what == "info" and process in last:
+            last[process].append(records[-1].offset)
     _sends(counts, sent, seen, happened, offsets)
     return counts
 

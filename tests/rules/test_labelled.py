@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,8 @@ REASONS = {
     "offset a completion of unknown outcome names: that another record lies there is inconsistent-offsets, and no loss.",
     "named": "The offset that a completion of unknown outcome names was reported by a broker, whatever became of the record: where "
     "another record lies there, one offset was reported for two. The label counts such an offset only where the send is proven.",
+    "either start": "After an operation of unknown outcome a consumer reads on behind its records or before them. The label takes "
+    "them for given back, and what they hold for skipped.",
     "any poll": "What a poll returned was given to the application, whatever became of the operation that polled.",
     "by offset": "The label looks up each polled or sent value's place in one order of values. Where a value stands at two "
     "offsets, or an offset holds two values, a value has no one place: the last one, or an arbitrary one, is taken, and steps "
@@ -88,9 +90,31 @@ def missing(anomaly: str, judgement: Judgement, history: Plain) -> tuple[str, st
         return "apart", f"lost: {', '.join(str(value) for _, value in sorted(meant - set(read)))}"
     if anomaly == "lost-write" and meant & set(read):
         return "delivered", f"polled: {delivered}"
+    if anomaly == "poll-skip" and (behind := read_on_behind(history)):
+        return "either start", behind
     if anomaly == "lost-write" or not disagreements(judgement):
         return "each record", f"sent besides what was read: {besides(history)}"
     return "by offset", disagreement(judgement)
+
+
+def read_on_behind(history: Plain) -> str:
+    """Where a consumer read on behind what an operation of unknown outcome had polled; empty where none did."""
+    polled: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for o in history.seen:
+        polled[o.operation, o.key].append(o.offset)
+    last: dict[tuple[int, str], tuple[str, int, int]] = {}
+    for kind, process, operation, what in history.events:
+        if kind == "assign":
+            last = {place: known for place, known in last.items() if place[0] != process or place[1] in what}
+            continue
+        for key in (key for number, key in [*polled] if number == operation):
+            first, *_, end = polled[operation, key] * 2
+            outcome, before, behind = last.get((process, key), ("", -1, first))
+            if outcome == "info" and behind < first:
+                return f"partition {key}: operation {before} polled up to offset {behind}, operation {operation} from {first} on"
+            if what == "ok" or (what == "info" and outcome and end > behind):
+                last[process, key] = what, operation, end
+    return ""
 
 
 def besides(history: Plain) -> str:

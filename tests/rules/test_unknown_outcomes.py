@@ -6,7 +6,7 @@ import pytest
 
 from linearizability.history.contract import Contract
 from linearizability.history.notation import history
-from linearizability.history.operations import drain, list_offsets, poll, send
+from linearizability.history.operations import commit, drain, list_offsets, poll, send
 from linearizability.history.recorder import Recorder
 from linearizability.pipeline.engine import check, judge_history
 
@@ -134,3 +134,56 @@ def test_a_send_without_an_answer_is_in_no_order_with_what_its_producer_sent_the
     assert judgement.verdict == verdict and "nonmonotonic-send" in judgement.anomalies, judgement.to_json()
     turned = f"0 send t-0:1{first}\n0 send t-0:2@4\n0 send t-0:3@3\n1 poll t-0:3@3 {read}"
     assert judge_history(history(turned, contract)).verdict == "invalid"  # of two that were answered
+
+
+TIMED_OUT_IN_A_TRANSACTION = """
+    0 send t-0:1@0
+    0 begin txn=a
+    0 send t-0:3@2 txn=a {}
+    0 end txn=a commit=true info
+    2 send t-0:4@2
+    1 poll t-0:1@0 t-0:4@2
+"""
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [("info", "unknown"), ("ok", "invalid")])
+def test_the_offset_of_a_send_that_timed_out_within_a_transaction_is_no_promise(answer: str, verdict: str) -> None:
+    judgement = judge_history(history(TIMED_OUT_IN_A_TRANSACTION.format(answer)))
+    assert (judgement.verdict, judgement.anomalies["inconsistent-offsets"]) == (verdict, 1), judgement.to_json()
+
+
+SENT = "0 send t-0:1@0\n0 send t-0:2@1\n0 send t-0:3@2\n2 poll t-0:1@0 t-0:2@1 t-0:3@2\n1 assign t-0 group=g\n"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "last", "verdict"),
+    [
+        ("info", "t-0:3@2", "valid"),  # it was committed
+        ("info", "t-0:2@1", "valid"),  # it was aborted
+        ("info", "t-0:1@0", "invalid"),
+        ("fail", "t-0:3@2", "invalid"),
+    ],
+)
+def test_a_consumer_reads_on_before_or_behind_what_an_unknown_transaction_polled(
+    outcome: str, last: str, verdict: str
+) -> None:
+    text = f"{SENT}1 poll t-0:1@0\n1 txn poll t-0:2@1 send u-0:9 {outcome}\n1 poll {last}"
+    judgement = judge_history(history(text))
+    assert judgement.verdict == verdict, judgement.to_json()
+
+
+@pytest.mark.parametrize(("is_known", "verdict"), [(False, "unknown"), (True, "invalid")])
+def test_a_poll_without_an_answer_may_have_given_any_records(tmp_path, is_known: bool, verdict: str) -> None:
+    """Nothing else was given the record at offset 1; the group commits beyond it."""
+    with Recorder.open(tmp_path, process=1, run="r") as producer:
+        for value in range(3):
+            producer.ok(producer.invoke("send", [send("t-0", value)]), [send("t-0", value, offset=value)])
+    with Recorder.open(tmp_path, process=2, run="r") as reader:
+        reader.ok(reader.invoke("assign", keys=["t-0"], group="g"))
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(0, 0)]})])
+        reader.info(reader.invoke("poll", [poll()]), [poll({})] if is_known else (), error="interrupted")
+        reader.ok(reader.invoke("poll", [poll()]), [poll({"t-0": [(2, 2)]})])
+        place = [commit("g", {"t-0": 3})]
+        reader.ok(reader.invoke("commit", place), place)
+    (judgement,) = check([tmp_path])
+    assert judgement.verdict == verdict, judgement.to_json()

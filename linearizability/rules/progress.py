@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from linearizability.history.facts import Flag, Outcome
-from linearizability.rules.partition import PartitionHistory
+from linearizability.history.keys import NEVER
+from linearizability.rules.partition import Mask, PartitionHistory
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Weight, Witness, found
 
 REFUSED = (
@@ -27,6 +28,7 @@ def no_progress(partition: PartitionHistory, context: Context) -> Iterator[Found
     waited_long = (appends.invoked > context.heals_at) & (waited > bound)
     late |= waited_long
     failed = late & (appends.outcome != Outcome.OK) & ~appends.flag(Flag.ACKNOWLEDGED) & ~appends.flag(Flag.UNANSWERED)
+    failed &= waited_long | ~_went_on(partition, context.ends_at, bound, late)
     refused = failed & (appends.outcome == Outcome.FAIL) & ~waited_long
     permitted = REFUSED if np.array_equal(refused, failed) else ""
     if permitted and (late & (appends.outcome == Outcome.OK)).any():
@@ -41,6 +43,17 @@ def no_progress(partition: PartitionHistory, context: Context) -> Iterator[Found
         return -1, appends.value[index], [appends.operation[index]], text
 
     yield from found(PROGRESS.id, partition, rows, witness, permitted)
+
+
+def _went_on(partition: PartitionHistory, ends_at: int, bound: int, late: Mask) -> Mask:
+    """For each send of unknown outcome whether another succeeded within the bound since it began, or may have after the history's
+    end: leaders also change without a fault, and a client that does not send again is answered once that they did."""
+    appends = partition.appends
+    successful = appends.outcome == Outcome.OK
+    done = np.append(np.sort(appends.completed[successful]), NEVER)
+    soon = done[np.searchsorted(done, appends.invoked)] <= appends.invoked + bound
+    left_open = (appends.invoked + bound > ends_at) & (late & successful).any()
+    return (appends.outcome == Outcome.INFO) & (soon | left_open)
 
 
 def gaps(partition: PartitionHistory, context: Context) -> Iterator[Found]:
@@ -66,9 +79,10 @@ PROGRESS = Rule(
     definition="Sends that began later than the bound after the last fault had ended, or waited longer than the bound since, "
     "did not succeed.",
     promise="Violation of the declared bound (`bound_after_healing_ms`). Sends with acks=0 have no answer. Of a send that soon "
-    "failed for sure a history does not record why: it is no violation beside one that succeeded, and unknown by itself. Polls "
-    "and commits are not judged: a consumer that was fenced, or lost its partitions, fails rightly, and a history does not "
-    "record why one failed.",
+    "failed for sure a history does not record why: it is no violation beside one that succeeded, and unknown by itself. A send "
+    "that soon ended without a known outcome is none where another succeeded within the bound since it began: leaders change "
+    "without faults, too. Polls and commits are not judged: a consumer that was fenced, or lost its partitions, fails rightly, "
+    "and a history does not record why one failed.",
     source="requirement HIS-12",
     needs="marks of faults and healing; sends after the healing",
     cost="linear",

@@ -73,7 +73,16 @@ READ = "\n2 [70000000020 70000000025] poll "
         (f"{LATE}send t-0:2 fail{NEXT}send t-0:3@1{READ}t-0:3@1", "valid"),
         (f"{LATE}txn send t-0:2 fail{NEXT}send t-0:3@1{READ}t-0:3@1", "valid"),
         (f"{LATE}send t-0:2 fail{NEXT}send t-0:3 info", "invalid"),
-        (f"{LATE}send t-0:2 info{NEXT}send t-0:3@1{READ}t-0:3@1", "invalid"),
+        (
+            f"{LATE}send t-0:2 info{NEXT}send t-0:3@1{READ}t-0:3@1",
+            "valid",
+        ),  # a leader's place was changed without a fault
+        (f"{LATE}send t-0:2 info{NEXT}send t-0:3 info", "invalid"),
+        (f"{LATE}send t-0:2 info\n1 [140000000000 140000000005] send t-0:3@1{READ}t-0:3@1", "invalid"),
+        (
+            f"1 [69000000000 69000000005] send t-0:3@1\n{LATE}send t-0:2 info{READ}t-0:3@1",
+            "valid",
+        ),  # what came of it is open
     ],
 )
 def test_what_no_broker_answers_or_may_accept_is_no_lack_of_progress(after: str, verdict: str) -> None:

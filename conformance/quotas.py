@@ -16,7 +16,7 @@ from conformance.answers import error_name, message_of, number, only
 from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.wire import BrokerConnection, Failed
-from linearizability.client.requests import Topic, produce_request, produced
+from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest
 from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
@@ -175,7 +175,8 @@ def produce(
         connection.send(request, version, awaited=False)
         return None
     answer = connection.call(request, version)
-    broker.expect_error(produced(answer).error_code, ErrorCode.NONE, what="the batch")
+    result = only(only(answer.responses, "topic in the answer").partition_responses, "partition in the answer")
+    broker.expect_error(result.error_code, ErrorCode.NONE, what="the batch")
     return answer
 
 

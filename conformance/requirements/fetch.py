@@ -455,5 +455,6 @@ def no_preferred_replica(broker: Broker) -> None:
     topic = broker.topic()
     broker.append(topic, batch(b"a"))
     for version in range(11, broker.version_for(FetchRequest) + 1):
-        (found,) = partitions_of(broker.call(fetch_request({(topic, 0): 0}), version, to=broker.leader(topic)))
+        answer = broker.call(fetch_request({(topic, 0): 0}), version, to=broker.leader(topic))
+        found = only(partitions_of(answer), "partition in the answer")
         broker.expect_equal(f"v{version}: the preferred replica", found.preferred_read_replica, -1)

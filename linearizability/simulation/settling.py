@@ -1,4 +1,4 @@
-"""Whether groups have come to rest: one generation, every partition owned once, all of it read and committed; and replicas."""
+"""Whether groups and replicas have settled: one generation, every partition owned once, read and committed, ISRs whole."""
 
 from __future__ import annotations
 

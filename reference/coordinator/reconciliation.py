@@ -1,18 +1,20 @@
-"""How a member comes from what it owns to what it shall own, so that no partition ever has two owners (CGH-09).
+"""How a member moves from its current to its target assignment, so that no partition ever has two owners (CGH-09).
 
-Targets change at once, owners one step at a time. A heartbeat moves a member by this table:
+The target assignment changes in one step, ownership one heartbeat at a time. A heartbeat moves a member by this table:
 
-| state | and | then |
+| state | condition | result |
 | --- | --- | --- |
-| STABLE | its epoch is the target's | it stays; a changed subscription takes partitions away at once |
+| STABLE | its epoch is the target's | no change |
 | STABLE | its epoch is older | next assignment |
-| UNREVOKED_PARTITIONS | it still owns some of what it was to give up, or does not say | it stays |
-| UNREVOKED_PARTITIONS | it owns none of that | next assignment |
-| UNRELEASED_PARTITIONS | | next assignment |
+| UNREVOKED_PARTITIONS | it reports a partition that it must revoke, or does not report what it owns | no change |
+| UNREVOKED_PARTITIONS | it reports none of these | next assignment |
+| UNRELEASED_PARTITIONS | always | next assignment |
 
-The *next assignment*: what it shall not own any more it must first give up, and until it says so it stays in its epoch
-(UNREVOKED_PARTITIONS); then it comes to the target's epoch and gets all that is free; is some of it not, it asks again with
-every heartbeat (UNRELEASED_PARTITIONS). Source: KIP-848; modern.consumer.CurrentAssignmentBuilder.
+Where nothing changes, partitions of topics that the member no longer subscribes to are taken away at once.
+
+The *next assignment*: the member first revokes partitions that are not in its target. Until it confirms that, it keeps its epoch
+(UNREVOKED_PARTITIONS). Then it moves to the target's epoch and gets the partitions that no other member holds. While some are not
+free, it gets them with a later heartbeat (UNRELEASED_PARTITIONS). Source: KIP-848; modern.consumer.CurrentAssignmentBuilder.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""EndTxn: in which state a commit or an abort is a step, a repetition, or an error.
+"""EndTxn: in which state a commit or an abort is a state transition, a retry, or an error.
 
-The two protocols differ in how a repetition is known. Before KIP-890 the epoch stays, and the same outcome again is a
-repetition. Since then each end raises the epoch: who comes with the epoch before repeats, and who has the present one means
-a new transaction; if that has no partition, an abort still is an end (there may be a batch on its way that must be fenced).
+The two protocols differ in how a retry is known. Before KIP-890 the epoch does not change, and a second EndTxn with the same
+outcome is a retry. With KIP-890 each end raises the epoch. A request with the previous epoch is a retry; one with the current
+epoch ends a new transaction. An abort is accepted even where no partition was added: a batch on its way must be fenced.
 
-Here Kafka 4.3.1 is left: it takes a producer with the epoch before for one that repeats its request, although a session of a
-client from before KIP-890 may have begun, and ended a transaction, meanwhile. A producer that this session had fenced is then
-given the session's own epoch (tests/targets/test_late_end_of_a_zombie.py). Only an end since KIP-890 can be repeated so.
+This deviates from Kafka 4.3.1, which takes every EndTxn with the previous epoch for a retry. A client from before KIP-890 may
+have got the current epoch by InitProducerId and ended a transaction since. The producer that it fenced is then answered with
+success, and with the client's own epoch (tests/targets/test_late_end_of_a_zombie.py). Here the previous epoch is a retry only if
+the last end raised the epoch.
 
 Source: KIP-98, KIP-890; requirements TXN-07, TXN-08, TXN-11 to TXN-15; TransactionCoordinator.endTransaction of 4.3.1.
 """

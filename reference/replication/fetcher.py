@@ -3,15 +3,15 @@
 One fetcher for each broker that leads something this node follows. It has one request out at a time, and no clock and no
 connection of its own:
 - `follow(partition)` whenever a replica has become follower of this leader, or of this leader in a new leader epoch; `leave` when
-  the replica is removed (a replica whose leader epoch is over is skipped without it);
+  the replica is removed (the fetcher drops one whose leader epoch is over by itself);
 - `next_request(now)`: a FetchRequest, now and then a ListOffsetsRequest, or None while one is out or nothing is to be
   asked before `next_deadline()`;
 - `answered(response, now)` or, without an answer, `failed(now)`; then at once `next_request` again.
 
 Each partition is at one stage (`followed`).
 
-An append that the disk refused is tried again after the same pause: the disk may have been full. (Kafka gives up the whole
-folder.)
+An append that the disk refused is tried again after the pause that follows an error (`backoff_ms`): the disk may have been full.
+Kafka takes the whole log directory offline instead.
 
 Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-320, KIP-595, KIP-903.
 """
@@ -101,15 +101,16 @@ class Fetcher:
         self.session = FetchSession()
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, None] = {}
-        """Partitions of which something else may be wanted than before; the session speaks for all others."""
+        """Partitions whose part of the request may have changed; the fetch session keeps all others as they were."""
         self._waiting: list[tuple[TimestampMs, int, Followed]] = []
         """A heap of those that are to be looked at later."""
         self._numbers = count()
         self._asked: list[Followed] = []
-        """Those that the request that is out names."""
+        """Those that the outstanding request names; after a failure all that are followed."""
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
         self._begins_again = False
-        """The follower did not apply what the leader sent; within the session the leader would not send it again."""
+        """The follower did not apply all of a response. Within the session the leader does not send a high watermark or log start
+        again that has not changed, so a new session begins."""
 
     # ---- what is followed
 

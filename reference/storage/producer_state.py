@@ -1,11 +1,11 @@
 """The state of a partition's idempotent and transactional producers (KIP-98), and its `.snapshot` files.
 
-Of each producer: its epoch, its last five batches (to know a repeated one again), and where its open transaction began.
-The state is a function of the log. A snapshot, written at each roll and at a clean end, saves reading all of it again: it
-holds the last batch of each producer only.
+Of each producer: its epoch, its last five batches (to detect duplicates), and where its open transaction began. The state is a
+function of the log. A snapshot is written when a segment rolls and at a clean shutdown, so that a start need not read the whole
+log again. It holds only the last batch of each producer.
 
 The last stable offset is where the oldest undecided transaction begins. A transaction counts as undecided until the high
-watermark has passed its marker: until then it could still be decided otherwise, by another leader.
+watermark has passed its marker: until then a new leader may lack the marker, and the transaction is open there.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ from reference.storage.verification import NOT_REQUIRED, Guard, Verification, Ve
 LAST_EPOCH = ProducerEpoch((1 << 15) - 1)
 """The greatest epoch of a producer: no marker has a greater one."""
 CACHED_BATCHES = 5
-"""How many batches of a producer are known again; it may have as many in flight."""
+"""How many batches of a producer are kept to detect duplicates; it may have as many in flight."""
 SNAPSHOT_SUFFIX = ".snapshot"
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 
 
 class CachedBatch(NamedTuple):
-    """A batch that would be known again."""
+    """A recent batch, kept to detect its duplicates."""
 
     first_sequence: Sequence
     last_sequence: Sequence
@@ -99,7 +99,8 @@ class ProducerState:
         self._ongoing: OrderedDict[Offset, ProducerId] = OrderedDict()
         """Open transactions by first offset, oldest first."""
         self._undecided: deque[tuple[Offset, Offset]] = deque()
-        """First offset and marker of transactions whose marker the high watermark had not passed, in markers' order."""
+        """First offset and marker of ended transactions, in the order of their markers. Those with a marker below the high
+        watermark are removed when the first unstable offset is asked for."""
 
     # ---- checks, before an append
 
@@ -287,7 +288,7 @@ class ProducerState:
     def expire(self, now: TimestampMs, expiration_ms: int) -> None:
         """Forget producers that wrote nothing for so long and have no open transaction (IDM-13)."""
         for producer_id, producer in list(self.producers.items()):
-            # An open transaction keeps its producer: forgotten, it would no longer hold the last stable offset back.
+            # An open transaction keeps its producer. Without it the marker would end nothing, and the last stable offset stay.
             if producer.transaction_start < 0 and now - producer.last_timestamp >= expiration_ms:
                 del self.producers[producer_id]
         self.verifications.expire(now, expiration_ms)

@@ -28,7 +28,7 @@ from conformance.results import Judgement, Verdict
 STORE = Path(__file__).parent / "requirements" / "releases.json"
 RELEASES = (
     "0.10.2.2", "0.11.0.0", "1.0.2", "1.1.0", "2.0.1", "2.1.1", "2.4.1", "2.8.2", "3.0.2", "3.3.2", "3.6.2", "3.9.2",
-    "3.9.2-zk", "4.0.2", "4.1.2", "4.2.1", "4.3.1", "4.4.0",
+    "3.9.2-zk", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0",
 )  # fmt: skip
 """The releases of the matrix: one of each line in which the protocol or its behaviour changed."""
 BY_ZOOKEEPER = "-zk"

@@ -59,6 +59,8 @@ class World:
         self.mended: set[int] = set()
         """Nodes whose disk is mended, and that were not started since: a refused write may still end them."""
         self.wrong_clocks: set[int] = set()
+        self.former_voters: dict[int, dict[str, Any]] = {}
+        """Node -> what adds it to the metadata quorum, for those that the fault `voters` could not add again."""
         self.doubted: set[int] = set()
         """Nodes that ended uncleanly, and have not been seen whole since: the controller cannot know what they lost."""
         self.robbed: set[int] = set()

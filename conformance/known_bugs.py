@@ -97,10 +97,19 @@ KNOWN_BUGS = (
         ("CGH-19",), "KAFKA-19233", "a known member that joins again with epoch 0 is fenced",
         since="4.0", mended=("4.2",), shows="FENCED_MEMBER_EPOCH(110)",
     ),
+    KnownBug(
+        ("TXN-05", "TXN-23"), "KAFKA-19367", "an abort by the coordinator raises the epoch twice: its producer is fenced",
+        since="4.0", mended=("4.0.1", "4.1"), shows="InitProducerId was answered with PRODUCER_FENCED(90)",
+    ),
+    KnownBug(
+        ("TXN-20",), "KAFKA-19367", "an abort by the coordinator raises the epoch twice: its producer is fenced",
+        since="4.0", mended=("4.0.1", "4.1"), shows="EndTxn v5 to commit: PRODUCER_FENCED(90)",
+    ),
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
 rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
-1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.1.2 and 4.2.0."""
+1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.0.0 and
+4.0.1, 4.1.2 and 4.2.0."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -16,6 +16,10 @@ API_VERSIONS, PRODUCE, CONTROLLED_SHUTDOWN = 18, 0, 7
 ADVERTISED_ONLY = range(3)
 """Versions of Produce that Kafka 4 advertises for the sake of old librdkafka and does not serve (KAFKA-18659)."""
 
+JOIN_GROUP = 11
+LOWEST_JOIN_GROUP_OF_4_0_0 = 2
+"""What Kafka 4.0.0 alone serves from v2 on: 4.0.1 and 4.1.0 have v0 and v1 again, for the sake of librdkafka (KAFKA-19444)."""
+
 UNKNOWN_EPOCH = -1
 QUOTA_WINDOW_MS = 1_000
 """What a request quota asks for at most (quota.window.size.seconds)."""
@@ -264,7 +268,7 @@ def features_from_level_zero(broker: Broker) -> None:
     source="KIP-896; message schemas of the release's kafka-clients",
     sentence="Each API that is advertised is served in all versions in which the Kafka release that is asked for serves it.",
     accepted="the advertised range holds the release's range, or what both the release before and the one after it serve, if "
-    "the suite knows only these; an unstable highest version may be missing",
+    "the suite knows only these; an unstable highest version may be missing, in 4.0.0 JoinGroup below v2 (KAFKA-19444), too",
     tolerated="a part of the range, of a broker that only resembles a release",
     apis={"ApiVersions": 0},
 )
@@ -282,6 +286,8 @@ def release_profile(broker: Broker) -> None:
             continue
         ranges = [APIS[key].releases[release] for release in around]
         first, last = max(one[0] for one in ranges), min(one[1] - one[2] for one in ranges)
+        if key == JOIN_GROUP and broker.is_kafka("4.0", until="4.0.0"):
+            first = LOWEST_JOIN_GROUP_OF_4_0_0
         with broker.case(APIS[key].name):
             reported = f"v{lowest} to v{highest} advertised, Kafka {' and '.join(around)} has v{first} to v{last}"
             whole = lowest <= first and highest >= last

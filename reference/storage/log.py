@@ -238,12 +238,13 @@ class Log(Shortening):
         """
         config, active = self.config, self._active
         try:
-            if active.file.size and (
-                active.file.size + len(data) > config.segment_bytes or active.is_over(last, max_timestamp, now, config)
+            if not active.has_place_for(last) or (
+                active.file.size
+                and (active.file.size + len(data) > config.segment_bytes or active.is_over(max_timestamp, now, config))
             ):
                 too_far = last - self._stored_end > MAX_RELATIVE_OFFSET
-                if too_far:
-                    self.flush(now)  # recovery takes a gap between segments that were not flushed for a loss
+                if too_far:  # recovery takes no such gap for a loss, since what is before it is durable
+                    self.flush(now)
                 active = self._roll(first if too_far else self._stored_end, now)
             # The epoch's start before its first record: truncation goes by it (KIP-101). It is in memory first, and in the file
             # when the record is flushed; after a crash recovery finds it in the batch.

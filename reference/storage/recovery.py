@@ -14,8 +14,9 @@ log file is an empty one to Kafka; here it is detected by the files that remain:
 point.
 
 Recovery assumes no order in which a crash let writes reach the disk, beyond the promises of `Disk`. A gap between two segments
-is a loss, because each segment begins at the end of the one before. Gaps are accepted where compaction may have removed the last
-records of a segment. Here that happens below the recovery point only; Apache Kafka also compacts above it, and accepts any gap.
+is a loss, because each segment begins at the end of the one before, unless the indexes there cannot express its first batch: what
+is before such a gap is made durable first. Gaps are accepted where compaction may have removed the last records of a segment.
+Here that happens below the recovery point only; Apache Kafka compacts above it too, so in its folders any gap is accepted.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ from reference.storage.segment import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    MAX_RELATIVE_OFFSET,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
@@ -203,10 +205,6 @@ def _damaged(path: Path, position: int, size: int, error: RecordsError | Corrupt
     )
 
 
-MAX_RELATIVE_OFFSET = (1 << 31) - 1
-"""A segment's last offset exceeds its base offset by at most this much: indexes keep the difference in 32 bits."""
-
-
 def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
     """A log file's batches up to the first that is damaged, or out of its order. Errors: RecordsError, CorruptFile."""
     expected = base
@@ -335,15 +333,21 @@ class _Recovery:
             next_base = bases[slot + 1] if slot + 1 < len(bases) else None
             if next_base is None:
                 break
-            may_be_compacted = self.config.compacts and (flushed or self.is_kafkas)
-            may_have_gap = self.clean or trusted or may_be_compacted
-            if not whole or (not may_have_gap and next_base != segment.next_offset()):
+            may_have_gap = self.clean or trusted or self.is_kafkas or (flushed and self.config.compacts)
+            if not whole or not (may_have_gap or self._follows(segment.next_offset(), next_base)):
                 if next_base < self.flushed_to:
                     raise _loss(self.folder, f"{segment.next_offset()} to {next_base} are gone, and were flushed")
                 for later in bases[slot + 1 :]:
                     self.remove(self._open(later))
                 break
         return segments
+
+    def _follows(self, end: Offset, base: Offset) -> bool:
+        """Whether a segment begins where the one before ends, or behind that because its first batch had no place in it."""
+        try:
+            return base == end or self._open(base).header_at(0).last_offset - end > MAX_RELATIVE_OFFSET
+        except RecordsError:
+            return False
 
     def _open(self, base: Offset) -> Segment:
         try:

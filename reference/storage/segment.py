@@ -34,6 +34,7 @@ SWAP_SUFFIX = ".swap"
 """Ending of a compacted segment that is whole and durable, and is to take its originals' place."""
 SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 MAX_RELATIVE_OFFSET = 2**31 - 1
+"""A segment's last offset exceeds its base offset by at most this much: indexes keep the difference in 32 bits."""
 MAX_OFFSET = Offset(2**63 - 1)
 
 REBUILT_INTERVAL_BYTES = 4096
@@ -169,8 +170,12 @@ class Segment:
         self._recent_positions.append(position)
         self._bytes_since_entry += size
 
-    def is_over(self, last_offset: Offset, max_timestamp: TimestampMs, now: TimestampMs, config: LogConfig) -> bool:
-        """Whether a batch must go into a new segment: indexes are full, offsets too far, or the segment is too old.
+    def has_place_for(self, last_offset: Offset) -> bool:
+        """Whether the indexes can express an offset."""
+        return last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    def is_over(self, max_timestamp: TimestampMs, now: TimestampMs, config: LogConfig) -> bool:
+        """Whether a batch must go into a new segment: indexes are full, or the segment is too old.
 
         Age is that of records where they have timestamps: the batch's against the first batch's.
         """
@@ -178,7 +183,6 @@ class Segment:
         age = now - self.created_at if first is None or first < 0 else max_timestamp - first
         return (
             age > config.max_segment_ms - config.segment_jitter_ms
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
             or self.offset_index.is_full
             or self.time_index.is_full
         )
@@ -299,6 +303,15 @@ class Segment:
         for header in self._headers(position):
             offset = header.next_offset
         return offset
+
+    def end_below(self, offset: Offset) -> Offset:
+        """The end of the last batch that begins below an offset. Errors: CorruptBatch."""
+        end = self.base_offset
+        for header in self._headers(self._position_before(offset - 1)):
+            if header.base_offset >= offset:
+                break
+            end = header.next_offset
+        return end
 
     def epoch_starts(self, start: Offset, end: Offset) -> Iterator[tuple[LeaderEpoch, Offset]]:
         """The leader epoch of each batch that has an offset from `start` up to `end`, and its first one. Errors: CorruptBatch."""

@@ -168,7 +168,7 @@ class SegmentList:
         self._producers.take_snapshot()
         previous = self._active
         previous.close()
-        if self.recovery_point >= self.log_end_offset:
+        if self.recovery_point >= base:
             # No later flush reaches this segment, and it must not come back with indexes that end in zeros.
             previous.flush()
         try:

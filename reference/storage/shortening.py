@@ -73,9 +73,13 @@ class Shortening(SegmentList):
 
     def batch_start(self, offset: Offset) -> Offset:
         """Where the batch begins that holds an offset; in a gap, the offset."""
-        segment = self._segments[bisect_right(self._bases, offset) - 1]
+        segment = self._segment_of(offset)
         found = segment.find(offset)
         return offset if found is None else min(offset, segment.header_at(found.position).base_offset)
+
+    def _segment_of(self, offset: Offset) -> Segment:
+        """The segment that holds an offset, or would."""
+        return self._segments[bisect_right(self._bases, offset) - 1]
 
     def _begin_cut(self, cut: Cut) -> None:
         """Errors: OSError; where the first change of a segment failed, nothing is cut."""
@@ -83,7 +87,7 @@ class Shortening(SegmentList):
         start, end, extent = self.log_start_offset, self.log_end_offset, self._extent
         # The checkpoint before the cut: a crash between the two in the other order would leave a recovery point beyond the log's
         # end, and the next start would take the cut records for lost ones.
-        self._lower_checkpoints(cut.end)
+        self._lower_checkpoints(cut.end, cut.end if cut.starts_over else self._segment_of(cut.end).end_below(cut.end))
         try:
             self._remove_snapshots_behind(cut.end)
             self.log_end_offset, self._cut = cut.end, cut
@@ -98,12 +102,15 @@ class Shortening(SegmentList):
         """How many segments there are, how long the last one is, and whether its files are all there."""
         return len(self._segments), self._active.size, self._active.is_whole
 
-    def _lower_checkpoints(self, offset: Offset) -> None:
-        """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start."""
+    def _lower_checkpoints(self, end: Offset, stored_end: Offset) -> None:
+        """Before the log shrinks: what will be written again must be scanned after a crash, and not lie before its start.
+
+        The last batch that is left may end before the log does, in a gap: a start then finds that the log ends there.
+        """
         self._pending_flush = None
-        if offset < self.recovery_point or offset < self.log_start_offset:
-            self.recovery_point = min(self.recovery_point, offset)
-            self.log_start_offset = min(self.log_start_offset, offset)
+        if stored_end < self.recovery_point or end < self.log_start_offset:
+            self.recovery_point = min(self.recovery_point, stored_end)
+            self.log_start_offset = min(self.log_start_offset, end)
             self.checkpoint()
 
     def _remove_snapshots_behind(self, end: Offset) -> None:
@@ -120,9 +127,6 @@ class Shortening(SegmentList):
             self._active.truncate_to(cut.end)
         stored_end = self._active.next_offset()
         self._gap_begins = stored_end if stored_end < cut.end else None
-        if stored_end < self.recovery_point:
-            self.recovery_point = stored_end
-            self.checkpoint()
         self._active.activate(self.config.segment_index_bytes)
         # Durable before anything is appended in its place: a loss of power could bring the old tail back, whole and with the
         # right checksums, and recovery would take it for this log's.

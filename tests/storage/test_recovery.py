@@ -1,5 +1,6 @@
 """What a start makes of the files that the last end left; random ends are in test_log_machine."""
 
+import random
 import struct
 from dataclasses import replace
 from typing import cast
@@ -157,6 +158,78 @@ def test_a_segment_that_was_rolled_behind_a_gap_is_no_loss(rolls_by: str) -> Non
     again = open_log(disk, CONFIG)
     assert again.lost_bytes == 0
     assert offsets(again) == [0, 10, 11]
+
+
+def test_no_gap_is_a_loss_in_a_folder_of_kafka() -> None:
+    """Its LogLoader looks for none. A topic that is no longer compacted keeps the gaps of when it was."""
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    for offset in range(3):
+        log.append_as_follower(fetched(offset, 300), NOW)
+    for name in disk.list_folder(FOLDER):
+        if name.startswith(f"{1:020d}"):
+            disk.remove(FOLDER / name)
+    assert offsets(open_log(disk, CONFIG, checksums=None)) == [0, 2]
+    assert offsets(open_log(disk, CONFIG)) == [0]
+
+
+FAR = 3_000_000_000
+"""Beyond what the indexes of a segment that begins at 0 can express."""
+
+
+@pytest.mark.parametrize("first", [(), (0,)])
+def test_a_segment_whose_first_batch_had_no_place_in_the_one_before_is_no_loss(first: tuple[int, ...]) -> None:
+    """Compaction on the leader may leave gaps of any size, at the beginning too."""
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    fetch = [*first, FAR, FAR + 1, FAR + 2]
+    for offset in fetch:
+        log.append_as_follower(fetched(offset, 100), NOW)
+    assert offsets(log) == fetch
+    again = open_log(disk, CONFIG)
+    assert (again.lost_bytes, again.log_start_offset, offsets(again)) == (0, 0, fetch)
+    again.close()
+    clean = open_log(disk, CONFIG, clean=True, recovery_point=again.log_end_offset)
+    assert (clean.log_start_offset, offsets(clean)) == (0, fetch)
+
+
+def test_what_lies_far_behind_damage_goes() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    for offset in (0, FAR, FAR + 1):
+        log.append_as_follower(fetched(offset, 300), NOW)
+    damage(disk, f"{FAR:020d}{LOG}", 100, b"\x12\x34")
+    again = open_log(disk, CONFIG)
+    assert offsets(again) == [0]
+    assert not again.read(again.log_start_offset + 1, 1000).records
+
+
+def test_a_crash_while_the_log_is_cut_in_a_gap_leaves_no_recovery_point_beyond_its_end() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    log.append_as_follower(fetched(0, 100), NOW)
+    log.append_as_follower(fetched(10, 10), NOW)
+    log.flush()
+    written: list[int] = []
+    log.checkpoint = lambda: written.append(log.recovery_point)
+    assert log.truncate_to(10)
+    assert written == [1], "where a start finds that the log ends, before anything is cut"
+    assert open_log(disk, CONFIG, recovery_point=1).log_end_offset == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_indexes_of_a_segment_that_is_closed_in_a_gap_are_durable(seed: int) -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    for offset in (0, 1, 10):
+        log.append_as_follower(fetched(offset, 10), NOW)
+    log.flush()
+    log.truncate_to(10)
+    log.roll(NOW)
+    log.append_as_follower(fetched(10, 10), NOW)
+    log.flush()
+    disk.lose_power(random.Random(seed))
+    assert [disk.size_of(FOLDER / name) for name in names(log, INDEX)][:1] == [8]
 
 
 def fetched(offset: int, size: int) -> bytearray:

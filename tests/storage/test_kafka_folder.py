@@ -208,7 +208,9 @@ def test_we_open_what_kafka_compacted_before_it_was_killed(tmp_path: Path) -> No
     assert topic_id is not None
     log = manager.get_or_create(TOPIC, 0, topic_id, LogConfig(cleanup_policy="compact", segment_bytes=1 << 20), 0)
     assert log.lost_bytes == 0
-    assert all_records(log) == served
+    found = all_records(log)
+    assert set(found) <= set(served), "Kafka may have compacted more before it was killed"
+    assert {record[2]: record for record in found} == {record[2]: record for record in served}
 
 
 def rebuild_indexes(disk: PosixDisk, data: Path, folder: Path) -> dict[str, bytes]:

@@ -113,6 +113,10 @@ def invalid_software_name(broker: Broker) -> None:
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="'apache-kafka.java' '4.3.1-rc0'")
 
 
+def _name_of(key: int) -> str:
+    return f"{APIS[key].name} ({key})" if key in APIS else f"API key {key}"
+
+
 @requirement(
     "API-04",
     notices="client: all look up one range a key and take the highest common version; of two ranges they keep one",
@@ -125,10 +129,10 @@ def sane_ranges(broker: Broker) -> None:
     lowest, highest = broker.versions_of(ApiVersionsRequest)
     for version in range(lowest, highest + 1):
         listed = connection.call(named() if version >= 3 else ApiVersionsRequest(), version).api_keys
-        bad = [api.api_key for api in listed if not 0 <= api.min_version <= api.max_version]
-        broker.expect(
-            not bad, f"v{version}: the ranges of {len(listed)} APIs are in order{f', but not of {bad}' if bad else ''}"
-        )
+        bad = [api for api in listed if not 0 <= api.min_version <= api.max_version]
+        wrong = [f"{_name_of(api.api_key)} v{api.min_version} to v{api.max_version}" for api in bad]
+        but_not = f", but not {', '.join(wrong)}" if wrong else ""
+        broker.expect(not wrong, f"v{version}: the ranges of {len(listed)} APIs are in order{but_not}")
         keys = [api.api_key for api in listed]
         broker.expect_equal(f"v{version}: keys listed twice", sorted({key for key in keys if keys.count(key) > 1}), [])
 

@@ -13,6 +13,7 @@ import pytest
 from conformance import conversation, observations
 from conformance.liars import Behind, Lying
 from conformance.requirement import select
+from conformance.requirements import framing
 from conformance.results import Run
 from conformance.runner import Plan, run
 from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, Proxy, sized
@@ -291,3 +292,33 @@ def test_what_needs_one_leader_is_not_judged_where_none_can_be_chosen(tmp_path: 
         report, verdicts = judged((loop, Behind(target)), Unplaced(), "TOP-13 PRD-29", tmp_path)
     assert verdicts == {"TOP-13": "pass", "PRD-29": "not judged"}
     assert not report.target.profile.places
+
+
+def test_one_that_looks_at_a_size_with_the_first_byte_of_the_frame_is_not_accused(
+    behind: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passed_on = ProxiedConnection._requests
+
+    def late(connection: ProxiedConnection, data: bytes) -> Sequence[bytes]:
+        held = connection.memory.pop("held", b"") + data
+        if len(held) > 4:
+            return passed_on(connection, held)
+        connection.memory["held"] = held
+        return []
+
+    monkeypatch.setattr(ProxiedConnection, "_requests", late)
+    monkeypatch.setattr(framing, "CLOSED_WITHIN_S", 0.5)
+    nothing = Habit("", lambda answer, exchange: None)
+    _, verdicts = judged(behind, nothing, "FRM-02 FRM-04 FRM-05", tmp_path)
+    assert verdicts == {"FRM-02": "pass", "FRM-04": "tolerated", "FRM-05": "tolerated"}
+
+
+def test_ranges_that_are_out_of_order_are_named(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    def turn(answer: Any, _: Exchange) -> None:
+        for api in answer.api_keys:
+            if api.api_key == InitProducerIdRequest.KEY:
+                api.min_version, api.max_version = 1, 0
+
+    report, verdicts = judged(behind, Habit("ApiVersions", turn), "API-04", tmp_path)
+    assert verdicts == {"API-04": "fail"}
+    assert "but not InitProducerId (22) v1 to v0" in report.judgements[-1].reason

@@ -25,7 +25,8 @@ class Marker:
     producer_id: int
     producer_epoch: int
     key_version: int
-    value_version: int
+    value_version: int | None
+    """None where the value is too short for it: clients read the key alone."""
     coordinator_epoch: int
 
 
@@ -33,12 +34,13 @@ def marker_of(batch: Batch) -> Marker:
     """What a control batch says. Errors: Failed where it is not of the form that KIP-98 gives it."""
     record = only(batch.records(), f"record in the control batch at {batch.base_offset}")
     key, value = record.key or b"", record.value or b""
-    if len(key) < CONTROL_KEY.size or len(value) < CONTROL_VALUE.size:
+    if len(key) < CONTROL_KEY.size:
         failure = Failed(f"the control record at {batch.base_offset} has key {key.hex(' ')} and value {value.hex(' ')}")
         failure.built_on = "TXV-05"
         raise failure
     key_version, kind = CONTROL_KEY.unpack_from(key)
-    value_version, coordinator_epoch = CONTROL_VALUE.unpack_from(value)
+    has_value = len(value) >= CONTROL_VALUE.size
+    value_version, coordinator_epoch = CONTROL_VALUE.unpack_from(value) if has_value else (None, -1)
     return Marker(
         batch.base_offset, kind, batch.producer_id, batch.producer_epoch, key_version, value_version, coordinator_epoch
     )

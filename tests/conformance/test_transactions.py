@@ -196,8 +196,9 @@ def written(offset: int, producer_id: int, *records: bytes) -> bytes:
     return patched(data, base_offset=offset)
 
 
-def ended(offset: int, producer_id: int, kind: int, key: bytes | None = None) -> bytes:
-    record = Record(struct.pack(">hi", 0, 3), struct.pack(">hh", 0, kind) if key is None else key)
+def ended(offset: int, producer_id: int, kind: int, key: bytes | None = None, value: bytes | None = None) -> bytes:
+    value = struct.pack(">hi", 0, 3) if value is None else value
+    record = Record(value, struct.pack(">hh", 0, kind) if key is None else key)
     data = batch(record, attributes=TRANSACTIONAL | CONTROL, producer_id=producer_id, producer_epoch=5)
     return patched(data, base_offset=offset)
 
@@ -246,6 +247,11 @@ def test_a_marker_is_traced_in_full() -> None:
 def test_a_control_batch_of_another_form_fails() -> None:
     with pytest.raises(Failed, match="the control record at 4 has key 00 01"):
         marker_of(batches(ended(4, 1, COMMIT, key=b"\x00\x01"))[0])
+
+
+def test_a_marker_without_a_value_is_one_for_clients() -> None:
+    marker = marker_of(batches(ended(4, 1, ABORT, value=b""))[0])
+    assert (marker.kind, marker.value_version) == (ABORT, None)
 
 
 def test_pieces_are_fetched_from_the_offset_after_the_last() -> None:

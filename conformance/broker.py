@@ -23,7 +23,7 @@ from conformance import batches as stored
 from conformance.answers import AnswerParts, asked_for, error_name, message_of, only
 from conformance.batches import MAGIC_AT, in_order, next_offset, without_rest
 from conformance.conversation import Conversation
-from conformance.given_topics import found_topic
+from conformance.given_topics import found_topic, skip_unknown_configs
 from conformance.observations import READY_WITHIN_S
 from conformance.readiness import EARLIEST, await_everywhere, error_of_leader
 from conformance.results import Lack
@@ -133,6 +133,7 @@ class Broker(Conversation):
         """By CreateTopics, which must succeed."""
         made = self._made(name, partitions, **options)
         if made.error_code != ErrorCode.NONE:
+            skip_unknown_configs(self, made.error_code, options["configs"])
             raise Failed(f"a topic could not be made: {error_name(made.error_code)} {message_of(made)}")
         return self.await_topic(name) if partitions == 1 else self._await_partitions(name, partitions)
 

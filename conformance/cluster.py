@@ -20,6 +20,7 @@ from typing import Any
 from conformance.answers import error_name, only
 from conformance.batches import batch, next_offset, values, without_rest
 from conformance.broker import RETRIABLE, Broker
+from conformance.given_topics import skip_unknown_configs
 from conformance.observations import Skipped
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
@@ -380,6 +381,7 @@ class JudgedCluster:
             if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 return True
             if error not in (ErrorCode.INVALID_REPLICA_ASSIGNMENT, ErrorCode.INVALID_REPLICATION_FACTOR):
+                skip_unknown_configs(self.broker, error, given)
                 raise Failed(f"a topic on nodes {replicas} could not be made: {error_name(error)}")
             return False
 

@@ -1,18 +1,23 @@
-"""Topics of a target without CreateTopics: made by asking for them, or given by the caller."""
+"""Topics of a target without CreateTopics, made by asking for them or given by the caller; configurations that it lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from conformance.results import Lack
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.describe_configs import DescribeConfigsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 
 if TYPE_CHECKING:
     from conformance.broker import Broker
+
+TOPIC_RESOURCE = 2
+"""The resource type of topics in DescribeConfigs."""
 
 
 def found_topic(
@@ -45,3 +50,26 @@ def found_topic(
                 return topic
     size = f" of {partitions} partitions" if partitions > 1 else ""
     broker.skip(f"needs CreateTopics, auto-creation, or another empty topic{size} in --topics", Lack.API)
+
+
+def skip_unknown_configs(broker: Broker, error: int, names: Collection[str]) -> None:
+    """Nothing is judged where configurations were refused that the target does not know: it describes no topic with them."""
+    if error != ErrorCode.INVALID_CONFIG or not names:
+        return
+    unknown = {*names} - _described(broker)
+    if unknown:
+        broker.skip(f"needs {', '.join(sorted(unknown))} of topics, which the target does not know", Lack.CONFIGURATION)
+
+
+def _described(broker: Broker) -> set[str]:
+    """The configurations that a topic of the target's defaults has."""
+    if DescribeConfigsRequest.KEY not in broker.subject.api_versions:
+        return set()
+    name = broker.unused_name()
+    broker.create_topic(name)
+    broker.await_topic(name)
+    asked = DescribeConfigsRequest.DescribeConfigsResource(
+        resource_type=TOPIC_RESOURCE, resource_name=name, configuration_keys=None
+    )
+    answer = broker.call(DescribeConfigsRequest(resources=[asked]))
+    return {config.name for result in answer.results for config in result.configs}

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from conformance.batches import batches
 from conformance.broker import Broker
+from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.unmarked import Unmarked, over, unmarked
 from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from linearizability.history.reader import History
@@ -125,6 +127,7 @@ def _carry_out(broker: Broker) -> Hunt:
     from linearizability.faults.injection import Injection
     from linearizability.faults.schedule import Schedule, Wave
     from linearizability.pipeline.engine import check
+    from linearizability.workload.cluster import TopicRefused
 
     all_faults()
     target = broker.target
@@ -149,7 +152,12 @@ def _carry_out(broker: Broker) -> Hunt:
     (folder / "plan.json").write_text(plan.model_dump_json(indent=1) + "\n")
     schedule = Schedule(seed=SEED, seconds=MINUTES * 60, waves=waves)
     hunt = Round(plan, target, None, folder, name, schedule, at_work_within_s=AT_WORK_WITHIN_S)
-    result = hunt.run(lambda text: None)
+    try:
+        result = hunt.run(lambda text: None)
+    except TopicRefused as refused:
+        if refused.code != ErrorCode.INVALID_CONFIG:
+            raise
+        broker.skip(str(refused), Lack.CONFIGURATION)
     judgement = next(iter(check([folder], engine="local")))
     if judgement.verdict == "valid" and not result.reasons:
         return Hunt(result, judgement)

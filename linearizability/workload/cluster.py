@@ -153,6 +153,14 @@ def served_apis(nodes: Sequence[Node]) -> set[int]:
     raise TargetError("no node says what it serves")
 
 
+class TopicRefused(TargetError):
+    """The target refused a topic for good."""
+
+    def __init__(self, topic: str, code: int, message: str | None) -> None:
+        super().__init__(f"the topic {topic} was refused: {error_name(code)} {message or ''}".strip())
+        self.code = code
+
+
 def create_topic(
     nodes: Sequence[Node],
     topic: str,
@@ -163,8 +171,9 @@ def create_topic(
     replicas: Sequence[int] = (),
     within_s: float = 60.0,
 ) -> None:
-    """Make the topic and wait until its replicas are all in sync. Errors: TargetError.
+    """Make the topic and wait until its replicas are all in sync. Errors: TargetError, TopicRefused.
 
+    A topic with one replica is made without configurations where the target does not know them: they are about the others.
     `replicas` hold every partition, the preferred leader first; when none are named, the cluster chooses for each.
     Before CreateTopics (0.10.1) a topic comes to be when it is asked for, as the brokers' configuration says.
     """
@@ -175,7 +184,14 @@ def create_topic(
     while time.monotonic() < until:
         if not made:
             for node in nodes:
-                last = _create(node, request)
+                try:
+                    last = _create(node, request)
+                except TopicRefused as refused:
+                    plain = _creation(topic, partitions, replication_factor, {}, replicas)
+                    if refused.code != ErrorCode.INVALID_CONFIG or replication_factor > 1 or request == plain:
+                        raise
+                    request, last = plain, str(refused)
+                    continue
                 if not last:
                     made = True
                     break
@@ -198,7 +214,7 @@ def _creation(
 
 
 def _create(node: Node, request: CreateTopicsRequest) -> str:
-    """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TargetError when it is refused."""
+    """Ask one node. Gives what went wrong, empty when the topic is there. Errors: TopicRefused."""
     try:
         with Wire.connect(node.host, node.port, timeout_s=15) as wire:
             if request.KEY not in wire.versions():
@@ -213,7 +229,7 @@ def _create(node: Node, request: CreateTopicsRequest) -> str:
     sentence = f"{error_name(result.error_code)} {getattr(result, 'error_message', None) or ''}".strip()
     if result.error_code in AGAIN:
         return sentence
-    raise TargetError(f"the topic {request.topics[0].name} was refused: {sentence}")
+    raise TopicRefused(request.topics[0].name, result.error_code, getattr(result, "error_message", None))
 
 
 def elect_preferred(nodes: Sequence[Node], topic: str, partitions: int) -> None:

@@ -96,6 +96,7 @@ def test_a_sound_broker_that_serves_less_is_not_accused(name: str, behind: tuple
 
 CONFIGURED = {
     "other-limits": "ACK-10 CFG-01 CFG-09 CFG-11 CGH-20 PRD-14 RET-07 TOP-11 TXN-02 TXN-16 TXN-34 TXN-36 TXV-12 TXV-13 QTA-22",
+    "few-topic-configs": "ACK-09 CFG-03 CFG-05 CFG-07 CFG-08 CFG-13 CFG-14 CMP-10 PRD-14 RET-01 RET-02 RET-07 RET-09",
     "no-deletion": "CGH-26 FET-11 MET-06 MET-09 OFF-16 QTA-42 TOP-01 TOP-12 TOP-14 TOP-16 TOP-23 TXV-21",
 }
 """What accused brokers that are configured otherwise."""

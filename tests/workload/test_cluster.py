@@ -3,9 +3,14 @@
 import time
 from pathlib import Path
 
+import pytest
+
+from linearizability.mutants.wire.proxy import Proxy
+from linearizability.mutants.wire.restricted import RESTRICTIONS, Restricted
 from linearizability.targets import Target, open_target
+from linearizability.targets.loop import Loop
 from linearizability.targets.wire import Wire
-from linearizability.workload.cluster import create_topic, elect_preferred, find_controller, look
+from linearizability.workload.cluster import TopicRefused, create_topic, elect_preferred, find_controller, look
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
@@ -56,3 +61,13 @@ def test_the_controller_is_who_leads_the_quorum_and_where_there_is_none_who_is_n
             assert time.monotonic() < until
             time.sleep(0.1)
     assert find_controller(target.nodes, named=7) == 7
+
+
+def test_one_replica_needs_no_configurations_that_the_target_does_not_know(tmp_path: Path) -> None:
+    few = Restricted(RESTRICTIONS["few-topic-configs"])
+    unknown = {"min.insync.replicas": "1", "unclean.leader.election.enable": "false"}
+    with open_target("reference:1", folder=tmp_path) as target, Loop() as loop, Proxy(loop, target.nodes, few) as proxy:
+        create_topic(proxy.nodes, TOPIC, partitions=2, replication_factor=1, configs=unknown)
+        assert look(proxy.nodes, TOPIC).complete(2)
+        with pytest.raises(TopicRefused, match="INVALID_CONFIG"):
+            create_topic(proxy.nodes, "other", partitions=1, replication_factor=2, configs=unknown)

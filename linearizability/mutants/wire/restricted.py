@@ -20,7 +20,7 @@ from linearizability.mutants.wire.rewriting import structures
 from linearizability.targets import Target
 from linearizability.targets.wire import Wire
 from reference.protocol.apis import APIS
-from reference.protocol.codec import CodecError
+from reference.protocol.codec import CodecError, encode
 from reference.protocol.frames import decode_response, encode_response
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.primitives import NO_UUID
@@ -42,6 +42,13 @@ NEW_GROUPS = "ConsumerGroupHeartbeat ConsumerGroupDescribe"
 GROUP_ADMIN = "ListGroups DescribeGroups DeleteGroups OffsetDelete ConsumerGroupDescribe"
 SHARE = "ShareGroupHeartbeat ShareGroupDescribe ShareFetch ShareAcknowledge"
 TOY = {"ApiVersions": (0, 2), "Metadata": (1, 4), "Produce": (3, 3), "Fetch": (4, 4), "ListOffsets": (1, 1)}
+TOPIC = 2
+"""The resource type of topics."""
+NAMES_CONFIGS = ("CreateTopics", "AlterConfigs", "IncrementalAlterConfigs")
+FEW_TOPIC_CONFIGS = (
+    "cleanup.policy compression.type delete.retention.ms max.compaction.lag.ms max.message.bytes message.timestamp.type "
+    "min.compaction.lag.ms retention.bytes retention.ms segment.bytes"
+)
 ADMIN = "CreateTopics DeleteTopics CreatePartitions DescribeConfigs AlterConfigs IncrementalAlterConfigs DeleteRecords"
 
 
@@ -66,6 +73,8 @@ class Restriction:
     delay_s: float = 0.0
     config: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the broker behind it is started with."""
+    topic_configs: str = ""
+    """All configurations of topics that it knows; empty: those of the broker behind it. Others are INVALID_CONFIG."""
     topics: int = 0
     """So many topics exist, `restricted-0` and on, of three partitions."""
     breaks: str = ""
@@ -101,12 +110,32 @@ class Restricted:
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
         lowest, highest = self._served.get(exchange.key, (0, -1) if self._served else (0, NEVER))
         if lowest <= exchange.version <= highest:
-            return None
+            return self._with_unknown_names(exchange)
         if exchange.api != "ApiVersions":  # Kafka closes at what it does not serve
             exchange.connection.writer.close()
             return []
         exchange.version = 0
         return [sized(exchange.frame[:2] + struct.pack(">h", NEVER) + exchange.frame[4:])]
+
+    def _with_unknown_names(self, exchange: Exchange) -> Sequence[bytes] | None:
+        """Configurations of topics that it does not know get names that the broker behind it does not know either."""
+        if not self.restriction.topic_configs or exchange.api not in NAMES_CONFIGS:
+            return None
+        header, request = exchange.decoded()
+        for config in self._unknown(request):
+            config.name += ".unknown"
+        return [sized(header + encode(request, exchange.version))]
+
+    def _unknown(self, message: Any) -> list[Any]:
+        """The configurations of topics in a message that it does not know."""
+        entries = [
+            *getattr(message, "topics", ()),
+            *getattr(message, "resources", ()),
+            *getattr(message, "results", ()),
+        ]
+        of_topics = [one for one in entries if getattr(one, "resource_type", TOPIC) == TOPIC]
+        known = self.restriction.topic_configs.split()
+        return [config for one in of_topics for config in one.configs or () if config.name not in known]
 
     def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
         delay_s = self.restriction.delay_s
@@ -128,6 +157,11 @@ class Restricted:
             for result in message.results:
                 result.configs = []
             return True
+        if self.restriction.topic_configs and exchange.api in ("DescribeConfigs", "CreateTopics"):
+            unknown = self._unknown(message)
+            for one in getattr(message, "results", None) or message.topics:
+                one.configs = [config for config in one.configs or () if config not in unknown]
+            return bool(unknown)
         if not self.restriction.topic_ids:
             return _without_topic_ids(message)
         return False
@@ -213,6 +247,8 @@ RESTRICTIONS = {
         "log.message.timestamp.before.max.ms": "86400000", "log.roll.hours": "1", "quota.window.num": "2",
         "transaction.partition.verification.enable": "false", "unclean.leader.election.enable": "true",
     }),
+    "few-topic-configs": Restriction("ten configurations of topics, as klite has them", topic_configs=FEW_TOPIC_CONFIGS,
+                                     hooks=True, breaks="CFG-01"),
     "no-deletion": Restriction("topics that are never deleted", config={"delete.topic.enable": "false"}),
     "no-admin-with-hooks": Restriction("restarts and configurations, and no administration", without=ADMIN, hooks=True),
 }  # fmt: skip

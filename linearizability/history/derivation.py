@@ -72,6 +72,7 @@ class Derivation:
         self._group: dict[int, int] = {}
         self._producing = producing_flags(contract, contract.acks)
         self._consuming = Flag.READ_COMMITTED if contract.isolation == "read_committed" else 0
+        self._begins = 0 if contract.reads_from_start else Flag.FROM_END
 
     MAX_NAMES = 100_000
 
@@ -251,7 +252,7 @@ class Derivation:
         position: int,
         transaction: int,
     ) -> Iterator[dict[str, Any]]:
-        flags = self._consuming | (Flag.SUBSCRIBED if process in self._subscribed else 0)
+        flags = self._consuming | self._begins | (Flag.SUBSCRIBED if process in self._subscribed else 0)
         group = self._group.get(process, UNKNOWN)
         for name, offset, value, epoch in records_of(mop.get("records")):
             key = split_key(name)
@@ -412,7 +413,7 @@ class Derivation:
             yield common | {
                 "key": split_key(key),
                 "kind": Kind.COMMIT,
-                "flags": self._sessions.flags(common["process"], split_key(key)),
+                "flags": int(self._begins | self._sessions.flags(common["process"], split_key(key))),
                 "offset": offset_of(offset),
                 "value": self._member(mop),
                 "transaction": transaction,

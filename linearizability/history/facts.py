@@ -11,7 +11,7 @@ means what the table says, and holds -1 (or `NEVER`) where the kind has no use f
 | OBSERVATION | offset read | the record | leader epoch | group: the consumer's group; session; flags: isolation, rebalanced |
 | DRAIN | log end | where the reader began | | extra: the position reached |
 | END_OFFSETS | log end as answered | | | extra: log start as answered; position: 0 list offsets, 1 a fetch |
-| COMMIT | committed offset | the member | generation | group; flags: whether it had sought a position |
+| COMMIT | committed offset | the member | generation | group; flags: whether it had sought a position, where it begins |
 | COMMITTED | offset fetched | | | group; flags: isolation, which asks for stable offsets |
 | OWNERSHIP | | the member | generation | group |
 | HIGH_WATERMARK … LOG_END | that offset | | leader epoch | node |
@@ -93,6 +93,8 @@ class Flag(IntFlag):
     SOUGHT = 1024
     """The consumer had sought a position in the partition before, or it is not known what a poll gave it: it need not have come
     by what lies below."""
+    FROM_END = 2048
+    """A consumer without a position goes on at the log's end: where its group has no offset, and where what it has is gone."""
 
 
 COLUMNS: dict[str, Any] = {

@@ -6,7 +6,7 @@ a file, batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -148,8 +148,13 @@ def unify(batches: Iterable[pa.RecordBatch]) -> pa.Table:
 
 def merged_contract(summaries: list[FileSummary]) -> Contract:
     """The first file's contract; but a record need only have been looked for from the start where all consumers begin there."""
-    from_start = all(summary.contract.reads_from_start for summary in summaries)
-    return summaries[0].contract.model_copy(update={"reads_from_start": from_start})
+    return contract_of_all([summary.contract for summary in summaries])
+
+
+def contract_of_all(contracts: Sequence[Contract]) -> Contract:
+    """As merged_contract, of the files' contracts."""
+    from_start = all(contract.reads_from_start for contract in contracts)
+    return contracts[0].model_copy(update={"reads_from_start": from_start})
 
 
 def merge_defects(summaries: list[FileSummary]) -> list[Defect]:

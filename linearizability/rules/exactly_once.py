@@ -7,7 +7,7 @@ consumed and, where its outcome is known, that it committed. So each partition e
 | --- | --- | --- | --- |
 | CONSUMED | the group's input | the transaction; none for a poll outside of transactions | offset |
 | GROUP_OFFSET | the group's input | the transaction | the offset that the group committed in it |
-| OWED | the group's input | when it was sent; none without excuses | offset of a record that every consumer must receive |
+| OWED | the group's input | when it was sent; none without excuses | offset of a record that the group must receive |
 | LOG_START | the group's input | none | the highest log start that was ever reported |
 | START_KNOWN | the group's input | the transaction | the highest log start that can have held at its commit |
 | START_ASKED_LATER | the group's input | the transaction | GROUP_OFFSET again, where a log start was asked for after the commit |
@@ -75,7 +75,8 @@ def _as_input(partition: PartitionHistory, context: Context) -> Iterator[Array]:
         yield _rows(CONSUMED, place, NONE, _consumed_outside(partition, int(group)))
         yield _rows(GROUP_OFFSET, place, commits.transaction[its], commits.offset[its])
         owed = np.flatnonzero(must_be_delivered(partition) & promised_slots(partition))
-        owed = owed[partition.slot_offset[owed] >= seen.offset[mine].min()]
+        is_from_end = np.isin(group, partition.groups_from_end)
+        owed = owed[(partition.slot_offset[owed] >= seen.offset[mine].min()) & ~is_from_end]
         made = known_at(partition)[0][owed] if context.excuses else NONE
         yield _rows(OWED, place, made, partition.slot_offset[owed])
         if context.contract.cleanup == "delete":
@@ -313,7 +314,8 @@ PAST = RunRule(
     definition="A committed transaction moved the group's offset past a record that the group consumed neither in a transaction "
     "that may have committed, nor outside of transactions below an offset that it committed there.",
     promise="Violation, because the record is missing from the output for ever; unless compaction or retention removed it "
-    "(decided as in poll-skip), or it may be lost. In each partition a group is judged from the lowest offset it consumed.",
+    "(decided as in poll-skip), or it may be lost. In each partition a group is judged from the lowest offset it consumed; one "
+    "whose members begin at the log's end is not judged.",
     source=_SOURCE,
     needs=_NEEDS,
     cost="linear in the input, for each group",

@@ -135,7 +135,8 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
         given[partition.observation_slot[mine]] = True
         highest = int(accepted.offset.max())
         offsets = partition.slot_offset
-        began = offsets[partition.observation_slot[mine]].min()
+        first = _first_that_binds(accepted) if np.isin(group, partition.groups_from_end) else None
+        began = offsets[partition.observation_slot[mine]].min() if first is None else first.offset.min(initial=NEVER)
         wrong = np.flatnonzero(required & ~given & (offsets < highest) & (offsets >= began))
         by = accepted.operation[int(accepted.offset.argmax())]
 
@@ -147,6 +148,7 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             indices: Array,
             accepted: Rows = accepted,
             offsets: Array = offsets,
+            first: Rows | None = first,
             sought: bool = bool(np.isin(group, partition.groups_at_will)),
         ) -> Array:
             if sought:
@@ -157,15 +159,27 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             passed = _passed_by(accepted, offsets[indices])
             made, seen = np.minimum(sent, accepted.invoked[passed]), np.maximum(known, accepted.completed[passed])
             reasons = permits_loss(context, partition, made, seen).astype(object)
+            if first is not None:  # without its offset, or its place in the log, it goes on at the log's end
+                forgotten = permits_loss(context, partition, first.invoked, seen, GROUPS, here=False)
+                reasons = np.where(reasons == "", forgotten, reasons).astype(object)
             if context.contract.cleanup == "delete":
                 starts, asked = log_starts(partition), accepted.invoked[passed]
-                sure = (offsets[indices] >= starts.highest) & (starts.last_asked > asked)
+                place = offsets[indices] if first is None else np.broadcast_to(first.offset, indices.shape)
+                sure = (place >= starts.highest) & (starts.last_asked > asked)
                 reasons[(reasons == "") & ~sure] = START_NOT_REPORTED
-                reasons[offsets[indices] < starts.known_at(asked)] = EXPIRED
+                reasons[place < starts.known_at(asked)] = EXPIRED
             reasons[~promised_slots(partition)[indices]] = ACKS_BELOW_ALL
             return reasons.astype(str)
 
         yield from found(PAST.id, partition, wrong, witness, permitted)
+
+
+def _first_that_binds(accepted: Rows) -> Rows:
+    """Of a group whose members begin at the log's end the commit that was answered first: members that join later begin where the
+    group has committed. None binds consumers that commit as no members: they read beside each other."""
+    plain = accepted.where(accepted.transaction < 0)
+    is_of_members = (accepted.epoch >= 0).all() and len(plain) > 0
+    return plain.where(np.arange(len(plain)) == (plain.completed.argmin() if is_of_members else -1))
 
 
 def _passed_by(accepted: Rows, offsets: Array) -> Array:
@@ -218,7 +232,8 @@ PAST = Rule(
     definition="A group's committed offset lies beyond a record that no member of the group was given.",
     promise="Violation of at-least-once by broker or client, unless a member sought a position, compaction or retention "
     "removed the record, or it may be lost; what retention removed is judged as by poll-skip. "
-    "A group that begins in the middle is judged from the first record it was given.",
+    "A group that begins in the middle is judged from the first record it was given. One whose members begin at the log's end "
+    "(`auto.offset.reset=latest`) is judged from its first commit, and as long as the log does not begin beyond that.",
     source="Kafka documentation, message delivery semantics; requirement HIS-10",
     needs="polls of consumers whose group is known, and commits",
     cost="linear for each group",

@@ -160,11 +160,14 @@ def complete_drains(partition: PartitionHistory) -> Mask:
 def carried(partition: PartitionHistory, context: Context) -> Array:
     """What other parts must know of what is missing: the record that each group read first, of all and of those of each era; and
     which groups passed over records at will."""
+    commits = partition.rows(Kind.COMMIT)
     observations = partition.observations
     ours = owned(partition, observations.offset)
     placed = (partition.observation_slot >= 0) & ours
     sought = np.flatnonzero(ours & observations.flag(Flag.SOUGHT))  # also where no offset was reported
     _, of_groups = np.unique(observations.group[sought], return_index=True)
+    willed = np.flatnonzero(commits.flag(Flag.SOUGHT))
+    _, by_groups = np.unique(commits.group[willed], return_index=True)
     mine = np.flatnonzero(placed & ~partition.jumping)
     starts = (
         {after for also in ("", TRANSACTIONS) for after, _ in eras(context, partition, also)} if context.excuses else ()
@@ -174,9 +177,9 @@ def carried(partition: PartitionHistory, context: Context) -> Array:
         its = mine[observations.group[mine] == group]
         sent = sent_at(partition)[its] if context.excuses else np.empty(0, np.int64)
         first += [_first(partition, its), *(_first(partition, its[sent > after]) for after in sorted(starts))]
-    return partition.places_of(
-        Kind.OBSERVATION, np.unique(np.concatenate([np.empty(0, np.intp), *first, sought[of_groups]]))
-    )
+    seen = np.unique(np.concatenate([np.empty(0, np.intp), *first, sought[of_groups]]))
+    chosen = (partition.places_of(Kind.OBSERVATION, seen), partition.places_of(Kind.COMMIT, willed[by_groups]))
+    return np.concatenate(chosen)
 
 
 CUT = Cut(

@@ -3,102 +3,143 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 
 from linearizability.history.facts import UNKNOWN, Kind, Outcome
+from linearizability.history.keys import NEVER
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, permits_loss
-from linearizability.rules.partition import Array, PartitionHistory, Rows
-from linearizability.rules.rule import Context, Found, Rule, Witness, found
+from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
+from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
+
+BEGAN_AGAIN = f"{UNPROVEN}whether the group had been removed, as one is that is empty and has no offsets"
+
+
+@dataclass(frozen=True)
+class _Claims:
+    """When members had a partition in a generation of their group: accepted commits, and assignments that were answered."""
+
+    group: Array
+    epoch: Array
+    """The generation."""
+    value: Array
+    """The member, UNKNOWN where none is named."""
+    process: Array
+    operation: Array
+    invoked: Array
+    completed: Array
+    has_offsets: Mask
+    """Whether the group was known to have offsets by then: it is not removed any more."""
+
+    def where(self, rows: Any) -> _Claims:
+        return _Claims(*(getattr(self, each.name)[rows] for each in fields(self)))
+
+
+def _claims(partition: PartitionHistory) -> _Claims:
+    commits, owned = partition.rows(Kind.COMMIT), partition.rows(Kind.OWNERSHIP)
+    both = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (commits, owned)]
+    columns = [np.concatenate([getattr(rows, each.name) for rows in both]) for each in fields(_Claims)[:-1]]
+    is_commit = np.arange(len(columns[0])) < len(both[0])
+    claims = _Claims(*columns, has_offsets=is_commit)
+    for group in np.unique(commits.group):
+        accepted = (commits.group == group) & (commits.outcome == Outcome.OK)
+        committed = commits.completed[accepted].min(initial=NEVER)
+        is_one_protocol = not (
+            accepted & (commits.epoch < 0)
+        ).any()  # who names no generation may have come by another one
+        mine = claims.group == group
+        claims.has_offsets[mine] = is_one_protocol & (is_commit | (claims.invoked >= committed))[mine]
+    return claims
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
-    claimed = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (owned, commits) if len(rows)]
-    if not claimed:
-        return
-    group, generation, member, process, operation, invoked, completed = (
-        np.concatenate([getattr(rows, name) for rows in claimed])
-        for name in ("group", "epoch", "value", "process", "operation", "invoked", "completed")
-    )
-    named = member != UNKNOWN
-    member = np.where(named, member, process)  # who names no member learns from others of this kind by its process
-    order = np.lexsort((operation, member, named, generation, group))
-    group, generation, member, named, operation = (
-        column[order] for column in (group, generation, member, named, operation)
-    )
-    same = (group[1:] == group[:-1]) & (generation[1:] == generation[:-1]) & (named[1:] == named[:-1])
-    wrong = np.flatnonzero(same & (member[1:] != member[:-1]))
+    claims = _claims(partition)
+    named = claims.value != UNKNOWN
+    # Members without names are distinguished by their processes.
+    member = np.where(named, claims.value, claims.process)
+    order = np.lexsort((claims.operation, member, named, claims.epoch, claims.group))
+    claims, member, named = claims.where(order), member[order], named[order]
+    differs = [each[1:] != each[:-1] for each in (claims.group, claims.epoch, named)]
+    wrong = np.flatnonzero(~np.any(differs, axis=0) & (member[1:] != member[:-1]))
+    starts = np.concatenate([[True], np.any([*differs, member[1:] != member[:-1]], axis=0)])[: len(member)]
+    number = np.cumsum(starts) - 1  # of each member in each generation
+    is_proven = np.zeros(len(member), bool)
+    np.logical_or.at(is_proven, number, claims.has_offsets)
 
     def witness(index: int) -> Witness:
-        text = f"two members of the group held the partition in generation {generation[index]}"
-        return -1, member[index], operation[[index, index + 1]], text
+        text = f"two members of the group held the partition in generation {claims.epoch[index]}"
+        return -1, member[index], claims.operation[[index, index + 1]], text
 
     def permitted(indices: Array) -> Array:
-        both = order[np.stack([indices, indices + 1])]
-        return permits_loss(context, partition, invoked[both].min(0), completed[both].max(0), GROUPS, here=False)
+        both = np.stack([indices, indices + 1])
+        invoked, completed = claims.invoked[both].min(0), claims.completed[both].max(0)
+        reasons = permits_loss(context, partition, invoked, completed, GROUPS, here=False)
+        return np.where((reasons == "") & ~is_proven[number[both]].all(0), BEGAN_AGAIN, reasons)
 
     yield from found(RULE.id, partition, wrong, witness, permitted)
 
 
 def former_generation(partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
+    all_claims, commits = _claims(partition), partition.rows(Kind.COMMIT)
     for group in np.unique(commits.group):
-        accepted = (commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0)
-        reported = (owned.group == group) & (owned.outcome == Outcome.OK) & (owned.epoch >= 0)
-        known = [commits.where(accepted), owned.where(reported)]
-        completed, generation, operation, invoked = (
-            np.concatenate([getattr(rows, name) for rows in known])
-            for name in ("completed", "epoch", "operation", "invoked")
-        )
-        order = np.argsort(completed, kind="stable")
-        completed, generation, operation, invoked = (
-            each[order] for each in (completed, generation, operation, invoked)
-        )
-        newest = np.maximum.accumulate(generation)
-        before = np.searchsorted(completed, known[0].invoked, side="left") - 1
-        wrong = np.flatnonzero((before >= 0) & (newest[before] > known[0].epoch))
+        mine = commits.where((commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0))
+        claims = all_claims.where(all_claims.group == group)
+        claims = claims.where(np.argsort(claims.completed, kind="stable"))
+        newest = np.maximum.accumulate(claims.epoch)
+        before = np.searchsorted(claims.completed, mine.invoked, side="left") - 1
+        wrong = np.flatnonzero((before >= 0) & (newest[before] > mine.epoch))
 
         def witness(
-            index: int,
-            mine: Rows = known[0],
-            newest: Array = newest,
-            before: Array = before,
-            generation: Array = generation,
-            operation: Array = operation,
+            index: int, mine: Rows = mine, newest: Array = newest, before: Array = before, claims: _Claims = claims
         ) -> Witness:
             later = newest[before[index]]
             text = f"committed in generation {mine.epoch[index]}, after generation {later} had the partition"
-            return (
-                mine.offset[index],
-                mine.value[index],
-                [operation[generation == later][0], mine.operation[index]],
-                text,
-            )
+            earlier = claims.operation[claims.epoch == later][0]
+            return mine.offset[index], mine.value[index], [earlier, mine.operation[index]], text
 
         def permitted(
-            indices: Array,
-            mine: Rows = known[0],
-            newest: Array = newest,
-            before: Array = before,
-            generation: Array = generation,
-            invoked: Array = invoked,
+            indices: Array, mine: Rows = mine, newest: Array = newest, before: Array = before, claims: _Claims = claims
         ) -> Array:
-            made = [invoked[generation == newest[before[index]]].min() for index in indices]
-            return permits_loss(context, partition, made, mine.completed[indices], GROUPS, here=False)
+            made = [claims.invoked[claims.epoch == newest[before[index]]].min() for index in indices]
+            reasons = permits_loss(context, partition, made, mine.completed[indices], GROUPS, here=False)
+            surely = np.maximum.accumulate(np.where(claims.has_offsets, claims.epoch, -1))
+            is_proven = surely[before[indices]] > mine.epoch[indices]
+            for place in np.flatnonzero((reasons == "") & ~is_proven):
+                index = indices[place]
+                known = claims.invoked[: before[index] + 1] >= _member_since(partition, mine, index, claims)
+                is_proven[place] = (claims.epoch[: before[index] + 1][known] > mine.epoch[index]).any()
+            return np.where((reasons == "") & ~is_proven, BEGAN_AGAIN, reasons)
 
         yield from found(FORMER.id, partition, wrong, witness, permitted)
+
+
+def _member_since(partition: PartitionHistory, commits: Rows, index: int, claims: _Claims) -> int:
+    """When the member that asked for a commit was known to be in its generation; NEVER where nothing showed that before.
+
+    Later generations that were seen from then on are of the same group: a removed group knows its members no more.
+    """
+    owned = partition.rows(Kind.OWNERSHIP)
+    joined = (owned.group == commits.group[index]) & (owned.process == commits.process[index])
+    joined &= owned.operation < commits.operation[index]
+    last = owned.where(joined & (owned.epoch >= 0)).operation.max(initial=-1)
+    same = (claims.process == commits.process[index]) & (claims.value == commits.value[index])
+    same &= (claims.epoch == commits.epoch[index]) & (claims.operation >= last)
+    return int(claims.completed[same & (claims.operation < commits.operation[index])].min(initial=NEVER))
 
 
 RULE = Rule(
     id="two-owners",
     definition="In one generation of a group two members owned the partition, or had commits for it accepted.",
-    promise="Violation, unless the contract permits loss: a coordinator that forgot a generation gives it out again.",
-    source="Kafka documentation, consumer groups; requirement HIS-11",
+    promise="Violation, unless the contract permits loss: a coordinator that forgot a generation gives it out again. A group "
+    "without members and offsets is removed, and begins its generations again: unless it had an offset by then, this is unknown.",
+    source="Kafka documentation, consumer groups; GroupMetadataManager.cleanupGroupMetadata; requirement HIS-11",
     needs="assignments or commits with group, generation and member",
     cost="one sort of the claims",
     example="""
+        1 commit g t-0@3 generation=3 member=a
         1 assign t-0 group=g generation=4 member=a
         2 assign t-0 group=g generation=4 member=b
     """,
@@ -109,7 +150,8 @@ RULE = Rule(
 FORMER = Rule(
     id="commit-of-former-generation",
     definition="A group's commit was accepted in a generation, and asked for after a later generation had held the partition.",
-    promise="Violation, unless the contract permits loss: who is fenced must not overwrite its successor's offsets.",
+    promise="Violation, unless the contract permits loss: who is fenced must not overwrite its successor's offsets. As for "
+    "two-owners the group may have been removed, unless it had an offset by then, or the member had joined before.",
     source="Kafka protocol, OffsetCommit: ILLEGAL_GENERATION; requirement OFF-06",
     needs="commits with their generations; one monotonic clock for all processes",
     cost="one sort of the claims by time",

@@ -230,12 +230,18 @@ class PartitionHistory:
     def groups_at_will(self) -> Array:
         """These groups, and those of which a member committed after that, whether or not it polled again. Sorted."""
         commits = self.rows(Kind.COMMIT)
-        return np.union1d(self.sought_groups, commits.group[commits.flag(Flag.SOUGHT)])
+        return np.union1d(self.sought_groups, commits.group[commits.flag(Flag.SOUGHT) & (commits.group >= 0)])
+
+    @cached_property
+    def groups_from_end(self) -> Array:
+        """Groups of which a member without a position goes on at the log's end. Sorted."""
+        groups = [rows.group[rows.flag(Flag.FROM_END)] for rows in (self.observations, self.rows(Kind.COMMIT))]
+        return np.unique(np.concatenate(groups))
 
     @cached_property
     def jumping(self) -> Mask:
         """For each observation whether its consumer need not have come by what lies below."""
-        return self.observations.flag(Flag.SOUGHT) | is_in(self.observations.group, self.sought_groups)
+        return self.observations.flag(Flag.SOUGHT) | is_in(self.observations.group, self.groups_at_will)
 
     def _marked(self, writers: Array) -> Mask:
         mask = np.zeros(len(self.appends), bool)

@@ -168,10 +168,11 @@ def permitted_step(
         return np.where(reasons == "", excused, reasons).astype(str)
     kept = must_be_delivered(partition)
     promised = kept & promised_slots(partition)
-    start = expired_by(partition, context, given)
+    start = _passable(partition, steps, indices, expired_by(partition, context, given))
     if context.contract.cleanup == "delete":
         starts = log_starts(partition)
-        never_expired = _lead_over(partition, promised, steps, indices, np.full(len(indices), starts.highest))
+        highest = _passable(partition, steps, indices, np.full(len(indices), starts.highest))
+        never_expired = _lead_over(partition, promised, steps, indices, highest)
         reasons[(reasons == "") & ~(never_expired & (starts.last_asked > given))] = START_NOT_REPORTED
     if context.excuses:
         unexcused = _unexcused(partition, context, steps, indices, promised, start)
@@ -236,6 +237,15 @@ def promised_slots(partition: PartitionHistory) -> Mask:
     promised[partition.append_slot[careful]] = True
     promised[partition.observation_slot[_placed(partition)]] = True
     return promised
+
+
+def _passable(partition: PartitionHistory, steps: Steps, indices: Array, start: Array) -> Array:
+    """Below which offset each of these steps may lead over anything, where the log begins at `start`: a consumer whose position
+    is gone may go on at the log's end (Kafka's `auto.offset.reset=latest`)."""
+    observations = partition.observations
+    before, after = steps.before[indices], steps.after[indices]
+    is_gone = observations.flag(Flag.FROM_END)[after] & (start > observations.offset[before] + 1)
+    return np.where(is_gone, observations.offset[after], start)
 
 
 def _lead_over(partition: PartitionHistory, slots: Mask, steps: Steps, indices: Array, start: Array) -> Mask:

@@ -12,7 +12,7 @@ from typing import Any
 from linearizability.history.derivation import Derivation
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.operations import INVOKE
-from linearizability.history.streams import History, unify
+from linearizability.history.streams import History, contract_of_all, unify
 from linearizability.pipeline.engine import judge_history
 from linearizability.pipeline.verdict import INVALID, UNKNOWN, Judgement
 from linearizability.rules import RULES
@@ -84,7 +84,7 @@ def judge(finished: FinishedRun) -> Outcome:
 def judge_histories(run: str, histories: Sequence[ClientHistory]) -> Judgement:
     """The verdict of the history rules on what all clients of one run wrote down."""
     builder = FactsBuilder(run)
-    history = History(id=run, contract=histories[0].contract)
+    history = History(id=run, contract=contract_of_all([each.contract for each in histories]))
     for each in histories:
         derivation = Derivation(builder, each.contract, each.process << 32)
         for event in each.events:

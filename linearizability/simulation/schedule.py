@@ -445,7 +445,7 @@ class Schedule(Value):
         return Contract(
             **producing,
             isolation="read_committed" if isinstance(client, Copier) else isolation,
-            reads_from_start=all(each.start == "earliest" for each in self.clients if isinstance(each, Consumer)),
+            reads_from_start=not isinstance(client, Consumer) or client.start == "earliest",
             replication_factor=self.replication_factor,
             min_isr=min(self.replication_factor, min((self.least_min_isr(topic) for topic in self.topics), default=1)),
             unclean_election=self.elects_uncleanly,

@@ -45,6 +45,11 @@ RARE_FLAGS = {
     Kind.OBSERVATION: (Flag.REBALANCED, Flag.SUBSCRIBED, Flag.SOUGHT),
     Kind.COMMITTED: (Flag.READ_COMMITTED,),
 }
+FLAGS_OF_POSITIONS = {
+    Kind.OBSERVATION: (Flag.FROM_END,),
+    Kind.COMMIT: (Flag.SOUGHT, Flag.FROM_END),
+}
+"""Drawn apart, so that what other draws have found stays what it is."""
 
 
 def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
@@ -95,6 +100,11 @@ def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
             row["value"] = row["offset"] + 20
         rare = RARE_FLAGS.get(Kind(row["kind"]), ())
         row["flags"] |= sum(int(flag) for flag in rare if rng.random() < chance)
+    apart = Random(sum(row["offset"] + row["value"] for row in rows))
+    chance = apart.choice([0, 0, 0.1, 0.5])
+    for row in rows:
+        rare = FLAGS_OF_POSITIONS.get(Kind(row["kind"]), ())
+        row["flags"] |= sum(int(flag) for flag in rare if apart.random() < chance)
     return {name: np.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}
 
 

@@ -1,12 +1,12 @@
 """A coordinator on this node: one shard for each partition of its internal topic that the node leads.
 
-A shard is a state machine whose every change is a record of its partition. It decides on a request by records and a
-response; the records are appended, then replayed into the shard, and the response goes out when they are committed. A new
-leader builds a shard and replays the whole partition into it, a bounded piece a step; until it has, it answers
-COORDINATOR_LOAD_IN_PROGRESS. So what was answered survives a change of coordinator. (COO-04, COO-05)
+A shard is a state machine that changes only by the records of its partition. Its decision on a request is records and a
+response. The records are appended and replayed into the shard; the response is sent when they are committed, so that it
+survives a change of coordinator. A new leader builds a shard and replays the whole partition into it, in bounded steps; until
+then it answers COORDINATOR_LOAD_IN_PROGRESS. (COO-04, COO-05)
 
-A partition whose batches are damaged on the disk is not coordinated in this leader epoch: requests for its keys are answered
-NOT_COORDINATOR, as by Kafka, and all other partitions are served.
+A partition that cannot be read, because its batches are damaged or the disk fails, is not coordinated in this leader epoch.
+Requests for its keys are answered NOT_COORDINATOR, as by Kafka; other partitions are served.
 
 Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; KIP-848.
 """
@@ -44,11 +44,11 @@ from reference.storage.errors import LogError, RefusedByProducerState
 from reference.storage.verification import Guard
 
 Outcome = Callable[[ErrorCode, TimestampMs], None]
-"""Takes NONE when the records are committed, else NOT_COORDINATOR or REQUEST_TIMED_OUT: they may be or not be."""
+"""Called with NONE when the records are committed; with NOT_COORDINATOR or REQUEST_TIMED_OUT where that remains unknown."""
 
 
 class AwaitingCommit:
-    """One step, and the end offset of its records."""
+    """A delayed operation: it calls `outcome` when the partition's records below `end` are committed."""
 
     __slots__ = ("_connection", "_context", "_end", "_leader_epoch", "_outcome", "_partition")
     awaits_commits = True
@@ -64,7 +64,7 @@ class AwaitingCommit:
         self._outcome = outcome
 
     def begin(self, now: TimestampMs, timeout_ms: int) -> None:
-        """Go on now if it may be, else when it may, or with an error when it takes too long."""
+        """Complete at once where the records are committed; else wait for at most `timeout_ms`."""
         key = self._partition.key
         if not self.try_complete(now, key):
             self._context.purgatories.produces.park(self, [key], now + timeout_ms)
@@ -87,36 +87,36 @@ class AwaitingCommit:
         self._outcome(ErrorCode.REQUEST_TIMED_OUT, now)
 
     def abandon(self) -> None:
-        """Nothing is held while a step waits."""
+        """Nothing is to be released: a waiting operation has no resources."""
 
 
 LOAD_BYTES = 1 << 20
-"""How much of a partition is replayed in one step."""
+"""How much of a partition one step replays."""
 
 KeyValue = tuple[bytes, bytes | None]
-"""One record of the log; a null value is a tombstone."""
+"""Key and value of one record; a null value is a tombstone."""
 
 Producer = tuple[ProducerId, ProducerEpoch]
 """The producer of a record within a transaction."""
 
 
 class Shard(Protocol):
-    """A coordinator's state of one partition, all of it a function of the partition's records."""
+    """A coordinator's state for one partition of its topic, which depends on the partition's records alone."""
 
     def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Producer | None) -> None:
-        """Take up one record. Errors: CodecError when the bytes are none of this coordinator's."""
+        """Apply one record. Errors: CodecError when this coordinator cannot decode it."""
         ...
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """Apply a transaction's end: the producer's records within it take effect, or are dropped."""
+        """Apply a transaction's marker: the producer's records in the transaction take effect, or are dropped."""
         ...
 
     def loaded(self, now: TimestampMs) -> None:
-        """Everything was replayed: from here on time passes for what the shard keeps."""
+        """Start serving after the whole partition was replayed: timeouts run from now."""
         ...
 
     def unload(self, now: TimestampMs) -> None:
-        """Another node coordinates now: waiting requests are answered NOT_COORDINATOR."""
+        """Stop serving, as this node no longer coordinates the partition: fail waiting requests with NOT_COORDINATOR."""
         ...
 
 
@@ -128,7 +128,7 @@ class _Held(Generic[S]):
     partition: Partition
     shard: S
     offset: Offset
-    """Up to where the partition was replayed."""
+    """The partition was replayed up to this offset."""
     is_loaded: bool = False
 
 
@@ -142,21 +142,21 @@ class Coordination(Generic[S]):
         new_shard: Callable[[int, LeaderEpoch], S],
         commit_timeout_ms: int,
     ) -> None:
-        """`new_shard` gets the partition's index and the leader epoch, which is the coordinator's epoch."""
+        """`new_shard` is called with the partition's index and its leader epoch, which is the coordinator epoch."""
         self._context = context
         self.topic = topic
         self._new_shard = new_shard
         self._commit_timeout_ms = commit_timeout_ms
         self._held: dict[int, _Held[S]] = {}
         self._loading = 0
-        """How many shards do not serve yet."""
+        """How many shards are still loading."""
         self.touched: set[int] = set()
-        """Shards whose deadlines may have changed: the keeper of deadlines looks again, and takes them out."""
+        """Shards whose deadlines may have changed. The owner of the cached deadlines reads them again and removes them here."""
 
     def tracing(self, index: int, epoch: LeaderEpoch, trace: Trace | None) -> Trace | None:
-        """A trace that adds to a shard's steps its node, its partition, its leader epoch and the log end offset.
+        """A trace that adds to a shard's steps the node, the partition, the leader epoch and the log end offset.
 
-        A step whose record ends beyond where a later leader epoch begins never happened.
+        By the offset, validation drops a step whose record the next leader's log does not have.
         """
         if trace is None:
             return None
@@ -168,17 +168,17 @@ class Coordination(Generic[S]):
 
         return trace_step
 
-    # ---- questions
+    # ---- finding a shard
 
     def index_of(self, key: str) -> int:
-        """The partition that keeps a key. Errors: KafkaError NOT_COORDINATOR while the topic does not exist."""
+        """The index of a key's partition. Errors: KafkaError NOT_COORDINATOR while the topic does not exist."""
         image = self._context.image.topics.get(self.topic)
         if image is None:
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
         return partition_for(key, len(image.partitions))
 
     def shard_of(self, key: str) -> tuple[int, S]:
-        """The shard that keeps a key, and its partition's index.
+        """The index of a key's partition, and its shard.
 
         Errors: KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
@@ -188,22 +188,22 @@ class Coordination(Generic[S]):
         return index, shard
 
     def loaded_shard(self, index: int) -> S | None:
-        """The shard of a partition, if it serves."""
+        """The shard of a partition; None where there is none, or it is still loading."""
         held = self._held.get(index)
         return held.shard if held is not None and held.is_loaded else None
 
     def loaded(self) -> list[tuple[int, S]]:
-        """The shards that serve, by index of their partitions."""
+        """All loaded shards, each with the index of its partition."""
         return [(index, held.shard) for index, held in self._held.items() if held.is_loaded]
 
     def holds(self, index: int, shard: S) -> bool:
-        """Whether a shard is still the one that keeps its partition."""
+        """Whether a shard is still the current one of its partition, and this node leads the partition."""
         held = self._held.get(index)
         return held is not None and held.shard is shard and self._context.replicas.leading(held.partition) is not None
 
     @property
     def is_loading(self) -> bool:
-        """Whether some shard does not serve yet."""
+        """Whether any shard is still loading."""
         return self._loading > 0
 
     def _held_by(self, index: int) -> _Held[S]:
@@ -224,11 +224,12 @@ class Coordination(Generic[S]):
         producer: Producer | None = None,
         guard: Guard | None = None,
     ) -> None:
-        """Append a decision's records and take them up; with a producer they count when its transaction is committed.
+        """Append a decision's records and replay them. A producer's records take effect when its transaction is committed.
 
-        `guard` is what verification gave for records that may open a transaction here (see `node.verification`).
-        Errors: KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, UNKNOWN_SERVER_ERROR (the records are too large),
-        and what the partition says of a producer (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE); nothing is then changed.
+        `guard` is the verification of a transaction that the records may open in this partition (see `node.verification`).
+        Errors: KafkaError NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, UNKNOWN_SERVER_ERROR (the
+        records are too large or invalid), and the errors of producer state (INVALID_PRODUCER_EPOCH, INVALID_TXN_STATE); nothing
+        is changed then.
         """
         held = self._held_by(index)
         if not records:
@@ -242,8 +243,8 @@ class Coordination(Generic[S]):
             held.partition.produce(batch, now, origin=Origin.COORDINATOR, guard=guard)
         except (LogError, RecordsError, KafkaError) as error:
             raise KafkaError(self._refused(held.partition, error)) from error
-        # Replayed before it is committed: the next decision builds upon it, and its response waits for the commit of both. If
-        # leadership is lost first, the shard is thrown away with the role.
+        # The records are replayed before they are committed: the next decision builds on them, and its response waits until both
+        # are committed. If the node loses leadership first, the shard is dropped.
         for key, value in records:
             held.shard.replay(key, value, now, producer)
         self._context.purgatories.wake(held.partition, now)
@@ -262,9 +263,10 @@ class Coordination(Generic[S]):
     def answer(
         self, index: int, request: Request, response: Message, now: TimestampMs, fail: Callable[[ErrorCode], None]
     ) -> None:
-        """Answer when everything that the shard has written so far is committed.
+        """Respond when all that was appended to the partition so far is committed.
 
-        `fail` puts into the response why it is not: NOT_COORDINATOR, or REQUEST_TIMED_OUT when it takes too long.
+        Where that remains unknown, `fail` sets the response's error: NOT_COORDINATOR, or REQUEST_TIMED_OUT.
+        Errors: as `shard_of`.
         """
 
         def outcome(error: ErrorCode, then: TimestampMs) -> None:
@@ -275,27 +277,29 @@ class Coordination(Generic[S]):
         self._await_commit(index, request.client.connection, now, outcome)
 
     def when_committed(self, index: int, now: TimestampMs, outcome: Outcome) -> None:
-        """Go on when everything that the shard has written so far is committed, or never will be known to be."""
+        """Call `outcome` when all that was appended to the partition so far is committed, or that remains unknown.
+
+        Errors: as `shard_of`.
+        """
         self._await_commit(index, self._context.purgatories.produces.internal(), now, outcome)
 
     def _await_commit(self, index: int, connection: ConnectionId, now: TimestampMs, outcome: Outcome) -> None:
-        """Errors: as `shard_of`."""
         partition = self._held_by(index).partition
         end = partition.log.log_end_offset
         AwaitingCommit(self._context, connection, partition, end, outcome).begin(now, self._commit_timeout_ms)
 
     def marker_written(self, partition: Partition, producer: Producer, committed: bool) -> None:
-        """A transaction's marker was appended to a partition of this topic."""
+        """Apply a transaction's marker that was appended to a partition of this topic."""
         held = self._held.get(partition.index)
         if (
             held is not None and held.partition is partition and held.is_loaded
-        ):  # while loading, it is replayed in its turn
+        ):  # a loading shard replays the marker with the log
             held.shard.replay_marker(producer, committed)
 
-    # ---- coming and going
+    # ---- loading and unloading
 
     def on_role(self, partition: Partition, now: TimestampMs) -> None:
-        """A replica of the topic leads or follows in a new leader epoch."""
+        """Begin a partition's new leader epoch: drop the shard of the former one and, as leader, load a new one."""
         self._drop(partition.index, now)
         if partition.is_leader:
             shard = self._new_shard(partition.index, partition.leader_epoch)
@@ -304,7 +308,7 @@ class Coordination(Generic[S]):
             self._load(self._held[partition.index], now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
-        """The node has no replica of the partition any more."""
+        """Drop the shard of a partition whose replica was removed from this node."""
         held = self._held.get(partition.index)
         if held is not None and held.partition is partition:
             self._drop(partition.index, now)
@@ -317,7 +321,7 @@ class Coordination(Generic[S]):
             held.shard.unload(now)
 
     def load(self, now: TimestampMs) -> None:
-        """Replay another piece of each partition that is not wholly replayed."""
+        """Replay the next piece of each partition that is still loading."""
         if self._loading:
             for held in [*self._held.values()]:
                 if not held.is_loaded:
@@ -327,11 +331,11 @@ class Coordination(Generic[S]):
         log, before = held.partition.log, held.offset
         try:
             held.offset = self._replay(held, now)
-        except RecordsError as error:
+        except (RecordsError, LogError, OSError) as error:
             self._context.log("error", f"{held.partition.name}: cannot be loaded from offset {before} on: {error}")
             self._drop(held.partition.index, now)
             return
-        if held.offset >= log.log_end_offset or held.offset == before:  # an end without records: nothing is missing
+        if held.offset >= log.log_end_offset or held.offset == before:  # compaction may have removed the last records
             held.is_loaded = True
             self.touched.add(held.partition.index)
             self._loading -= 1
@@ -356,7 +360,7 @@ class Coordination(Generic[S]):
         return offset
 
     def _replay_one(self, held: _Held[S], record: Record, now: TimestampMs, producer: Producer | None) -> None:
-        """Skip records that cannot be read: they must not keep the rest of the partition from being served."""
+        """Replay a record. One that cannot be decoded is logged and skipped, so that the rest of the partition is served."""
         assert record.key is not None
         try:
             held.shard.replay(record.key, record.value, now, producer)

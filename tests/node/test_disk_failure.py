@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import random
+from typing import Any
 
 import pytest
 
 from linearizability.damage import reference as own
-from linearizability.damage.content import create_topics, make_batch, offset_at, produce
+from linearizability.damage.content import create_topics, find_coordinators, make_batch, offset_at, produce
 from linearizability.damage.reference import NoAnswer, Started
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.storage.answers import LogSlice, ReadResult
+from reference.storage.log import Log
 from reference.storage.simulated_disk import SimulatedDisk
 
 PLACE = ("plain", 0)
@@ -53,3 +59,37 @@ def test_a_failed_flush_ends_the_node_and_the_next_start_makes_its_records_durab
     disk.lose_power(random.Random(3))
     disk.failure = None
     assert offset_at(Started(disk, own.NOW + 2_000).ask, PLACE, -1) == 9
+
+
+def test_a_coordinators_partition_that_cannot_be_read_is_not_coordinated_and_other_partitions_are_served(
+    disk: SimulatedDisk, started: Started, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_coordinators(started.ask, lambda: started.tick(100))
+    assert commit(started) == ErrorCode.NONE
+    started.node.shut_down(started.now)
+
+    class Unreadable(LogSlice):
+        def read(self) -> bytes:
+            raise OSError(errno.EIO, "the simulated disk cannot be read")
+
+    read = Log.read
+
+    def read_or_fail(log: Log, *bounds: Any) -> ReadResult:
+        is_offsets = log.folder.name.startswith("__consumer_offsets")
+        return ReadResult(Unreadable(None, 0, 1)) if is_offsets else read(log, *bounds)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "read", read_or_fail)
+        again = Started(disk, own.NOW + 10_000)
+        again.tick(100)
+    assert any("__consumer_offsets-0: cannot be loaded from offset 0 on" in text for _, text in again.said)
+    assert not again.node.is_broken, again.node.failure
+    assert commit(again) == ErrorCode.NOT_COORDINATOR
+    assert produce(again.ask, PLACE, make_batch(0, 0, own.NOW)) == 0
+
+
+def commit(started: Started) -> int:
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="plain", partitions=[partition])
+    answer = started.ask(OffsetCommitRequest(group_id="g", topics=[topic]), 8)
+    return int(answer.topics[0].partitions[0].error_code)

@@ -1,4 +1,4 @@
-"""AlterPartition: the controller judges the in-sync replicas that a leader proposes.
+"""AlterPartition: the controller accepts or refuses the ISR that a leader proposes.
 
 Source: KIP-497, KIP-704, KIP-841, KIP-903; org.apache.kafka.controller.ReplicationControlManager.
 """
@@ -24,7 +24,7 @@ from reference.protocol.messages.partition_change_record import PartitionChangeR
 from reference.protocol.primitives import NodeId
 
 ANY_BROKER_EPOCH = -1
-"""The broker epoch in a proposal for a member that has not fetched in this leader epoch: it is not checked."""
+"""The broker epoch of a member that has not fetched in this leader epoch; it is not checked."""
 
 Proposal = AlterPartitionRequest.PartitionData
 Member = AlterPartitionRequest.BrokerState
@@ -34,11 +34,11 @@ Answer = AlterPartitionResponse.PartitionData
 def alter_partition(
     image: MetadataImage, configuration: Configuration, request: AlterPartitionRequest
 ) -> Decision[AlterPartitionResponse]:
-    """Decide on the ISRs that a leader proposes: a record for each accepted ISR, an error for each refused one.
+    """Decide on the ISRs that a leader proposes: a record for each accepted change, an error for each refused ISR.
 
     Errors: KafkaError STALE_BROKER_EPOCH where the leader is not registered in this incarnation. Per partition:
-    UNKNOWN_TOPIC_ID, and those of `_judge`; NEW_LEADER_ELECTED where the ISR completes a reassignment that moves the
-    leadership: the record is written although the response has an error.
+    UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, and those of `_judge`; NEW_LEADER_ELECTED where the ISR completes a
+    reassignment that moves the leadership: the record is written although the response has an error.
     """
     check_broker_epoch(image, request.broker_id, request.broker_epoch)
     decision: Decision[AlterPartitionResponse] = Decision([], AlterPartitionResponse())
@@ -79,7 +79,7 @@ def _alter(
 
 
 def members(proposal: Proposal) -> list[Member]:
-    """The proposed ISR; before version 3 of the request it has no broker epochs."""
+    """The proposed ISR. Before version 3 the request has no broker epochs: they are not checked."""
     return proposal.new_isr_with_epochs or [Member(broker_id=each) for each in proposal.new_isr]
 
 
@@ -88,8 +88,9 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
 
     Errors, in this order: KafkaError NOT_CONTROLLER for epochs above those of this controller's image (a newer controller
     wrote them); FENCED_LEADER_EPOCH; INVALID_REQUEST from a broker that does not lead; INVALID_UPDATE_VERSION for an older
-    partition epoch; INVALID_REQUEST for an ISR that is empty, repeats a broker, or lacks the leader; INELIGIBLE_REPLICA for a
-    member that is fenced, shuts down, or has another broker epoch.
+    partition epoch; INVALID_REQUEST for an ISR that is empty, repeats a broker, has a broker that is no replica, or lacks the
+    leader, and for a leader recovery state that is unknown or does not fit; INELIGIBLE_REPLICA for a member that is unregistered,
+    fenced, in shutdown, or registered with another broker epoch.
     """
     _judge_epochs(leader, partition, proposal)
     isr = [each.broker_id for each in members(proposal)]
@@ -97,7 +98,7 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
         raise KafkaError(
             ErrorCode.INVALID_REQUEST, "The ISR is empty or names a broker twice or one without a replica."
         )
-    # A leader outside of its ISR would commit without its own log.
+    # A leader outside its ISR would advance the high watermark without its own log.
     if partition.leader not in isr:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "The ISR is without its leader.")
     _judge_recovery(partition, proposal.leader_recovery_state, len(isr))
@@ -106,14 +107,14 @@ def _judge(image: MetadataImage, leader: NodeId, partition: PartitionImage, prop
 
 
 def _judge_epochs(leader: NodeId, partition: PartitionImage, proposal: Proposal) -> None:
-    # First: a leader that is ahead of this image has it from a newer controller, and is to ask that one.
+    # First: the higher epochs come from a newer controller, which the leader is to ask.
     if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
         raise KafkaError(ErrorCode.NOT_CONTROLLER)
     if proposal.leader_epoch < partition.leader_epoch:
         raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH)
     if leader != partition.leader:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Broker {partition.leader} leads.")
-    # An ISR that was proposed before another change must not undo it: the leader proposes again upon the newer state.
+    # An ISR proposed before another change must not undo it. The leader proposes again after it has replayed the change.
     if proposal.partition_epoch < partition.partition_epoch:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
 
@@ -128,7 +129,7 @@ def _judge_recovery(partition: PartitionImage, state: int, isr_size: int) -> Non
 
 
 def _judge_member(image: MetadataImage, member: Member) -> None:
-    # The broker's epoch: a member that fetched, lost power and registered again may have lost what it was counted for (KIP-903).
+    # A member that fetched, lost power and registered again may have lost records that it had fetched (KIP-903).
     broker = image.brokers.get(member.broker_id)
     if broker is None or not broker.is_active or member.broker_epoch not in (ANY_BROKER_EPOCH, broker.epoch):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA)

@@ -82,9 +82,9 @@ from reference.controller.quorum_electing import (
     Nominee,
     become_prospective,
     become_unattached,
-    believe,
     decide_vote,
-    heeds,
+    learn_from_leader,
+    learn_from_response,
     vote_error,
 )
 from reference.controller.quorum_following import Follower, become_follower, fetch_from_any_voter
@@ -262,18 +262,18 @@ class Quorum(Member):
                 self.requests.pause(peer, now)
 
     def _read_partition(self, peer: NodeId, request: Message, answer: Any | None, now: TimestampMs) -> None:
-        """Learn who leads, and give the rest of a response to the role that had asked."""
+        """Learn the leader from a response, and pass the rest to the role that sent the request."""
         if answer is None:
             if not isinstance(request, BeginQuorumEpochRequest):
                 self.requests.pause(peer, now)
             return
         said = getattr(answer, "current_leader", answer)
-        heeded = heeds(self, peer, answer.error_code, said.leader_epoch, said.leader_id, now)
+        is_valid = learn_from_response(self, peer, answer.error_code, said.leader_epoch, said.leader_id, now)
         state = self.state
         match state, request:
             case Follower(), FetchSnapshotRequest():
-                state.on_fetch_snapshot(peer, answer, heeded, now)
-            case _ if not heeded:
+                state.on_fetch_snapshot(peer, answer, is_valid, now)
+            case _ if not is_valid:
                 pass
             case Follower(), FetchRequest() if peer == self.stored.leader:
                 state.on_fetch(peer, request, answer, now)
@@ -320,21 +320,21 @@ class Quorum(Member):
         self._drive(now)
         return self.with_leader(response)
 
-    def _believe_report(
+    def _learn_from_report(
         self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, now: TimestampMs
     ) -> tuple[ErrorCode, Any | None]:
-        """What a leader reports of its epoch, and whether this member believes it; None where it cannot be read."""
+        """The error code of a leader's report about its epoch, and the report; None where it cannot be read."""
         if self.is_other_cluster(request.cluster_id):
             return ErrorCode.INCONSISTENT_CLUSTER_ID, None
         reported = messages.of_metadata(request.topics)
         if reported is None:
             return ErrorCode.INVALID_REQUEST, None
         self.addresses.learn(reported.leader_id, request.leader_endpoints)
-        return believe(self, reported.leader_id, reported.leader_epoch, now), reported
+        return learn_from_leader(self, reported.leader_id, reported.leader_epoch, now), reported
 
     def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
         """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
-        error, reported = self._believe_report(request, now)
+        error, reported = self._learn_from_report(request, now)
         if reported is None:
             return BeginQuorumEpochResponse(error_code=error)
         if error is ErrorCode.NONE and not self.is_meant(request.voter_id, reported.voter_directory_id):
@@ -347,7 +347,7 @@ class Quorum(Member):
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
         """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
-        error, reported = self._believe_report(request, now)
+        error, reported = self._learn_from_report(request, now)
         if reported is None:
             return EndQuorumEpochResponse(error_code=error)
         if error is ErrorCode.NONE and isinstance(self.state, Follower) and self.stored.leader == reported.leader_id:

@@ -1,4 +1,4 @@
-"""Elections: standing for one, asking for votes and giving them, and learning who leads. See `quorum` for the whole.
+"""Elections in the controller quorum: pre-votes, votes, and how a member learns the leader. See `quorum` for the whole.
 
 Source: KIP-595, KIP-996; org.apache.kafka.raft.ProspectiveState, CandidateState, UnattachedState.
 """
@@ -24,7 +24,7 @@ from reference.storage.errors import StorageError
 
 @dataclass(slots=True, eq=False)
 class Nominee:
-    """A member that asks for votes, before an election or in one."""
+    """A member that asks for pre-votes (`Prospective`) or votes (`Candidate`)."""
 
     role: ClassVar[Role]
     member: Member
@@ -33,7 +33,7 @@ class Nominee:
     refused: set[NodeId] = field(default_factory=set[NodeId])
 
     def __post_init__(self) -> None:
-        # A member that was removed counts the votes of the new voters: its own is not among them.
+        # A member that was removed from the voters counts their votes, and not its own.
         self.granted = {self.member.node} if self.member.is_voter else set()
 
     def end(self) -> None:
@@ -55,7 +55,7 @@ class Nominee:
                 member.send(voter, messages.meant_for(request, member.voters.directory_of(voter)), now)
 
     def on_vote(self, peer: NodeId, granted: bool, now: TimestampMs) -> None:
-        """A voter has answered the request of this role."""
+        """Count a voter's response to this role's request."""
         is_prospective = self.role is Role.PROSPECTIVE
         if not granted:
             self.refused.add(peer)
@@ -77,7 +77,7 @@ class Nominee:
             become_leader(self.member, self.granted, now)
 
     def lose(self, now: TimestampMs) -> None:
-        """No majority: a candidate asks around again; a prospective goes back to the leader it knows, or waits."""
+        """Give up: a candidate becomes prospective; a prospective follows the leader that it knows, or becomes unattached."""
         member, leader = self.member, self.member.stored.leader
         if self.role is Role.CANDIDATE:
             become_prospective(member, now)
@@ -96,7 +96,10 @@ class Candidate(Nominee):
 
 
 def become_prospective(member: Member, now: TimestampMs) -> None:
-    """Ask the others whether they would vote for this member; no node is disturbed by it."""
+    """Begin to ask for pre-votes, which change nothing at other members; without pre-votes become a candidate at once.
+
+    In the last epoch that can be, the member becomes unattached instead.
+    """
     if member.epoch >= MAX_EPOCH - 1:
         member.say_error(f"epoch {member.epoch} is the last that there can be: no election")
         member.change(Unattached(NEVER), member.stored)
@@ -108,9 +111,9 @@ def become_prospective(member: Member, now: TimestampMs) -> None:
 
 
 def become_candidate(member: Member, now: TimestampMs) -> None:
-    """Begin a new epoch with a vote for itself."""
+    """Begin a new epoch with a vote for this member itself."""
     candidate = Candidate(member, member.election_deadline(now))
-    # The vote for itself is stored with the epoch: after a crash between the two the node could vote for another in it.
+    # Epoch and vote are stored together: after a crash between the two the member could vote for another in this epoch.
     vote = QuorumState(NO_NODE, member.epoch + 1, member.node, _vote_directory(member, member.directory))
     member.change(candidate, vote)
     member.trace_step("BecomeCandidate")
@@ -118,7 +121,7 @@ def become_candidate(member: Member, now: TimestampMs) -> None:
 
 
 def become_unattached(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> None:
-    """Wait for a leader; a node that was waiting for an election goes on with the time that is left."""
+    """Wait for a leader. A member with a running election timeout keeps it."""
     state = member.state
     lost = isinstance(state, Prospective) and state.has_lost
     if not member.may_stand:
@@ -131,7 +134,7 @@ def become_unattached(member: Member, epoch: LeaderEpoch, leader: NodeId, now: T
 
 
 def _vote_directory(member: Member, directory: UUID) -> UUID:
-    """The directory to store with a vote: the voters of the configuration have none."""
+    """The directory id to store with a vote; voters of controller.quorum.voters have none."""
     return NO_UUID if member.is_static else directory
 
 
@@ -139,8 +142,7 @@ def _vote_directory(member: Member, directory: UUID) -> UUID:
 
 
 def vote_error(member: Member, asked: VoteRequest.PartitionData) -> ErrorCode:
-    # A candidate asks in the epoch that it stands for, of which no log can have records; a pre-vote asks in the present
-    # one.
+    # A candidate asks in its new epoch, of which no log has records. A pre-vote asks in the current epoch.
     last_allowed = asked.replica_epoch if asked.pre_vote else asked.replica_epoch - 1
     if asked.last_offset < 0 or asked.last_offset_epoch < 0 or asked.last_offset_epoch > last_allowed:
         return ErrorCode.INVALID_REQUEST
@@ -150,7 +152,7 @@ def vote_error(member: Member, asked: VoteRequest.PartitionData) -> ErrorCode:
 def decide_vote(
     member: Member, request: VoteRequest, asked: VoteRequest.PartitionData, now: TimestampMs
 ) -> tuple[ErrorCode, bool]:
-    """Give the vote, or say whether it would be given. Errors: StorageError."""
+    """The error code, and whether the vote or pre-vote is granted. A newer epoch is adopted first. Errors: StorageError."""
     candidate, epoch = asked.replica_id, asked.replica_epoch
     if epoch > member.epoch:
         become_unattached(member, epoch, NO_NODE, now)
@@ -159,11 +161,11 @@ def decide_vote(
         return ErrorCode.INVALID_VOTER_KEY, False
     log, stored = member.log, member.stored
     up_to_date = is_up_to_date(asked.last_offset_epoch, asked.last_offset, log.last_epoch, log.end)
-    # A pre-vote is no vote: nothing is stored, and any number of nodes may get it in one epoch.
+    # A pre-vote is not stored: a member grants it to any number of nodes in one epoch.
     if asked.pre_vote:
         return ErrorCode.NONE, up_to_date and _grants_pre_votes(member)
     directory = _vote_directory(member, asked.replica_directory_id)
-    # One vote an epoch: the same node with another directory is another voter, without the first one's log (KIP-853).
+    # One vote per epoch: the same node with another directory id is another voter, without the first one's log (KIP-853).
     is_other = stored.voted == candidate and stored.voted_directory != directory
     granted = (
         member.role in (Role.UNATTACHED, Role.PROSPECTIVE)
@@ -182,9 +184,9 @@ def _grants_pre_votes(member: Member) -> bool:
 
 
 def _grant_vote(member: Member, candidate: NodeId, directory: UUID, now: TimestampMs) -> None:
-    """Vote, durably; and wait longer, for the candidate is as good as this member.
+    """Store the vote durably, and restart the election timeout so that the candidate has time to win.
 
-    An observer votes, too: it may be a voter in a record that it has not fetched yet (KIP-853).
+    An observer votes too: it may be a voter in a record that it has not fetched yet (KIP-853).
     """
     deadline = member.election_deadline(now) if member.may_stand else NEVER
     state = Prospective(member, deadline) if member.role is Role.PROSPECTIVE else Unattached(deadline)
@@ -192,11 +194,14 @@ def _grant_vote(member: Member, candidate: NodeId, directory: UUID, now: Timesta
     member.trace_step("GrantVote", {"from": member.node, "to": candidate})
 
 
-# ---- learning who leads, from what other members say
+# ---- learning the leader from other members
 
 
 def adopt(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, source: NodeId) -> bool:
-    """Follow the leader of this epoch or a newer one, or wait for the newer one's; True when the role has changed."""
+    """Follow the leader of this epoch or a newer one, or become unattached in a newer epoch without a leader.
+
+    True when the role changed.
+    """
     if not member.is_static and leader not in (NO_NODE, member.node) and member.address_of(leader) is None:
         leader = NO_NODE
     known = member.stored.leader
@@ -214,7 +219,7 @@ def adopt(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, 
         member.trace_step("LearnEpoch", {"from": source, "to": member.node})
         return True
     if leader == NO_NODE or (known != NO_NODE and (known != leader or member.role is not Role.UNATTACHED)):
-        # An epoch has one leader; that another is named is a node's mistake, and must not move this one.
+        # An epoch has one leader. A second one is the sender's error, and must not change this member's.
         if NO_NODE not in (leader, known) and known != leader:
             member.say_error(f"nodes {known} and {leader} are said to lead epoch {epoch}")
         return False
@@ -222,8 +227,10 @@ def adopt(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, 
     return True
 
 
-def heeds(member: Member, peer: NodeId, error: int, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs) -> bool:
-    """Learn epoch and leader from a response; True when the rest of the response is valid, too."""
+def learn_from_response(
+    member: Member, peer: NodeId, error: int, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs
+) -> bool:
+    """Learn epoch and leader from a response; True when the rest of the response is to be handled too."""
     if epoch >= member.epoch and error != ErrorCode.UNKNOWN_LEADER_EPOCH:
         newer = epoch > member.epoch
         if adopt(member, epoch, leader, now, peer) and (newer or error != ErrorCode.NONE):
@@ -234,12 +241,12 @@ def heeds(member: Member, peer: NodeId, error: int, epoch: LeaderEpoch, leader: 
     return False
 
 
-def believe(member: Member, leader: NodeId, epoch: LeaderEpoch, now: TimestampMs) -> ErrorCode:
-    """Believe a leader's word about its epoch, or say why not."""
+def learn_from_leader(member: Member, leader: NodeId, epoch: LeaderEpoch, now: TimestampMs) -> ErrorCode:
+    """Learn from a leader's request that it leads its epoch; the error code where the request is refused."""
     error = member.voter_error(leader, epoch)
     if error is not ErrorCode.NONE:
         return error
-    # Two leaders of one epoch: one of the two has lost its memory. The first one known stays.
+    # Two leaders of one epoch: one of them has lost its stored vote. The leader known first remains.
     is_second = epoch == member.epoch and member.stored.leader not in (NO_NODE, leader)
     try:
         adopt(member, epoch, leader, now, leader)

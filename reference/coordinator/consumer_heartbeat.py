@@ -1,10 +1,14 @@
-"""One heartbeat of a member of a consumer group, decided (KIP-848).
+"""How the coordinator handles one heartbeat of a consumer group member (KIP-848).
 
-A heartbeat says what has changed for the member, null for what has not. In this order it may: make the member known, or put
-it in the place of a static member that left; take up its subscription; raise the group's epoch, where the subscription or
-the topics changed; make new targets, where they are older than the group's epoch; and bring the member closer to its target.
-Each step that changes something is a record, and the member is answered with its epoch, and with what it owns where that
-changed. Source: GroupMetadataManager.consumerGroupHeartbeat of 4.3.1.
+A heartbeat carries the fields that changed for the member, and null for the others. In this order it may:
+- add the member, or replace a static member that left;
+- update the member's subscription;
+- raise the group epoch, where the subscription or the topics changed;
+- compute a new target assignment, where its epoch is below the group epoch;
+- reconcile the member's assignment with its target.
+
+Each change is written as a record. The response carries the member's epoch, and its assignment where that changed.
+Source: GroupMetadataManager.consumerGroupHeartbeat of 4.3.1.
 """
 
 from __future__ import annotations
@@ -34,7 +38,7 @@ from reference.protocol.primitives import TimestampMs
 
 @dataclass(slots=True)
 class Heartbeat:
-    """A heartbeat being decided: `records` is what it changes, `member` is what becomes of the member."""
+    """One heartbeat while it is handled. It collects the `records` to write; `decide` returns the member after it."""
 
     group: ConsumerGroup
     topics: Topics
@@ -43,15 +47,15 @@ class Heartbeat:
     now: TimestampMs
     records: list[KeyValue] = field(default_factory=list[KeyValue])
     members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
-    """The group's members as this heartbeat makes them."""
+    """The group's members with this heartbeat's changes."""
     before: ConsumerMember | None = None
     epoch: int = 0
-    """The group's epoch after this heartbeat."""
+    """The group epoch after this heartbeat."""
     pattern: PatternChange = field(default_factory=PatternChange)
     has_moved: bool = False
-    """Whether the member came closer to its target."""
+    """Whether reconciliation changed the member."""
     steps: Steps | None = None
-    """Its steps, for the trace; None without one."""
+    """The steps to trace; None where tracing is off."""
 
     def __post_init__(self) -> None:
         self.members = dict(self.group.members)
@@ -59,7 +63,7 @@ class Heartbeat:
     def decide(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, client_id: str, client_host: str
     ) -> ConsumerMember:
-        """Go through all steps. Errors: KafkaError; nothing is then changed."""
+        """Take all steps, and return the member after them. Errors: KafkaError; `records` is then to be dropped."""
         owned = owned_of(request)
         before = self._member(request, member_id, owned)
         after = self.advance(before, _as_said(before, request, client_id, client_host), owned)
@@ -68,12 +72,12 @@ class Heartbeat:
         return after
 
     def trace_step(self, action: str, **arguments: Any) -> None:
-        """A step of the specification; it counts when the records are written. Check `steps` first: tracing is not free."""
+        """Add a step of the specification, traced when the records are written. Check `steps` first: arguments cost time."""
         assert self.steps is not None
         self.steps.append((action, arguments))
 
     def advance(self, before: ConsumerMember, said: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
-        """All steps but the first: from what the member is now said to be on. Errors: as `decide`."""
+        """Take all steps after the first. `said` is the member with the heartbeat's fields. Errors: as `decide`."""
         self.before = before
         self.members[said.id] = said
         names_changed = said.topics != before.topics
@@ -89,12 +93,12 @@ class Heartbeat:
         self.members[after.id] = after
         return after
 
-    # ---- who
+    # ---- the member
 
     def _member(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
     ) -> ConsumerMember:
-        """The member before this heartbeat, its epoch being checked (CGH-07, CGH-08, CGH-12)."""
+        """The member before this heartbeat, after the checks of its epoch and instance id (CGH-07, CGH-08, CGH-12)."""
         joins = request.member_epoch == JOINING
         if request.instance_id is None:
             member = self.join_group(member_id) if joins else self.group.member(member_id)
@@ -109,11 +113,11 @@ class Heartbeat:
         return member
 
     def join_group(self, member_id: str) -> ConsumerMember:
-        """A member that joins, for the first time or again."""
+        """The existing member that joins again, or a new one."""
         return self.group.members.get(member_id) or ConsumerMember(member_id)
 
     def joining_static(self, existing: ConsumerMember | None, member_id: str) -> ConsumerMember:
-        """A new instance, or a new member in the place that an instance keeps: it gets what was reserved (CGH-11)."""
+        """The member of a new instance id; or the one that replaces an instance's member, with its assignment (CGH-11)."""
         if existing is None:
             return self.join_group(member_id)
         member = replace(existing, id=member_id, epoch=JOINING, previous_epoch=JOINING)
@@ -128,10 +132,10 @@ class Heartbeat:
         ]
         return member
 
-    # ---- what
+    # ---- the assignment
 
     def raise_group_epoch(self, subscription_changed: bool) -> int:
-        """The group's epoch after this heartbeat: raised by another subscription, or by other topics (CGH-15)."""
+        """The group epoch after this heartbeat, raised where the subscription or the topics' metadata changed (CGH-15)."""
         group = self.group
         if not subscription_changed and not group.needs_metadata_check:
             return group.epoch
@@ -156,13 +160,16 @@ class Heartbeat:
             self.trace_step("JoinGroup", member=self.before.id, groupEpoch=epoch)
 
     def update_target(self, member: ConsumerMember, epoch: int) -> tuple[int, Assignment]:
-        """For which group epoch the member has a target, and the target; made again where that is due."""
+        """The assignment epoch, and the member's target in it. A new target assignment is computed where that epoch is below the
+        group epoch and the assignment interval is over (KIP-1263)."""
         group = self.group
         may = may_assign(group.assigned_at, self.settings.assignment_interval_ms, self.now)
         if group.assignment_epoch >= epoch or not may:
             return group.assignment_epoch, target_of(group, member)
         preferred = group.preferred_assignor(self.members.values())
-        assignor = preferred if preferred in ASSIGNORS else self.settings.assignors[0]  # a record may name any
+        assignor = (
+            preferred if preferred in ASSIGNORS else self.settings.assignors[0]
+        )  # a record may name an unknown one
         targets = make_targets(group, self.members, self.topics, ASSIGNORS[assignor])
         self.records += target_records(group, targets, epoch, self.now)
         if self.steps is not None:
@@ -189,7 +196,7 @@ class Heartbeat:
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """The owned partitions of a request; None where it does not carry them."""
+    """The owned partitions in a request; None where the field is null."""
     if request.topic_partitions is None:
         return None
     return frozenset((topic.topic_id, each) for topic in request.topic_partitions for each in topic.partitions)
@@ -198,7 +205,7 @@ def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
 def _as_said(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str
 ) -> ConsumerMember:
-    """The member with what the heartbeat says of it: null, or -1 for a timeout, is what did not change."""
+    """The member with the heartbeat's fields; null, or -1 as rebalance timeout, means unchanged."""
     names, timeout_ms = request.subscribed_topic_names, request.rebalance_timeout_ms
     return replace(
         member,
@@ -224,7 +231,7 @@ def response_to(
     after: ConsumerMember,
     heartbeat_interval_ms: int,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The response; it carries the assignment only where that changed, or where the request is a full one (CGH-06)."""
+    """The response. It carries the assignment only where that changed, or to a request that joins or has all fields (CGH-06)."""
     is_full = (
         request.rebalance_timeout_ms != NO_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

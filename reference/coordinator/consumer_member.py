@@ -24,16 +24,16 @@ LEAVING_STATIC: MemberEpoch = -2
 
 
 class MemberState(IntEnum):
-    """How far a member has come towards its target, as the log numbers it."""
+    """A member's state of reconciliation, as its record stores it."""
 
     STABLE = 0
-    """It owns its target, or as much of it as no other member has to revoke."""
+    """It has the whole target assignment of its epoch."""
     UNREVOKED_PARTITIONS = 1
-    """It was asked to give up partitions and has not said that it did."""
+    """It has partitions to revoke, and has not confirmed that it did."""
     UNRELEASED_PARTITIONS = 2
-    """It shall own partitions that others have not given up."""
+    """Its target has partitions that other members have not released."""
     UNKNOWN = 127
-    """Written by a later version of the software: the member must begin again."""
+    """A state that a later version wrote: the member must join again."""
 
     @classmethod
     def of(cls, number: int) -> MemberState:

@@ -1,6 +1,7 @@
 """How a member moves from its current to its target assignment, so that no partition ever has two owners (CGH-09).
 
-The target assignment changes in one step, ownership one heartbeat at a time. A heartbeat moves a member by this table:
+The target assignment changes at once, each member's assignment with its own heartbeats. A heartbeat moves a member by this
+table:
 
 | state | condition | result |
 | --- | --- | --- |
@@ -10,11 +11,15 @@ The target assignment changes in one step, ownership one heartbeat at a time. A 
 | UNREVOKED_PARTITIONS | it reports none of these | next assignment |
 | UNRELEASED_PARTITIONS | always | next assignment |
 
-Where nothing changes, partitions of topics that the member no longer subscribes to are taken away at once.
+Even where the table says "no change", a heartbeat that changes the subscription takes away partitions of topics that the member
+no longer subscribes to.
 
 The *next assignment*: the member first revokes partitions that are not in its target. Until it confirms that, it keeps its epoch
-(UNREVOKED_PARTITIONS). Then it moves to the target's epoch and gets the partitions that no other member holds. While some are not
-free, it gets them with a later heartbeat (UNRELEASED_PARTITIONS). Source: KIP-848; modern.consumer.CurrentAssignmentBuilder.
+(UNREVOKED_PARTITIONS). Then it moves to the target's epoch and gets the partitions that no other member holds. It gets the others
+with a later heartbeat, when they are free (UNRELEASED_PARTITIONS).
+
+A member in an unknown state, which a later version wrote, is fenced unless it reports that it owns nothing.
+Source: KIP-848; modern.consumer.CurrentAssignmentBuilder.
 """
 
 from __future__ import annotations
@@ -30,22 +35,22 @@ from reference.protocol.primitives import TopicId
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a member is going."""
+    """A member's target assignment, and which partitions of it the member may have now."""
 
     epoch: MemberEpoch
     partitions: Assignment
     is_subscribed: Callable[[TopicId], bool]
-    """Whether the member subscribes to a topic now: a target may be older than its subscription."""
+    """Whether the member subscribes to a topic now; a target may be older than the subscription."""
     is_free: Callable[[TopicIdPartition], bool]
-    """Whether no member of the group holds a partition."""
+    """Whether no member of the group holds a partition, assigned or to be revoked."""
 
 
 def reconcile(
     member: ConsumerMember, target: Target, owned: Assignment | None, subscription_changed: bool
 ) -> ConsumerMember:
-    """The member after a heartbeat in which it says what it owns; `owned` is None where it does not.
+    """The member after a heartbeat; `owned` is the partitions that it reports, None where it reports nothing.
 
-    Errors: KafkaError FENCED_MEMBER_EPOCH for a member in a state that this software does not know and that owns something.
+    Errors: KafkaError FENCED_MEMBER_EPOCH for a member in an unknown state that does not report an empty `owned`.
     """
     if member.state is MemberState.UNKNOWN:
         if owned is None or owned:
@@ -66,12 +71,12 @@ def _waits(member: ConsumerMember, target: Target, owned: Assignment | None) -> 
 
 
 def _still_owns(owned: Assignment | None, revoked: Owned) -> bool:
-    """Whether a member may still consume from any of the partitions: silence means that it may."""
+    """Whether a member may still consume from a partition to be revoked; it may where the heartbeat reports no partitions."""
     return bool(revoked) and (owned is None or not owned.isdisjoint(revoked))
 
 
 def _without_unsubscribed(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """Take away what the member does not subscribe to any more, before there is a new target."""
+    """The member without the partitions of topics that it no longer subscribes to; the target may still have them."""
     kept = {each: epoch for each, epoch in member.assigned.items() if target.is_subscribed(each[0])}
     if len(kept) == len(member.assigned):
         return member

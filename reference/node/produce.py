@@ -1,4 +1,7 @@
-"""Produce: append what producers send, and answer when it is safe enough. (PRD-*, ACK-*, IDM-*)"""
+"""Produce: append the batches of producers, and respond as acks requires. (PRD-*, ACK-*, IDM-*)
+
+A handler returns the response, or None where it is sent later (acks=all, a transaction) or not at all (acks=0).
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ def produce(
 def _produce_in_transaction(
     context: Context, verification: Verification, request: Request, body: ProduceRequest, now: TimestampMs
 ) -> ProduceResponse | None:
-    """The same when the transaction's coordinator has confirmed the batches that open it (TXN-16, TXN-21)."""
+    """Append the batches after the transaction coordinator has verified those that open a transaction (TXN-16, TXN-21)."""
     if body.transactional_id is None:
         return _answer(
             context.responder, request, body.acks, _refuse_all(body, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -71,7 +74,7 @@ def _produce_in_transaction(
 def _append_all(
     context: Context, request: Request, body: ProduceRequest, verdicts: Verdicts | None, now: TimestampMs
 ) -> ProduceResponse | None:
-    """`verdicts` are of the transactional batches, by partition; None where there is none."""
+    """Append each batch and respond. `verdicts` are those of transactional batches; None where the request has none."""
     # apply
     response = ProduceResponse()
     waiting: list[_Awaited] = []
@@ -116,7 +119,7 @@ def _with_leaders(context: Context, request: Request, response: ProduceResponse)
 
 
 def _answer(responder: Responder, request: Request, acks: int, response: ProduceResponse) -> ProduceResponse | None:
-    """With acks=0 nothing is said: the connection goes on, or is closed when something failed (ACK-02, ACK-03)."""
+    """The response. With acks=0 it is None, and the connection is closed where a partition failed (ACK-02, ACK-03)."""
     if acks != 0:
         return response
     request.amended(response)
@@ -146,10 +149,10 @@ def _refuse_all(body: ProduceRequest, code: ErrorCode) -> ProduceResponse:
 
 
 class _Part(NamedTuple):
-    """What a request produces to one partition."""
+    """One partition of a request, and its result."""
 
     topic: TopicName | None
-    """None where no topic has the id."""
+    """None where no topic has the request's topic id."""
     data: ProduceRequest.PartitionProduceData
     verdict: Verdict
     result: PartitionResponse
@@ -162,7 +165,7 @@ def _append(
     part: _Part,
     now: TimestampMs,
 ) -> tuple[Partition, Offset] | None:
-    """Append one partition's batch and fill its result; gives the offset up to which it must be committed."""
+    """Append one partition's batch and fill in its result. Returns the end offset of the batch; None where it is refused."""
     topic, data, verdict, result = part
     records = cast("Buffer | None", data.records)  # decoded from a frame: never a slice of a file
     partition: Partition | None = None
@@ -174,7 +177,9 @@ def _append(
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         if records is None:
-            raise KafkaError(ErrorCode.INVALID_RECORD, "A produce request needs exactly one record batch a partition.")
+            raise KafkaError(
+                ErrorCode.INVALID_RECORD, "A produce request needs exactly one record batch per partition."
+            )
         if request.version < FIRST_VERSION_WITH_ZSTD:
             refuse_zstd(records)
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
@@ -190,7 +195,8 @@ def _append(
 
 
 def _is_of_producer_or_records(error: KafkaError | RecordsError | LogError) -> bool:
-    """Whether the refusal names the log's start: by it a producer knows what retention forgot from what was lost (KAFKA-5793)."""
+    """Whether the partition's response carries the log start offset, by which a producer that the log does not know
+    distinguishes records deleted by retention from lost ones (KAFKA-5793)."""
     return isinstance(error, RefusedByProducerState) or (isinstance(error, RecordsError) and bool(error.record_errors))
 
 
@@ -210,7 +216,7 @@ def _refuse(
 
 @dataclass(slots=True)
 class _Awaited:
-    """A partition whose high watermark must pass `end`."""
+    """A partition whose high watermark must reach `end`."""
 
     partition: Partition
     leader_epoch: LeaderEpoch
@@ -223,7 +229,7 @@ class _Awaited:
 
 
 def _is_decided(replicas: Replicas, awaited: _Awaited) -> bool:
-    """Whether the answer for a partition is known (ACK-04, ACK-06, ACK-08). Another leader epoch does not know it."""
+    """Whether a partition's result is final (ACK-04, ACK-06, ACK-08); in another leader epoch it is NOT_LEADER_OR_FOLLOWER."""
     partition = awaited.partition
     leading = replicas.leading(partition, awaited.leader_epoch)
     code = leading.answer_to_produce(awaited.end) if leading is not None else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,17 +1,16 @@
 """A follower's requests to one leader: which to send next, and how to apply the response.
 
-One fetcher for each broker that leads something this node follows. It has one request out at a time, and no clock and no
-connection of its own:
-- `follow(partition)` whenever a replica has become follower of this leader, or of this leader in a new leader epoch; `leave` when
-  the replica is removed (the fetcher drops one whose leader epoch is over by itself);
-- `next_request(now)`: a FetchRequest, now and then a ListOffsetsRequest, or None while one is out or nothing is to be
-  asked before `next_deadline()`;
-- `answered(response, now)` or, without an answer, `failed(now)`; then at once `next_request` again.
+A node has one fetcher for each broker that leads a partition it follows. A fetcher has no clock and no connection, and at most
+one request in flight. Its driver calls:
+- `follow(partition)` when a replica becomes a follower of this leader, or this leader begins a new leader epoch; `leave` when
+  the replica is removed (the fetcher itself drops a partition whose leader epoch is over);
+- `next_request(now)`: it returns a FetchRequest, a ListOffsetsRequest after OFFSET_OUT_OF_RANGE, or None while one is in flight
+  or nothing is due before `next_deadline()`;
+- `answered(response, now)`, or `failed(now)` where no response will come; then `next_request` again at once.
 
-Each partition is at one stage (`followed`).
+The stage of each partition is a state machine in `reference.replication.followed`.
 
-An append that the disk refused is tried again after the pause that follows an error (`backoff_ms`): the disk may have been full.
-Kafka takes the whole log directory offline instead.
+A failed append is retried after `backoff_ms`: the disk may have been full. Kafka takes the whole log directory offline instead.
 
 Source: Kafka's `AbstractFetcherThread`, `RemoteLeaderEndPoint`; KIP-227, KIP-320, KIP-595, KIP-903.
 """
@@ -44,7 +43,7 @@ from reference.storage.errors import LogError, StorageError
 
 
 class FetchSettings(NamedTuple):
-    """The broker's settings that a fetcher follows, with Kafka's defaults."""
+    """The replica.fetch.* properties that a fetcher reads, with Kafka's defaults."""
 
     max_wait_ms: int = 500
     """replica.fetch.wait.max.ms"""
@@ -59,7 +58,7 @@ class FetchSettings(NamedTuple):
 
     @staticmethod
     def of(integer: Callable[[str], int]) -> FetchSettings:
-        """The settings that a configuration says; `integer` gives a property's value."""
+        """The settings in a configuration; `integer` returns a property's value."""
         return FetchSettings(
             max_wait_ms=integer("replica.fetch.wait.max.ms"),
             min_bytes=integer("replica.fetch.min.bytes"),
@@ -70,30 +69,30 @@ class FetchSettings(NamedTuple):
 
 
 class Note(NamedTuple):
-    """A line for the node's log, about a partition or (None) the leader."""
+    """A line for the node's log, about a partition, or about the leader (None)."""
 
     partition: Partition | None
     text: str
     error: Exception | None = None
-    """The error of the replica's own log, or of the records in the answer."""
+    """The error that the replica's log raised, or that the response's records contain."""
 
 
 @dataclass(slots=True)
 class Fetched:
-    """The effects of an answer."""
+    """The effects of a response."""
 
     moved: list[Partition] = field(default_factory=list[Partition])
-    """Partitions whose log end, high watermark or log start moved: requests that wait for them are to be tried again."""
+    """Partitions whose log end offset, high watermark or log start offset moved: their delayed requests are to be tried again."""
     notes: list[Note] = field(default_factory=list[Note])
 
 
 class Fetcher:
-    """The partitions that one leader is asked for."""
+    """The partitions that this node fetches from one leader."""
 
     def __init__(
         self, leader: NodeId, node: NodeId, broker_epoch: BrokerEpoch, settings: FetchSettings | None = None
     ) -> None:
-        """`broker_epoch` is this node's own registration."""
+        """`broker_epoch` is this node's own: the leader refuses a fetch of an earlier incarnation (KIP-903)."""
         self.leader = leader
         self.node = node
         self.broker_epoch = broker_epoch
@@ -101,21 +100,21 @@ class Fetcher:
         self.session = FetchSession()
         self._followed: dict[Key, Followed] = {}
         self._changed: dict[Key, None] = {}
-        """Partitions whose part of the request may have changed; the fetch session keeps all others as they were."""
+        """Partitions whose fields in the next request may differ from those that the fetch session holds."""
         self._waiting: list[tuple[TimestampMs, int, Followed]] = []
-        """A heap of those that are to be looked at later."""
+        """A heap of the partitions that back off, by the time at which their back-off ends."""
         self._numbers = count()
         self._asked: list[Followed] = []
-        """Those that the outstanding request names; after a failure all that are followed."""
+        """The partitions in the request in flight; after a failed FetchRequest, all partitions that are followed."""
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
         self._begins_again = False
-        """The follower did not apply all of a response. Within the session the leader does not send a high watermark or log start
-        again that has not changed, so a new session begins."""
+        """The next fetch begins a new session, as the follower did not apply all of a response. Within a session the leader does
+        not send an unchanged high watermark or log start offset again."""
 
     # ---- what is followed
 
     def follow(self, partition: Partition) -> bool:
-        """Ask for a partition from now on; False where it is already asked for in this leader epoch (or has failed in it)."""
+        """Fetch a partition from now on. False where it is already fetched, or has failed, in this leader epoch."""
         known = self._followed.get((partition.topic_id, partition.index))
         if known is not None and known.partition is partition and known.leader_epoch == partition.state.leader_epoch:
             return False
@@ -127,40 +126,40 @@ class Fetcher:
         return True
 
     def leave(self, partition: Partition) -> None:
-        """Ask for it no more."""
+        """Stop fetching a partition."""
         key = partition.topic_id, partition.index
         if self._followed.pop(key, None) is not None:
             self._changed[key] = None
 
     def look_again(self, partition: Partition) -> None:
-        """Its log has changed by something else than an answer."""
+        """Ask for the partition again from its log's new end: something other than a response changed the log."""
         if (key := (partition.topic_id, partition.index)) in self._followed:
             self._changed[key] = None
 
     @property
     def followed(self) -> list[Partition]:
-        """All partitions that are asked for, failed ones among them."""
+        """All followed partitions, including those that have failed."""
         return [each.partition for each in self._followed.values()]
 
     def has_failed(self, partition: Partition) -> bool:
-        """Whether a partition waits for its next leader epoch."""
+        """Whether a partition is not fetched until its next leader epoch."""
         known = self._followed.get((partition.topic_id, partition.index))
         return known is not None and known.stage is Stage.FAILED
 
     @property
     def waits(self) -> bool:
-        """Whether a request is out."""
+        """Whether a request is in flight."""
         return self._out is not None
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to follow, nothing out, and no session to close: the fetcher can go."""
+        """Whether no partition is followed, no request is in flight and the session is empty: the fetcher can be removed."""
         return not self._followed and self._out is None and not self.session.partitions
 
     # ---- asking
 
     def next_request(self, now: TimestampMs) -> FetchRequest | ListOffsetsRequest | None:
-        """The next request, which is out from then on; None while one is, or while there is nothing to ask."""
+        """The next request, which is then in flight; None while one is in flight already, or while nothing is due."""
         if self._out is not None:
             return None
         while self._waiting and self._waiting[0][0] <= now:
@@ -171,9 +170,9 @@ class Fetcher:
         return self._bounds_request(due) or self._fetch_request(due)
 
     def _take_due(self, now: TimestampMs) -> dict[Key, Followed | None]:
-        """Those of which something is to be asked, of a full request all; None for those that are not followed (any more).
+        """The partitions to look at for the next request: all of them for a full request, else those that changed.
 
-        Nothing that changed, nothing to ask: what is not in the session then waits for its time, or has failed.
+        The value is None where the partition must not be in the session: it is not followed, has failed, or backs off.
         """
         if not self._changed:
             return {}
@@ -207,7 +206,7 @@ class Fetcher:
         due = [each for each in looked_at.values() if each is not None and each.stage in PLACES]
         if not due:
             return None
-        self._changed = dict.fromkeys(looked_at)  # what is not a bound is asked for afterwards
+        self._changed = dict.fromkeys(looked_at)  # the other partitions are fetched after this response
         self._out, self._asked = ListOffsetsResponse, due
         topics: dict[TopicName, ListOffsetsRequest.ListOffsetsTopic] = {}
         for each in due:
@@ -256,7 +255,7 @@ class Fetcher:
         )
 
     def next_deadline(self) -> TimestampMs | None:
-        """When `next_request` has something to ask; None while a request is out, or for never."""
+        """When a request is next due; None while one is in flight, or where none will be."""
         if self._out is not None:
             return None
         if any(key not in self._changed for key in self.session.partitions):
@@ -265,10 +264,10 @@ class Fetcher:
         times = [each.ready_at for each in changed if each.stage is not Stage.FAILED]
         return min([*times, *(each[0] for each in self._waiting[:1])], default=None)
 
-    # ---- answers
+    # ---- responses
 
     def answered(self, response: FetchResponse | ListOffsetsResponse, now: TimestampMs) -> Fetched:
-        """Do as the leader says. An answer to no question changes nothing; one of the wrong kind is none."""
+        """Apply the response. It is ignored where no request is in flight; one of the wrong type fails the request."""
         if self._out is None:
             return Fetched()
         if not isinstance(response, self._out):
@@ -282,12 +281,11 @@ class Fetcher:
         return fetched
 
     def failed(self, now: TimestampMs) -> Fetched:
-        """There will be no answer to the open request."""
+        """Give up the request in flight: no response to it will come."""
         return self._fail("did not answer", now) if self._out is not None else Fetched()
 
     def _fail(self, text: str, now: TimestampMs) -> Fetched:
-        # Whether the leader took the request is not known: its session may be one epoch ahead, and would refuse the
-        # next one.
+        # The leader may have handled the request: its session epoch is then one ahead, and it would refuse the next request.
         if self._out is FetchResponse:
             self.session.begin_again()
             self._asked = [*self._followed.values()]
@@ -310,7 +308,7 @@ class Fetcher:
         if wrong is not None:
             fetched.notes.append(Note(None, f"broker {self.leader}: {wrong}"))
             if was_full:
-                # A lost session is begun again at once; one that cannot be begun must not be tried without a pause.
+                # A lost session is replaced at once. Where a full request was refused, the next one waits.
                 self._back_off_all(now)
             return
         for topic in response.responses:
@@ -324,11 +322,11 @@ class Fetcher:
                     self._begins_again = True
 
     def _current(self, key: Key) -> Followed | None:
-        """The partition of an answer, unless its leader or its log end offset has changed since the request."""
+        """The partition of a response, unless its leader or its log end offset has changed since the request."""
         followed = self._followed.get(key)
         if followed is None or followed.asked is None or not followed.is_followed_from(self.leader):
             return None
-        # A truncation since the request moves the end: the answer's records would leave a gap, or repeat what is there.
+        # A truncation since the request moves the end: the response's records would leave a gap, or repeat existing ones.
         is_same = followed.asked.fetch_offset == followed.partition.log.log_end_offset
         return followed if is_same else None
 
@@ -364,7 +362,7 @@ class Fetcher:
             if grew or moved:
                 fetched.moved.append(partition)
         if grew and len(self._followed) > 1:
-            # Who got records stands last in the next full request, so that none starves.
+            # A partition that received records goes last in the next full request, so that none starves.
             self._followed[followed.key] = self._followed.pop(followed.key)
         if len(records) and not grew:
             followed.ready_at = now + self.settings.backoff_ms
@@ -376,18 +374,19 @@ class Fetcher:
         partition = followed.partition
         before, high_watermark = (partition.log.log_end_offset, partition.last_fetched_epoch), partition.high_watermark
         end = partition.require_follower_of(self.leader).truncate(diverging.epoch, diverging.end_offset)
-        # The high watermark that came along cannot be believed before the logs agree (Kafka waits for it to move).
+        # The response's high watermark is not usable before the logs agree: a new session reports it again. Kafka waits for it
+        # to move.
         self._begins_again = True
         fetched.moved.append(partition)
         if (end, partition.last_fetched_epoch) == before:
-            # The same question would have the same answer.
+            # Nothing was truncated: the same request would receive the same response.
             followed.ready_at = now + self.settings.backoff_ms
         committed = " below its high watermark" if end < high_watermark else ""
         text = f"cut from {before[0]} to {end}{committed}: epoch {diverging.epoch} ended at {diverging.end_offset} on the leader"
         fetched.notes.append(Note(partition, text))
 
     def _take_error(self, followed: Followed, code: int, fetched: Fetched, now: TimestampMs) -> None:
-        """A fenced epoch is not asked for again; the others pass with time or with newer metadata."""
+        """FENCED_LEADER_EPOCH ends fetching in this leader epoch. Other errors pass with time or with newer metadata."""
         if code == ErrorCode.FENCED_LEADER_EPOCH:
             followed.go_to(Stage.FAILED)
         else:
@@ -398,7 +397,7 @@ class Fetcher:
     def _take_refusal(
         self, followed: Followed, error: RecordsError | LogError | KafkaError, fetched: Fetched, now: TimestampMs
     ) -> None:
-        """Corrupt bytes may be whole next time, and a full disk may have room; a log that refuses will refuse again."""
+        """Retry where records were corrupt, or the disk failed. A log that refused the records would refuse them again."""
         if isinstance(error, LogError) and not isinstance(error, StorageError):
             followed.go_to(Stage.FAILED)
         else:
@@ -421,7 +420,7 @@ class Fetcher:
                 if followed is not None:
                     self._take_bound(followed, data, fetched, now)
                     followed.asked = None
-        # A bound that was left out is asked for again, after a pause.
+        # The response may leave partitions out: they are asked for again after a back-off.
         self._back_off_all(now)
 
     def _take_bound(

@@ -1,20 +1,20 @@
 """A leader's steps: followers' progress, the high watermark, and the in-sync replicas.
 
-`Leading` is made when a leader epoch begins and thrown away with it, so nothing of one epoch can be taken for another's.
-In: a newer record of the same leader epoch (`commit_isr`), a follower's fetch (`answer_fetch`), the answer to a proposal
-(`proposal_answered`), time (`shrink_isr`). Out: the replica's `high_watermark`, and a proposal for the controller
-(`take_proposal`), one at a time.
+A `Leading` exists for one leader epoch, so that no state of one epoch is used in another.
+In: a newer partition state of the same leader epoch (`commit_isr`), a follower's fetch (`answer_fetch`), the outcome of a
+proposal (`proposal_answered`), time (`shrink_isr`). Out: the replica's `high_watermark`, and one proposal at a time for the
+controller (`take_proposal`).
 
-The high watermark is the least log end offset of the *maximal* ISR: the committed members and those of the pending
-proposal. It also waits for a follower that is caught up and may be about to join, for otherwise a busy partition's
-follower would chase it for ever. It never goes back within a leader epoch, and does not advance while the ISR is smaller than
-min.insync.replicas, so that any replica that then leaves the ISR has every committed record (KIP-966). Source: Kafka's
-`Partition` (maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
+The high watermark is the least log end offset of the *maximal* ISR: the members of the committed ISR and of the pending
+proposal. It also waits for a caught-up follower that may join, as otherwise the follower of a busy partition would never catch
+up with it. It never goes back within a leader epoch. It does not advance while the ISR is smaller than min.insync.replicas, so
+that each replica which leaves the ISR for the ELR has every committed record (KIP-966). Source: Kafka's `Partition`
+(maybeIncrementLeaderHW, maybeExpandIsr, maybeShrinkIsr, handleAlterPartitionError); KIP-497, KIP-903.
 
-The AlterPartition response may arrive before the leader has replayed the record it produced, and does not say by which
-min.insync.replicas the controller judged which replicas stay eligible. So a replica removed by a response still counts toward
-the high watermark until its PartitionChangeRecord is replayed (`removed_pending_replay`). Kafka 4.3.1 and 4.4.0 do without,
-and lose acknowledged records where min.insync.replicas is raised meanwhile.
+The AlterPartition response may arrive before the leader has replayed the record it produced. It does not carry the
+min.insync.replicas by which the controller computed the ELR. So a replica removed by a response still counts toward
+the high watermark until its PartitionChangeRecord is replayed (`removed_pending_replay`). In Kafka 4.3.1 and 4.4.0 it does not
+count: they lose acknowledged records where min.insync.replicas is raised meanwhile.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ from reference.storage.log import TimestampOffset
 
 @dataclass(slots=True, eq=False)
 class Leading:
-    """A replica that leads, in one leader epoch: what the leader keeps, and its steps."""
+    """The leader's role of a replica in one leader epoch: its state and its steps."""
 
     replica: Replica
     epoch_start: Offset
-    """Where its leader epoch began."""
+    """The log end offset at which this leader epoch began."""
     followers: dict[NodeId, Progress]
-    """The other replicas of the assignment."""
+    """The progress of each other replica of the assignment."""
     pending: Proposal | None = None
-    """The proposal whose outcome is not known."""
+    """The proposed ISR, until its outcome is known."""
     pending_is_sent: bool = False
     removed_pending_replay: frozenset[NodeId] = frozenset()
     """Replicas that an AlterPartition response removed from the ISR; they count until the record is replayed."""
@@ -73,17 +73,15 @@ class Leading:
 
     @classmethod
     def from_log_end(cls, replica: Replica, state: PartitionState, now: TimestampMs) -> Leading:
-        """The role in a newer leader epoch, which begins at the log's end. Errors: StorageError, and nothing has changed.
+        """The role in a newer leader epoch, which begins at the log end offset. Errors: StorageError; nothing changes then.
 
         Kafka keeps followers' progress when the same broker is elected again. The specification resets it, at the cost of one
         fetch.
         """
-        # Before the first append of the epoch: a follower that asks where the epoch before ended is answered by it
-        # (KIP-101).
+        # Before the first append of the epoch: its start is where the previous epoch ended, for which followers ask (KIP-101).
         replica.log.assign_epoch_start(state.leader_epoch, replica.log.log_end_offset)
         followers = {
-            # A member of the ISR gets a whole replica.lag.time.max.ms before it counts as lagging: it has to find this
-            # leader first.
+            # A member of the ISR has a whole replica.lag.time.max.ms to find this leader before it counts as lagging.
             follower: Progress(last_caught_up=now if follower in state.isr else LONG_AGO)
             for follower in state.replicas
             if follower != replica.node
@@ -93,14 +91,14 @@ class Leading:
     def commit_isr(
         self, state: PartitionState, now: TimestampMs, removed_pending_replay: frozenset[NodeId] = frozenset()
     ) -> bool:
-        """Adopt a newer record of this leader epoch; it settles a pending proposal. False where it is not newer.
+        """Adopt a newer partition state of this leader epoch: a replayed record, or an accepted proposal.
 
-        `removed_pending_replay`: replicas that left the ISR and still count; empty where the record itself was replayed.
+        It settles a pending proposal. False where its partition epoch is not newer.
+        `removed_pending_replay`: replicas that left the ISR and still count; empty for a replayed record.
         """
         if state.leader_epoch != self.replica.state.leader_epoch:
             return False
-        # Responses and records come in any order: an older one would bring back a replica that has left, or lose one
-        # that counts.
+        # Responses and records arrive in either order. An older one would add a removed replica again, or drop one that counts.
         if state.partition_epoch <= self.replica.state.partition_epoch:
             return False
         self.assign(state)
@@ -111,9 +109,10 @@ class Leading:
         return True
 
     def take_known_isr(self, state: PartitionState, now: TimestampMs) -> bool:
-        """Replay the record of an ISR that an AlterPartition response had brought; True when something changed.
+        """Replay the record of an ISR that an AlterPartition response reported earlier; True when something changed.
 
-        Its replicas may be new; and with it its settings are known, so the replicas that left count no more.
+        The record's assignment may be new. The min.insync.replicas in force at the record is now known, so replicas that the
+        response removed no longer count.
         """
         replica = self.replica
         if state.partition_epoch < replica.state.partition_epoch:
@@ -127,7 +126,7 @@ class Leading:
         return is_new or bool(counted)
 
     def assign(self, state: PartitionState) -> None:
-        """Follow the assignment: the progress of replicas that stay is kept, that of new ones begins."""
+        """Adopt a state: keep the progress of replicas that stay assigned, and begin that of new ones."""
         self.replica.state = state
         self.followers = {
             follower: self.followers.get(follower) or Progress()
@@ -138,10 +137,10 @@ class Leading:
     # ---- followers' fetches
 
     def answer_fetch(self, asked: FollowerFetch, now: TimestampMs) -> Read:
-        """Serve a follower's fetch up to the log's end, and learn from it how far the follower is.
+        """Serve a follower's fetch up to the log end offset, and record the follower's progress.
 
-        A delayed fetch is read again by `read_as_follower`, which learns nothing. The response carries the high watermark
-        from before this fetch, as Kafka's does: the next response carries the one that this fetch has advanced.
+        A delayed fetch is read again by `read_as_follower`, which records no progress. The response carries the high watermark
+        from before this fetch, as Kafka's does; the next response carries an advanced one.
         Errors: KafkaError UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER (also for a fetch of an earlier incarnation),
         OFFSET_OUT_OF_RANGE; StorageError.
         """
@@ -149,10 +148,10 @@ class Leading:
         read = self.read_as_follower(asked)
         if replica.trace is not None and self._has_deleted(asked.last_fetched_epoch):
             replica.trace_step("AnswerFromLogStart", leader=replica.node, follower=follower)
-        # What a diverging follower holds is not this log: its offset must not count toward the high watermark.
+        # A diverging follower does not hold this log's records: its offset must not count toward the high watermark.
         if read.diverging is not None:
             return read
-        # Before the follower's progress is noted: a fetch of an earlier incarnation speaks of a log that may have lost its end.
+        # Before the progress is recorded: since an earlier incarnation's fetch the follower's log may have lost its end.
         self._require_present_incarnation(follower, asked.broker_epoch)
         progress = self.followers[follower]
         end_before = progress.end
@@ -170,10 +169,10 @@ class Leading:
         return read
 
     def read_as_follower(self, asked: FollowerFetch) -> Read:
-        """A follower's fetch: records up to the log's end, or where the logs diverge. Errors: as `answer_fetch`."""
+        """A follower's fetch: records up to the log end offset, or the diverging epoch. Errors: as `answer_fetch`."""
         replica, state = self.replica, self.replica.state
         if asked.follower not in self.followers:
-            # A reassignment may have added it in metadata that this leader has not replayed: it is to try again.
+            # A reassignment may have added it in metadata that this leader has not replayed: both errors are retriable.
             raise KafkaError(
                 ErrorCode.NOT_LEADER_OR_FOLLOWER if asked.asked_epoch == NO_EPOCH else ErrorCode.UNKNOWN_LEADER_EPOCH,
                 f"Replica {asked.follower} is not a replica of {replica.name} in leader epoch {state.leader_epoch} with"
@@ -185,8 +184,8 @@ class Leading:
         return read
 
     def _has_deleted(self, epoch: LeaderEpoch) -> bool:
-        """Whether nothing is left of an epoch, and of all before it: where it ended cannot be known, and the log's start is
-        answered instead, as by Kafka. No step of the specification, which knows no retention."""
+        """Whether retention has deleted an epoch and all before it: its end is unknown, and the response carries the log start
+        offset instead, as Kafka's does. The specification has no retention, and no such step."""
         start = self.replica.log.log_start_offset
         return 0 <= epoch < self.replica.state.leader_epoch and start > 0 and epoch < self.replica.log.epoch_at(start)
 
@@ -204,7 +203,7 @@ class Leading:
 
     @property
     def effective_min_isr(self) -> int:
-        """min.insync.replicas, or all replicas where there are fewer."""
+        """min.insync.replicas, or the number of replicas where that is smaller."""
         return effective_min_isr(self.replica.min_isr, len(self.replica.state.replicas))
 
     @property
@@ -212,13 +211,12 @@ class Leading:
         return len(self.replica.state.isr) < self.effective_min_isr
 
     def is_in_maximal_isr(self, broker: NodeId) -> bool:
-        """Whether a broker is in sync, or may be so already without this leader knowing."""
+        """Whether a broker is in the committed ISR or in the pending proposal, which the controller may have accepted already."""
         return broker in self.replica.state.isr or (self.pending is not None and broker in self.pending.isr)
 
     def advance_high_watermark(self, now: TimestampMs) -> bool:
         """Advance the high watermark to the least log end offset of the replicas that count; True when it moved."""
-        # A high watermark that moved with too small an ISR would commit records which the next leader, out of the ELR, may not
-        # have (KIP-966).
+        # With an ISR below the minimum it would commit records that a leader elected from the ELR may lack (KIP-966).
         if self.is_under_min_isr:
             return False
         moved = next_high_watermark(
@@ -232,7 +230,7 @@ class Leading:
         return True
 
     def _counted_ends(self, now: TimestampMs) -> Iterator[Offset]:
-        # Not the committed ISR alone: the controller may have accepted the pending proposal and elect from it already (KIP-497).
+        # Not the committed ISR alone: the controller may have accepted the pending proposal and elect a leader from it (KIP-497).
         for follower, progress in self.followers.items():
             if (
                 self.is_in_maximal_isr(follower)
@@ -252,20 +250,20 @@ class Leading:
         return self.replica.high_watermark >= end
 
     def answer_to_produce(self, end: Offset) -> ErrorCode | None:
-        """The response to a producer that waits for acks=all; None while it must wait (ACK-04, ACK-06).
+        """The error code for a produce request with acks=all; None while it must wait (ACK-04, ACK-06).
 
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND where the records are committed, but by an ISR that has become too small.
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND where the records are committed and the ISR is now below min.insync.replicas.
         """
         if not self.is_committed(end):
             return None
-        # The maximal ISR, as in Kafka: what is proposed may be committed by the controller already.
+        # The maximal ISR, as in Kafka: the controller may have accepted the pending proposal already.
         members = {*self.replica.state.isr, *(self.pending.isr if self.pending is not None else ())}
         return ErrorCode.NONE if len(members) >= self.effective_min_isr else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     # ---- the ISR
 
     def expand_isr(self, follower: NodeId) -> bool:
-        """Propose to add a caught-up follower; it counts from now on. False where it may not join, or a proposal is pending."""
+        """Propose to add a caught-up follower; it counts from now on. False where a proposal is pending, or it may not join."""
         progress = self.followers.get(follower)
         if progress is None or self.pending is not None or follower in self.replica.state.isr:
             return False
@@ -279,16 +277,15 @@ class Leading:
         return True
 
     def shrink_isr(self, now: TimestampMs) -> bool:
-        """Propose to remove the first member that lags; it counts until the controller has accepted.
+        """Propose to remove the first lagging member; it counts until the PartitionChangeRecord of its removal is replayed.
 
-        One member at a time, as in the specification (Kafka removes all lagging members at once): the next one is due as soon
-        as the first has left, see `shrink_deadline`.
+        The ISR loses one member at a time, as in the specification; Kafka removes all lagging members at once. The node proposes
+        the next removal as soon as this one is settled.
         """
         if self.pending is not None:
             return False
         for follower in self.replica.state.isr:
             if follower != self.replica.node and self._lags(follower, now):
-                # The member still counts while this is pending: until the controller has agreed it may be elected.
                 self._propose(tuple(member for member in self.replica.state.isr if member != follower))
                 if self.replica.trace is not None:
                     self.replica.trace_step("ShrinkIsr", leader=self.replica.node, follower=follower)
@@ -319,7 +316,8 @@ class Leading:
         self.pending_is_sent = False
 
     def _broker_epoch_of(self, member: NodeId) -> BrokerEpoch:
-        """UNSAID for a member that has not fetched yet: if it restarted, its removal has raised the partition epoch."""
+        """UNSAID, which the controller does not check, for a member that has not fetched in this leader epoch. If the member
+        restarted, the controller has removed it and raised the partition epoch, which it checks."""
         if member == self.replica.node:
             peer = self.replica.brokers(member)
             return peer.broker_epoch if peer is not None and peer.broker_epoch is not None else UNSAID
@@ -327,7 +325,7 @@ class Leading:
         return max(progress.broker_epoch, UNSAID) if progress is not None else UNSAID
 
     def take_proposal(self) -> Proposal | None:
-        """The proposal to send to the controller, given out once; the caller passes the response or failure back."""
+        """The proposal to send to the controller, returned once. The caller reports its outcome to `proposal_answered`."""
         if self.pending is None or self.pending_is_sent:
             return None
         self.pending_is_sent = True
@@ -336,17 +334,17 @@ class Leading:
     def proposal_answered(
         self, proposal: Proposal, error: ErrorCode, now: TimestampMs, accepted: AcceptedIsr | None = None
     ) -> ProposalOutcome | None:
-        """Settle a proposal: `error` is the partition's in the response, or the whole response's.
+        """Apply the outcome of a proposal; None where it is no longer the pending one.
 
-        Without a response it is NETWORK_EXCEPTION or the like: the proposal can be taken again, unchanged.
-        None for a proposal that is no longer the pending one.
+        `error` is the partition's error in the response, or the response's own. Where there was no response it is one such as
+        NETWORK_EXCEPTION: `take_proposal` then returns the same proposal again.
         """
         if self.pending is not proposal:
             return None
         outcome = outcome_of(error)
         if outcome is ProposalOutcome.COMMITTED and accepted is not None:
             self._take_accepted(accepted, now)
-        # Any other error leaves it pending: an earlier copy of the request may have been accepted, and its members be elected.
+        # Any other error leaves it pending: the controller may have accepted an earlier copy, and elect one of its members.
         elif outcome is ProposalOutcome.ROLLED_BACK:
             self.roll_back_isr(now)
         elif outcome is ProposalOutcome.SENT_AGAIN:
@@ -354,7 +352,7 @@ class Leading:
         return outcome
 
     def _take_accepted(self, accepted: AcceptedIsr, now: TimestampMs) -> None:
-        """A response of another leader epoch or an older partition epoch settles nothing: replayed metadata will."""
+        """A response of another leader epoch or an older partition epoch settles nothing; a replayed record will."""
         state, isr = self.replica.state, accepted.isr
         if accepted.leader_epoch != state.leader_epoch or accepted.partition_epoch < state.partition_epoch:
             return
@@ -368,29 +366,30 @@ class Leading:
         )
 
     def _removed_pending_replay_after(self, isr: tuple[NodeId, ...]) -> frozenset[NodeId]:
-        """The replicas that still count after a response with an ISR: all that left since the last replayed record."""
+        """The replicas that still count after a response: all that left the ISR since the last replayed record."""
         return self.removed_pending_replay | {*self.replica.state.isr} - {*isr}
 
     def roll_back_isr(self, now: TimestampMs) -> None:
-        """The controller refused the proposal for good: only the committed ISR counts again."""
+        """Drop the pending proposal, which the controller refused for good."""
         self.pending, self.pending_is_sent = None, False
         if self.replica.trace is not None:
             self.replica.trace_step("RollBackIsr", leader=self.replica.node)
-        # Without the replica that was to join, one end less holds the high watermark back.
+        # The replica that was to join no longer holds the high watermark back.
         self.advance_high_watermark(now)
 
     # ---- offsets by epoch, time or place
 
     def offset_for_leader_epoch(self, epoch: LeaderEpoch) -> tuple[LeaderEpoch, Offset]:
-        """Where an epoch ends on this leader (EPO-04 to EPO-06)."""
+        """The largest epoch not above this one in the leader's log, and its end offset (EPO-04 to EPO-06)."""
         end = self.replica.log.end_offset_for_epoch(epoch)
         return end.leader_epoch, end.end_offset
 
     def list_offset(self, timestamp: TimestampMs, committed: bool, *, for_replica: bool = False) -> FoundOffset:
-        """ListOffsets (LOF-01 to LOF-12) for a timestamp or a special one; replicas see the whole log, clients what is committed.
+        """ListOffsets (LOF-01 to LOF-12) for a timestamp in ms, or a special one such as LATEST.
 
-        Errors: KafkaError OFFSET_NOT_AVAILABLE while a new leader does not know yet how far
-        its predecessor had committed (KIP-207; clients before ListOffsets v5 receive LEADER_NOT_AVAILABLE).
+        A replica sees the whole log; a client sees it up to the high watermark or, with `committed`, the last stable offset.
+        Errors: KafkaError OFFSET_NOT_AVAILABLE while the high watermark is below the start of this leader epoch
+        (KIP-207; clients before ListOffsets v5 receive LEADER_NOT_AVAILABLE).
         """
         log = self.replica.log
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
@@ -425,7 +424,10 @@ class Leading:
     # ---- deleted records
 
     def low_watermark(self) -> Offset:
-        """The least log start of the replicas whose brokers are alive: what DeleteRecords waits for; -1 while unknown."""
+        """The least log start offset of this leader and the followers on unfenced brokers; -1 while one is unknown.
+
+        DeleteRecords waits for it.
+        """
         lowest = self.replica.log.log_start_offset
         for follower, progress in self.followers.items():
             peer = self.replica.brokers(follower)

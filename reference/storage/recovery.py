@@ -1,22 +1,23 @@
-"""Opening a partition's folder at a start, after a clean shutdown or a crash.
+"""Opening a partition's log folder when the broker starts, after a clean shutdown or a crash.
 
-After a clean shutdown everything is as it should be, and opening reads a few kilobytes for each segment. After a crash, the
-segments from the recovery point on are read: their indexes are built again from their batches, and the log is truncated at
-the first batch that is not whole, or before the first one that is missing. Older segments were flushed, with their indexes,
-before the recovery point moved past them. Those whose indexes do not match their batches are read too: otherwise a wrong
-position would be taken for the log end, and a wrong timestamp would let retention delete young records.
+A clean shutdown has flushed all files, and opening reads a few kilobytes of each segment. After a crash the segments from the
+recovery point on are read: their indexes are rebuilt from their batches, and the log is truncated at the first damaged batch,
+or at the first gap between segments. Older segments were flushed, with their indexes, before the recovery point moved past
+them. They are read too where their indexes do not match their batches: otherwise a wrong position would be taken for the log
+end, and a wrong timestamp would let retention delete young records.
 
 Nothing is truncated after a clean shutdown, nor below the recovery point after a crash. That data was whole on disk, so damage
-there came later and must not remove acknowledged records in silence. After a clean shutdown the caller runs `check` before a
-start changes anything; where it finds damage the start is refused until an operator decides. Apache Kafka fails too, but only
-where it meets a batch that is too small, and only once: its next start treats the shutdown as a crash, and truncates. A missing
-log file is an empty one to Kafka; here it is detected by the files that remain: its indexes, `segment-checksums`, the recovery
-point.
+there came later and must not remove acknowledged records in silence. After a clean shutdown the caller runs `check` before the
+start changes anything. Where it finds damage, the broker does not start until an operator decides. Apache Kafka fails too, but
+only where it meets a batch that is too small, and only once: its next start treats the shutdown as a crash, and truncates. To
+Kafka a missing log file is an empty one. Here the remaining files show that it is missing: its indexes, `segment-checksums`, the
+recovery point.
 
-Recovery assumes no order in which a crash let writes reach the disk, beyond the promises of `Disk`. A gap between two segments
-is a loss, because each segment begins at the end of the one before, unless the indexes there cannot express its first batch: what
-is before such a gap is made durable first. Gaps are accepted where compaction may have removed the last records of a segment.
-Here that happens below the recovery point only; Apache Kafka compacts above it too, so in its folders any gap is accepted.
+Recovery assumes no order in which writes reached the disk before a crash, beyond the promises of `Disk`. A gap between two
+segments is a loss: each segment begins at the end of the one before, unless the indexes there cannot express its first batch, and
+then all before the gap is made durable first. Compaction may have removed a segment's last records, so a gap is accepted in a
+compacted log, and after a flushed segment with matching indexes. Compaction stays below the recovery point here; Apache Kafka
+compacts above it too, so in its folders any gap is accepted.
 """
 
 from __future__ import annotations
@@ -58,30 +59,30 @@ from reference.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 
 
 class Loaded(NamedTuple):
-    """A log as it was found, its last segment active."""
+    """A log after recovery; its last segment is active."""
 
     segments: list[Segment]
     log_start: Offset
     log_end: Offset
     recovered_bytes: int
-    """Bytes of log that recovery read and kept."""
+    """Bytes of log files that recovery read and kept."""
     lost_bytes: int
-    """Bytes of log that were truncated or removed."""
+    """Bytes of log files that were truncated or removed."""
     repairs: list[str]
     """A sentence for each damaged transaction index or epoch checkpoint that was rebuilt."""
 
 
 class PreviousRun(NamedTuple):
-    """What the checkpoints, and the note of a clean end, say of a log's previous run."""
+    """What a log's previous run left in the checkpoints and the clean shutdown file."""
 
     log_start: Offset = FIRST_OFFSET
     recovery_point: Offset = FIRST_OFFSET
-    """Everything below was flushed."""
+    """All records below it were flushed."""
     clean: bool = False
-    """Whether the run ended cleanly."""
+    """Whether the shutdown was clean."""
     checksums: Mapping[Offset, SegmentChecksum] | None = NO_CHECKSUMS
-    """Those of flushed segments; None for a folder that Apache Kafka wrote. There the recovery point proves nothing: Kafka
-    lowers it only after it has truncated the log, so truncation below it is allowed, and compacts above it, so gaps are too."""
+    """The checksums of flushed segments, by base offset; None for a folder that Apache Kafka wrote. There recovery may truncate
+    below the recovery point, which Kafka lowers only after it has truncated. It may find gaps above: Kafka compacts there."""
 
 
 def load(
@@ -93,7 +94,7 @@ def load(
     previous: PreviousRun,
     now: TimestampMs,
 ) -> Loaded:
-    """Open the segments of a folder, and repair what the previous run left unfinished.
+    """Open the segments of a folder, and finish or undo what the previous run left unfinished.
 
     Errors: OSError; CorruptFile where data that the previous run had flushed is damaged.
     """
@@ -109,7 +110,7 @@ def load(
     if log_end < recovery_point and checksums is not None:
         raise _loss(folder, f"it ends at {log_end}, and was flushed up to {recovery_point}")
     if log_end < log_start:
-        # All records that are left are below the log start: a crash took the newer ones.
+        # All remaining records are below the log start offset: a crash lost the newer ones.
         for segment in segments:
             recovery.remove(segment)
         segments, log_end = [], log_start
@@ -118,7 +119,7 @@ def load(
     log_start = max(log_start, segments[0].base_offset)
     recovery.remove_stray_snapshots(segments, log_end)
     if recovery.lost_bytes or (bases and not clean and disk.list_folder(folder) != found):
-        # What was removed must not come back. Names that are new to the disk are made durable by the first flush.
+        # A removed file must not return after another crash. The first flush makes the names of new files durable.
         disk.sync_folder(folder)
     recovery.check_epochs(segments, log_end)
     epochs.truncate_from_end(log_end)
@@ -132,9 +133,9 @@ def load(
 def check(
     disk: Disk, folder: Path, now: TimestampMs, checksums: Mapping[Offset, SegmentChecksum] = NO_CHECKSUMS
 ) -> None:
-    """Check, without changing anything, the segments of a log that was shut down cleanly.
+    """Check the segments of a log after a clean shutdown. It changes nothing.
 
-    A segment whose indexes match its batches is accepted. Of any other all batches are read, and their checksums compared.
+    A segment whose indexes match its batches is accepted. In any other, all batches are read and their CRCs checked.
     Errors: OSError; CorruptFile, which names file and position.
     """
     read_topic_id(disk, folder)
@@ -150,8 +151,8 @@ def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChec
     """Check that every flushed log file exists, with the flushed contents.
 
     A deletion renames the log file first and then its indexes, so indexes beside a renamed log file are no error. After a crash
-    segments below the oldest one that is left may be missing: retention removed them, or the log started over. What is only
-    renamed is not left: it may be older than what was removed when the log started over.
+    segments below the oldest remaining one may be missing: retention removed them, or the log started over. A log file renamed
+    for deletion does not count as remaining: it may be older than segments that were removed when the log started over.
 
     Errors: OSError; CorruptFile, which names the file.
     """
@@ -206,7 +207,7 @@ def _damaged(path: Path, position: int, size: int, error: RecordsError | Corrupt
 
 
 def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
-    """A log file's batches up to the first that is damaged, or out of its order. Errors: RecordsError, CorruptFile."""
+    """A log file's batches, up to the first damaged or out-of-order one. Errors: RecordsError, CorruptFile."""
     expected = base
     for batch in batches_of(file):
         header = batch.header
@@ -231,9 +232,9 @@ def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
 
 
 def remove_leftovers(disk: Disk, folder: Path) -> None:
-    """Remove what was being written or deleted when the previous run ended: indexes without a log file first, then the rest.
+    """Remove files that the previous run was writing or deleting: first indexes without a log file, then the rest.
 
-    Renamed log files go last: if this is interrupted, they still explain to the next start why indexes have no log file.
+    Renamed log files go last: if this is interrupted, they show the next start why indexes have no log file.
     """
     names = disk.list_folder(folder)
     for name in names:
@@ -245,7 +246,7 @@ def remove_leftovers(disk: Disk, folder: Path) -> None:
 
 
 def _is_sound(segment: Segment) -> bool:
-    """Whether the indexes' last entries point to existing batches, and the batches from there to the end are whole."""
+    """Whether the indexes' last entries refer to existing batches, and the batch headers from there to the end are whole."""
     try:
         return _offset_index_fits(segment) and _time_index_fits(segment)
     except RecordsError:
@@ -253,10 +254,10 @@ def _is_sound(segment: Segment) -> bool:
 
 
 def _offset_index_fits(segment: Segment) -> bool:
-    """Whether the last entry's position begins a batch, and its offset lies between that batch and the segment's end.
+    """Whether a batch begins at the last entry's position, and its offset is in that batch or after it in the segment.
 
-    An append of several batches has one entry: the position of the first and the last offset of the last. The last entry must
-    be greater than the first one. Errors: CorruptBatch where no whole batch header is at that position, or after it.
+    An append of several batches has one entry: the position of its first batch, and the last offset of its last. The last
+    entry must be greater than the first one. Errors: CorruptBatch where no whole batch header is at that position, or after it.
     """
     count = segment.offset_index.count
     if count == 0:
@@ -269,11 +270,9 @@ def _offset_index_fits(segment: Segment) -> bool:
 
 
 def _time_index_fits(segment: Segment) -> bool:
-    """Whether the last entry's timestamp is the largest one of the batch that it refers to, and above the first entry's.
+    """Whether the last entry's timestamp is the largest of the batch that it refers to, and above the first entry's.
 
-    An empty index fits only where the first batch has no timestamp.
-
-    Errors: CorruptBatch.
+    An empty index fits only where the first batch has no timestamp. Errors: CorruptBatch.
     """
     count = segment.time_index.count
     if count == 0:
@@ -287,7 +286,7 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 class _Recovery:
-    """One load's work."""
+    """The state of one `load`."""
 
     def __init__(
         self,
@@ -310,7 +309,7 @@ class _Recovery:
         self.is_kafkas = previous.checksums is None
         self.checksums = previous.checksums or NO_CHECKSUMS
         self.flushed_to = 0 if previous.checksums is None else previous.recovery_point
-        """Damage below this offset is an error, and nothing is truncated there."""
+        """Damage below this offset is an error: nothing is truncated there."""
         self.now = now
         self.recovered_bytes = 0
         self.lost_bytes = 0
@@ -319,7 +318,7 @@ class _Recovery:
     def open_segments(self, bases: list[Offset]) -> list[Segment]:
         """The segments of a folder up to the first damage or gap; later ones are removed.
 
-        Errors: CorruptFile where what would be removed was flushed.
+        Errors: CorruptFile where a segment to be removed was flushed.
         """
         first_unflushed = last_slot_up_to(bases.__getitem__, len(bases), self.recovery_point)
         segments: list[Segment] = []
@@ -364,7 +363,7 @@ class _Recovery:
         return False
 
     def _recover(self, segment: Segment, before: list[Segment]) -> bool:
-        """Read a segment, build its indexes again and truncate it after its last good batch; False when there was damage.
+        """Read a segment, rebuild its indexes and truncate it after its last whole batch; False when there was damage.
 
         Errors: CorruptFile where nothing may be truncated.
         """
@@ -387,8 +386,8 @@ class _Recovery:
                 )
                 if header.leader_epoch > self.epochs.latest:
                     self.epochs.assign(header.leader_epoch, header.base_offset)
-                # After a failed flush the system may keep pages in its cache and mark them clean, so that a later flush would
-                # not write them. The same bytes are written again, and the next flush takes them to the disk.
+                # After a failed fsync the system may keep pages in its cache and mark them clean, so that a later fsync would
+                # not write them. The same bytes are written again, so that the next flush writes them to the disk.
                 segment.file.rewrite(batch.position, batch.data)
                 marker = marker_of(header, batch.data)
                 aborted = self.producers.aborted_by(header, marker, header.base_offset) if marker is not None else None
@@ -407,14 +406,14 @@ class _Recovery:
         return whole
 
     def remove(self, segment: Segment) -> None:
-        """Remove a segment's files for good."""
+        """Remove a segment's files, and count its bytes as lost."""
         self.lost_bytes += segment.size
         segment.remove()
 
     def check_epochs(self, segments: list[Segment], log_end: Offset) -> None:
-        """Clear the epoch cache if it disagrees with the batches at a border of epochs or at the log end.
+        """Clear the epoch cache if it disagrees with the batches at the start of an epoch or at the log end.
 
-        `restore_epochs` then builds it again from the batches.
+        `restore_epochs` then rebuilds it from the batches.
         """
         starts = [start for _, start in self.epochs.entries]
         for offset in sorted({*starts, *(start - 1 for start in starts), log_end - 1}):
@@ -426,10 +425,10 @@ class _Recovery:
                 return
 
     def restore_epochs(self, segments: list[Segment], log_start: Offset, log_end: Offset) -> None:
-        """Read the entries of epochs below the first one that is known from the batches.
+        """Read from the batches the epochs below the first one that the epoch cache has.
 
-        An advance of the log start drops entries durably. A crash can bring back an older log start, and with it records below
-        the first epoch that is still known.
+        An advance of the log start offset drops entries durably. A crash can restore an older log start offset, and with it
+        records below the first epoch in the cache.
         """
         known_from = self.epochs.known_from
         end = log_end if known_from is None else min(known_from, log_end)
@@ -444,7 +443,7 @@ class _Recovery:
     # ---- producers
 
     def remove_stray_snapshots(self, segments: list[Segment], log_end: Offset) -> None:
-        """Remove producer snapshots beyond the log end, and others but those at a segment's base offset or the newest of all."""
+        """Remove producer snapshots beyond the log end. Of the others keep those at a segment's base offset and the newest."""
         kept = {segment.base_offset for segment in segments} | {log_end}
         offsets = self.producers.snapshot_offsets()
         for offset in offsets:
@@ -452,9 +451,9 @@ class _Recovery:
                 self.producers.remove_snapshot(offset)
 
     def rebuild_producers(self, segments: list[Segment], log_end: Offset) -> None:
-        """Bring the producer state to the log end, from the newest snapshot on.
+        """Replay the producer state from the newest snapshot to the log end.
 
-        No snapshot is taken: only a later start would use it, and a start after a crash would wait for the disk with each log.
+        No snapshot is taken: only a later start would use it, and a start after a crash would wait for the disk for each log.
         """
         self._rebuild_producers_to(log_end, segments)
 
@@ -465,10 +464,10 @@ class _Recovery:
 
 
 def _check_place(header: BatchHeader, end: Offset, epoch: LeaderEpoch) -> None:
-    """Check what no checksum covers: the base offset and the leader epoch of a batch of the metadata log.
+    """Check the base offset and the leader epoch of a batch of the metadata log, which its CRC does not cover.
 
-    No offset is missing there, and a leader's first batch is one of control records. `epoch` is that of the batch before.
-    Errors: CorruptFile.
+    In that log no offset is missing, and a leader's first batch is a control batch. `end` and `epoch` are those of the batch
+    before. Errors: CorruptFile.
     """
     if header.base_offset != end:
         raise CorruptFile(f"a batch at offset {header.base_offset} follows the end {end}")
@@ -477,7 +476,7 @@ def _check_place(header: BatchHeader, end: Offset, epoch: LeaderEpoch) -> None:
 
 
 def _header_from(segments: list[Segment], offset: Offset) -> BatchHeader | None:
-    """The header of the batch that holds an offset, or of the next one. Errors: CorruptBatch."""
+    """The header of the batch that contains an offset, or of the next one. Errors: CorruptBatch."""
     for slot, segment in enumerate(segments):
         if slot + 1 == len(segments) or segments[slot + 1].base_offset > offset:
             found = segment.find(offset)
@@ -487,7 +486,7 @@ def _header_from(segments: list[Segment], offset: Offset) -> BatchHeader | None:
 
 
 def replay(producers: ProducerState, segments: list[Segment], log_end: Offset) -> None:
-    """Apply the batches between the end of a state and an offset. Errors: RecordsError."""
+    """Apply the batches from the producer state's end offset up to `log_end`. Errors: RecordsError."""
     for slot, segment in enumerate(segments):
         if slot + 1 < len(segments) and segments[slot + 1].base_offset <= producers.end_offset:
             continue

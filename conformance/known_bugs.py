@@ -18,7 +18,7 @@ class KnownBug:
     ids: tuple[str, ...]
     """The requirements that it fails."""
     reference: str
-    """The issue's number in Apache's JIRA, or the place of our dossier."""
+    """The issue's number in Apache's JIRA, of what brought the bug where its own is not known, or the place of our dossier."""
     what: str
     since: str
     """The first release that has it."""
@@ -105,11 +105,15 @@ KNOWN_BUGS = (
         ("TXN-20",), "KAFKA-19367", "an abort by the coordinator raises the epoch twice: its producer is fenced",
         since="4.0", mended=("4.0.1", "4.1"), shows="EndTxn v5 to commit: PRODUCER_FENCED(90)",
     ),
+    KnownBug(
+        ("SEC-28",), "KAFKA-18573", "brought a validator that checks no signature, time, audience or issuer of a token",
+        since="4.1", mended=("4.1.2", "4.2"), shows="another key: does not hold: the token is refused",
+    ),
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
 rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
 1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.0.0 and
-4.0.1, 4.1.2 and 4.2.0."""
+4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -188,6 +188,18 @@ def test_an_epoch_is_raised_one_by_one(flock: list[Parrot]) -> None:
         raise_epoch(client, 260)
 
 
+def test_an_epoch_is_raised_in_any_order(flock: list[Parrot]) -> None:
+    class Concurrent(Coordinator):
+        def init(self, request: Any, response: Any, version: int) -> None:
+            super().init(request, response, version)
+            if self.epoch > 0:
+                response.producer_epoch = self.epoch + 1 if self.epoch % 2 else self.epoch - 1
+
+    client = client_of(Concurrent(), flock)
+    raise_epoch(client, 250)
+    assert client.identity == (7, 250)
+
+
 # ---- reading
 
 

@@ -242,6 +242,7 @@ def found(
     """The entities that a filter means."""
     answer = describe(broker, components, strict=strict)
     broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeClientQuotas")
+    broker.expect(answer.entries is not None, "the entries are a list, as Java's Admin reads them, and not null")
     return [{part.entity_type: part.entity_name for part in each.entity} for each in answer.entries]
 
 

@@ -322,3 +322,11 @@ def test_ranges_that_are_out_of_order_are_named(behind: tuple[Loop, Behind], tmp
     report, verdicts = judged(behind, Habit("ApiVersions", turn), "API-04", tmp_path)
     assert verdicts == {"API-04": "fail"}
     assert "but not InitProducerId (22) v1 to v0" in report.judgements[-1].reason
+
+
+def test_one_that_reports_null_for_no_quotas_fails_one_requirement(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    def omit(answer: Any, _: Exchange) -> None:
+        answer.entries = answer.entries or None
+
+    _, verdicts = judged(behind, Habit("DescribeClientQuotas", omit), "QTA-01 QTA-11 QTA-12", tmp_path)
+    assert verdicts == {"QTA-01": "pass", "QTA-11": "fail", "QTA-12": "pass"}

@@ -1,4 +1,4 @@
-"""Judges one requirement on an open target: whether it can be judged, its verdict, the evidence."""
+"""Judges one requirement on a running target: whether it can be judged, its verdict, the evidence."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ from linearizability import extras
 from reference.protocol.apis import APIS
 
 OLDEST_RELEASE = "3.3"
-"""Releases before it need ZooKeeper: what they did differently is no excuse for a broker of today."""
+"""The first release whose behaviour excuses a failure. Earlier ones need ZooKeeper."""
 OTHER_RELEASES = 3
-"""As so many other releases a failure is judged, where behaviour changed between releases."""
+"""A failure is judged as at most so many other releases, where Kafka's behaviour changed between them."""
 OF_SILENT_NODES = {"broker.heartbeat.interval.ms", "broker.session.timeout.ms", "replica.lag.time.max.ms"}
-"""When a node that does not answer leaves an ISR, and when it counts as dead."""
+"""These decide when a node that does not answer is fenced, or its replicas leave an ISR."""
 HASTENING = {
     "log.cleaner.backoff.ms", "log.retention.check.interval.ms", "offsets.retention.check.interval.ms",
     "producer.id.expiration.check.interval.ms", "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     "transaction.remove.expired.transaction.cleanup.interval.ms",
 }  # fmt: skip
-"""How often a broker looks for what is over: without them it does the same, and later. A target of which they are unknown is
-judged all the same, and what does not come in time is not judged."""
+"""How often a broker checks for expired state. Without them it does the same later. So a target that does not describe them is
+judged all the same, and a requirement that then times out is not judged."""
 LEAST_SESSION = "group.min.session.timeout.ms"
 PROTOCOLS = "listener.security.protocol.map"
 AUTHORIZER = "authorizer.class.name"
-"""With it several brokers that do not authenticate form no cluster, unless clients, who are the same principal, may do all."""
+"""Unauthenticated brokers and clients have the same principal. With an authorizer they form a cluster only if clients are
+allowed everything too."""
 KEEP_FROM_STARTING = frozenset({AUTHORIZER, "delegation.token.secret.key"})
-"""A release ends with these that does not have what they name: KRaft has delegation tokens since 3.6."""
+"""A release that lacks the class or feature that these configure exits at start: KRaft has delegation tokens since 3.6."""
 KEPT_OF_A_PASS = 3
-"""How many of the last exchanges of a requirement that passes are kept."""
+"""How many exchanges of a passed requirement are kept, the last ones."""
 KEPT_BYTES_OF_A_PASS = 512
 
 
 def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
-    """Why the requirement cannot be judged on this target, and what it lacks; an empty text where it can."""
+    """Why the requirement cannot be judged on this target, and what kind of thing is lacking; an empty text where it can."""
     lacking, lack = missing_in_any_start(record, subject)
     if lacking:
         return lacking, lack
@@ -51,7 +52,7 @@ def missing(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
 
 
 def missing_in_any_start(record: Requirement, subject: Subject) -> tuple[str, Lack | None]:
-    """What the target lacks for the requirement with whatever configurations it is started, as `missing` says it."""
+    """What the target lacks for the requirement in any configuration; the result is as of `missing`."""
     if not owed_by(record, subject.kafka_version, by_zookeeper=subject.by_zookeeper):
         judged_as = f"Kafka {subject.kafka_version}{' with ZooKeeper' if subject.by_zookeeper and record.kraft else ''}"
         return f"owed {record.owed}; the target is judged as {judged_as}", Lack.RELEASE
@@ -72,10 +73,10 @@ def missing_in_any_start(record: Requirement, subject: Subject) -> tuple[str, La
 
 
 def missing_configs(record: Requirement, subject: Subject) -> str:
-    """Which needed configuration is not in force, as DescribeConfigs says.
+    """Which needed configuration is not in force according to DescribeConfigs; an empty text where all are.
 
-    One that is not described is unknown, unless the target was started with it and heeds it. What only decides when a
-    silent node is given up decides nothing for a requirement that lets no node fall silent, nor where there is one node only.
+    One that the target does not describe is not in force, unless the target was started with it and honours it. The timeouts of
+    silent nodes do not matter to a requirement without fault hooks, nor on a target of one node.
     """
     others_wait = bool(record.needs.hooks) and subject.nodes > 1
     needed = {name: value for name, value in record.needs.configs.items() if others_wait or name not in OF_SILENT_NODES}
@@ -97,7 +98,7 @@ def missing_configs(record: Requirement, subject: Subject) -> str:
 
 
 def _is_same(name: str, value: str, seen: str) -> bool:
-    """Whether a configuration has the needed value; of listeners, that of the controllers: clients' may be secured."""
+    """Whether a configuration has the needed value. Of the listener protocols only CONTROLLER counts: clients' may use TLS."""
     if name == PROTOCOLS:
         wanted = [pair for pair in value.split(",") if pair.startswith("CONTROLLER:")]
         return set(wanted) <= set(seen.split(","))
@@ -105,15 +106,15 @@ def _is_same(name: str, value: str, seen: str) -> bool:
 
 
 def _seen_by_effect(name: str, value: str, subject: Subject) -> bool:
-    """Whether a configuration that is not described is seen to be in force, or will be: a member that joins with a shorter
-    session shows whether the least one is low enough, and is not judged where it is not (`Member.expect`)."""
+    """Whether a configuration that is not described shows by its effect. The least session timeout shows later: where a join with
+    a shorter one is refused, `Member.expect` leaves the requirement unjudged."""
     if name == LEAST_SESSION:
         return True
     return (name, value) == ("auto.create.topics.enable", "true") and subject.profile.topics_by == "auto-creation"
 
 
 def too_slow(record: Requirement, subject: Subject) -> str:
-    """The configurations that would let the target do sooner what the requirement waits for, and are not in force."""
+    """Which needed `HASTENING` configurations are not known to be in force; an empty text where none."""
     described = subject.profile.configs
     lacking = [
         f"{name}={value}"
@@ -124,10 +125,10 @@ def too_slow(record: Requirement, subject: Subject) -> str:
 
 
 def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement:
-    """Run one requirement's test and say what came of it. Its deadline grows by `patience`.
+    """Run one requirement's test and return its judgement. `patience` is a factor on its deadline.
 
-    What fails on a target that only resembles a release is judged as other releases, too, where Kafka's own behaviour
-    changed: no client can know which of them it meets.
+    A failure on a target that only resembles a release is judged as other releases too, where Kafka's own behaviour changed:
+    clients have to work with all of them. Where it holds as one of them, it is tolerated.
     """
     judgement, changes = _judged_as(entry, subject, patience, subject.kafka_version)
     if judgement.verdict is not Verdict.FAIL or not subject.resembles_only:
@@ -142,7 +143,7 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
 
 
 def _other_releases(changes: set[str], judged_as: str) -> list[str]:
-    """A release of each span between changes but the one that was asked for, the newest first."""
+    """One release for each behaviour, the newest first, without that of `judged_as`. The behaviour changed with `changes`."""
     later = (one for one in changes if version_key(one) > version_key(OLDEST_RELEASE))
     starts = sorted({OLDEST_RELEASE, *later}, key=version_key)
     own = [start for start in starts if version_key(start) <= version_key(judged_as)][-1:]
@@ -150,7 +151,7 @@ def _other_releases(changes: set[str], judged_as: str) -> list[str]:
 
 
 def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) -> tuple[Judgement, set[str]]:
-    """The judgement by the behaviour of one release, and the releases with changes that it depends on."""
+    """The judgement by the behaviour of one release, and the releases with changes on which the test depends."""
     assert entry.test is not None
     record = entry.requirement
     started = time.monotonic()
@@ -176,7 +177,7 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
                 )
                 judgement.built_on, judgement.timed_out = broker.step_of(failure), isinstance(failure, NoAnswer)
                 judgement.direct = failure.direct
-                if isinstance(failure, NoAnswer) and failure.about is None:  # the target answered all that it was asked
+                if isinstance(failure, NoAnswer) and failure.about is None:  # the target answered every request
                     _excuse_slowness(judgement, subject)
         except Skipped as skip:
             judgement.verdict, judgement.reason, judgement.lacks = Verdict.NOT_JUDGED, str(skip), skip.lacks
@@ -205,19 +206,19 @@ def _judged_as(entry: Entry, subject: Subject, patience: float, release: str) ->
 
 
 def _excuse_slowness(judgement: Judgement, subject: Subject) -> None:
-    """Not judged instead of failed, where something did not come in time, and nothing is known of how soon it has to."""
+    """Leave a timed-out failure unjudged where the target is not known to have the needed `HASTENING` configurations."""
     if judgement.timed_out and (lacking := too_slow(judgement.requirement, subject)):
         judgement.verdict, judgement.lacks = Verdict.NOT_JUDGED, Lack.CONFIGURATION
         judgement.reason, judgement.built_on, judgement.timed_out = f"{lacking}: {judgement.reason}", "", False
 
 
 def _shared_step(named: list[str]) -> str:
-    """The basic requirement that the failures of all cases name; empty where one of them is the requirement's own."""
+    """The basic requirement in whose step all cases failed, by the first case; empty where a case failed in its own."""
     return named[0] if named and all(named) else ""
 
 
 def _sum_up(broker: Broker) -> tuple[Verdict, str]:
-    """The verdict of a test that ran to its end: the worst of its cases, or tolerated, or a pass."""
+    """Verdict and reason of a test that ran to its end: the worst of its cases, else tolerated or passed."""
     verdict = Verdict.TOLERATED if broker.tolerances else Verdict.PASS
     if not broker.cases:
         return verdict, "; ".join(broker.tolerances)
@@ -227,14 +228,14 @@ def _sum_up(broker: Broker) -> tuple[Verdict, str]:
 
 
 def _cases(broker: Broker, verdict: Verdict) -> list[str]:
-    """The cases of one verdict, the first ones in words."""
+    """The reasons of the first five cases of one verdict, and how many more there are; none for a pass."""
     found = [case for case in broker.cases if case.verdict is verdict is not Verdict.PASS]
     reported = [f"{case.name}: {case.reason}" for case in found[:5]]
     return reported + [f"and {len(found) - 5} more cases"] * (len(found) > 5)
 
 
 def keep(judgement: Judgement, exchanges: list[RecordedExchange], dropped: int) -> None:
-    """Keep the evidence: all of what is not a pass, and the end of what is, cut short."""
+    """Add the exchanges to the judgement: all of them, but of a pass only the last ones, truncated."""
     if judgement.verdict is Verdict.PASS:
         dropped += max(0, len(exchanges) - KEPT_OF_A_PASS)
         exchanges = exchanges[-KEPT_OF_A_PASS:]
@@ -245,7 +246,7 @@ def keep(judgement: Judgement, exchanges: list[RecordedExchange], dropped: int) 
 
 
 def recorded(exchange: Exchange) -> RecordedExchange:
-    """An exchange as the report keeps it."""
+    """An exchange in the form of the report."""
     return RecordedExchange(
         case=exchange.case,
         connection=exchange.connection,
@@ -265,14 +266,14 @@ def recorded(exchange: Exchange) -> RecordedExchange:
 
 
 def cause_of(required: Judgement | None) -> str:
-    """What blocks those that build on this one: itself where it fails, or what blocks it; empty where it holds."""
+    """The requirement that blocks those that build on this one: itself if it failed, or its blocker; empty where neither."""
     if required is None or required.verdict not in (Verdict.FAIL, Verdict.BLOCKED):
         return ""
     return required.blocked_by or required.requirement.id
 
 
 def failed_by_death(judgement: Judgement, how: str) -> Judgement:
-    """The judgement of a requirement that the target does not survive."""
+    """The judgement of a requirement that crashes the target; `how` is how the target ended."""
     reason = f"the target does not survive it: {how.splitlines()[0]}"
     if judgement.verdict is Verdict.FAIL:
         reason += f"; {judgement.reason}"
@@ -288,7 +289,7 @@ def failed_by_death(judgement: Judgement, how: str) -> Judgement:
 
 
 def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgement | None:
-    """The judgement of a requirement that requires another; None where nothing keeps it from being judged."""
+    """The judgement of a requirement whose prerequisite does not hold or was not judged; None where it can be judged."""
     other = required.requirement.id
     if cause := cause_of(required):
         reason = f"builds on {other}, which does not hold"

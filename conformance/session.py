@@ -1,14 +1,14 @@
-"""Judges requirements on a target: in what order, which side by side, what blocks what, and which one ended the target.
+"""Judges requirements on a target: their order, which run in parallel, which block others, and which one crashed the target.
 
-The order on each start of the target: the basics one by one, then what shares no state side by side, then what is exclusive
-one by one, then what may end the target. Where the suite starts the target itself and it has one node, the groups that need a
-start of their own are judged on further starts at the same time (`Target.several`).
+The order on each start of the target: the basic requirements one by one, then in parallel those that share no state, then the
+exclusive ones one by one, then those that may crash the target. Requirements that need the same configuration are a group, with
+a start of its own. Where the suite can run several targets of one node at once, it judges groups in parallel (`Target.several`).
 
-A requirement is judged after those that it requires. One that fails in a step that a basic requirement speaks of is blocked
-by that one, if it fails too; so is one that fails and builds on another one (`conformance.dependencies`).
+A requirement is judged after those that it requires. One that fails is blocked instead where a requirement fails that it builds
+on (`conformance.dependencies`), or that is about the step in which it failed (`conformance.steps`).
 
-After each requirement the target must answer. Where it does not, those that were under way and the last ones before them are
-suspects: the target is brought back and each suspect is judged again alone, until the one is found that ends it.
+After each requirement the target must answer. Where it does not, the requirements that were running and the last ones before
+them are suspects: the target is restarted, and each suspect is judged again alone until one crashes the target.
 """
 
 from __future__ import annotations
@@ -37,74 +37,74 @@ from conformance.subject import Subject
 
 BASICS = "BAS"
 ROUND_TRIPS = "API-05"
-"""Judged right after the basics: what it finds unserved blocks others."""
+"""Judged right after the basics: an API version that it finds unserved blocks the requirements that use it."""
 DANGEROUS_AREAS = ("FRM",)
-"""Areas that send what a broker may die of."""
+"""Areas whose requests may crash a broker."""
 REMEMBERED = 8
-"""How many of the last judged requirements are suspects of a death."""
+"""How many of the last judged requirements are suspects of a crash."""
 GRACE_S = 1.0
-"""How long a target may take to die of a suspect."""
+"""How long after a suspect's judgement the target may still crash of it."""
 DEATHS = 40
-"""So many deaths end a run."""
+"""The run ends after more crashes than this."""
 AGAIN_PATIENCE = 1.5
-"""Deadlines of what was not in time beside others grow so much when it is judged again alone."""
+"""The factor on the deadline of a requirement that timed out in parallel, when it is judged again alone."""
 
 WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
-"""Areas that mostly wait where a coordinator holds joins for long."""
+"""Areas that mostly wait, on a target whose coordinator delays joins for long."""
 WAITING_JOBS = 24
-"""So many of these are judged side by side there, beside the others."""
+"""How many requirements of these areas run in parallel on such a target, in addition to `jobs` others."""
 OVERRUN_S = 30.0
-"""How long after its deadline a requirement is broken off: each wait and each request of it ends there by itself."""
+"""How long after its deadline a requirement is broken off, whose waits and requests should all have ended at the deadline."""
 MOMENT_S = 0.5
-"""How often the run looks for requirements that overrun, and for a request to end."""
+"""How often the run checks for overdue requirements, and for a request to stop."""
 
 Judged = Callable[[Judgement], None]
 
 
 class Interrupted(Exception):
-    """The run was asked to end."""
+    """The run was stopped early."""
 
 
 @dataclass
 class Session:
-    """The state of a run while it judges."""
+    """The state of a run."""
 
     host: Host
     entries: Sequence[Entry]
     jobs: int
     report: Judged
-    """Is given each judgement as soon as it stands."""
+    """Called with each judgement when it is final."""
     starting: Callable[[Group, int, int], None] = lambda group, number, groups: None
     judging: Callable[[Entry], None] = lambda entry: None
     stop: threading.Event = field(default_factory=threading.Event)
-    """Set when the run is to end early."""
+    """Set to stop the run early."""
     verdicts: dict[str, Judgement] = field(default_factory=dict[str, Judgement])
     unexplained: list[str] = field(default_factory=list[str])
     starts: int = 1
-    """So many starts of the target at the same time, where it can run several times on this machine."""
+    """How many targets run at once, where several can run on this machine."""
     groups: deque[tuple[int, Group]] = field(default_factory=deque[tuple[int, Group]])
-    """What is left to be judged, with its number."""
+    """The groups still to be judged, with their numbers."""
     count: int = 0
     """How many groups there are."""
     late: list[tuple[Group, Entry]] = field(default_factory=list[tuple[Group, Entry]])
-    """What was not in time while other starts were judged, too: it is judged again when they are done."""
+    """Requirements that timed out while other targets ran; they are judged again after these."""
     disturbed: dict[str, str] = field(default_factory=dict[str, str])
-    """Requirement -> how it failed beside others in a step that holds by itself; it is judged again alone."""
+    """Requirement id -> its failure in parallel, in a step whose own requirement holds; it is judged again alone."""
     lock: threading.RLock = field(default_factory=threading.RLock)
-    """Guards what the sessions on all starts share: everything above."""
+    """Guards the fields above, which the sessions of all targets share."""
     accompanies: bool = False
-    """Whether this is a further start beside the first."""
+    """Whether this session's target runs beside the first one."""
     deaths: int = 0
     last: deque[Entry] = field(default_factory=lambda: deque[Entry](maxlen=REMEMBERED))
     _asking: threading.RLock = field(default_factory=threading.RLock)
-    """Held while a prerequisite is judged before its turn: one at a time, so that no two wait for each other."""
+    """Held while a prerequisite is judged before its turn: only one is at a time, so that no two wait for each other."""
     _companions: list[Future[None]] = field(default_factory=list[Future[None]])
 
     def __post_init__(self) -> None:
         self._pool = ThreadPoolExecutor(max_workers=self.jobs + WAITING_JOBS, thread_name_prefix="judge")
 
     def run(self) -> None:
-        """Judge all entries. Errors: TargetBroke when the target cannot be opened or is gone for good, Interrupted."""
+        """Judge all entries. Errors: TargetBroke when the target cannot be started or restarted; Interrupted."""
         self.groups.extend(enumerate(by_duration(plan(self.entries)), 1))
         self.count = len(self.groups)
         with ThreadPoolExecutor(max_workers=self.starts, thread_name_prefix="start") as self._start_pool:
@@ -122,7 +122,7 @@ class Session:
         self._pool.shutdown(wait=not self.stop.is_set(), cancel_futures=True)
 
     def _judge_groups(self) -> None:
-        """Take groups until none is left; one that breaks off goes back first."""
+        """Judge groups until none is left. A group whose target breaks is put back before the error is raised."""
         while taken := self._next_group():
             number, group = taken
             waiting = [entry for entry in group.entries if entry.test and entry.requirement.id not in self.verdicts]
@@ -139,7 +139,7 @@ class Session:
                 raise
 
     def _cannot_be_judged(self, entries: Sequence[Entry], group: Group) -> bool:
-        """Whether none can be judged however the target is started. It is not started for them: it might end at once."""
+        """Whether no requirement can be judged with any configuration. The target is not started for them: it might exit."""
         if self.host.subject is None and not self.accompanies and KEEP_FROM_STARTING & group.configs.keys():
             self.host.prepare(Group(dict(BASE_CONFIGS)))
         subject = self.host.subject
@@ -150,7 +150,7 @@ class Session:
             return self.groups.popleft() if self.groups else None
 
     def _begin_companions(self) -> None:
-        """Judge other groups on further starts from now on, if the target can run several times at once."""
+        """Begin to judge other groups on further targets, if several can run at once."""
         if self._companions or not self._subject.honoured or not getattr(self._subject.target, "several", False):
             return
         for _ in range(min(self.starts - 1, len(self.groups))):
@@ -166,7 +166,7 @@ class Session:
             self._companions.append(self._start_pool.submit(other._accompany))
 
     def _accompany(self) -> None:
-        """Judge groups on a start of its own. What cannot be judged there, because the target breaks, is left to the first."""
+        """Judge groups on a further target. Where that breaks, the remaining groups are left to the first session."""
         try:
             self._judge_groups()
         except TargetBroke:
@@ -200,7 +200,7 @@ class Session:
             entries = [entry for other, entry in self.late if other is group]
             self._one_by_one(in_order(entries), group, patience=AGAIN_PATIENCE)
 
-    # ---- one by one, and side by side
+    # ---- one by one, and in parallel
 
     def _one_by_one(self, entries: Iterable[Entry], group: Group, *, patience: float = 1.0) -> None:
         for entry in entries:
@@ -217,20 +217,20 @@ class Session:
                 self._one_by_one(self._attribute_death([*self.last, entry], seen, group), group)
 
     def _survived(self, judgement: Judgement) -> bool:
-        """Whether the target answers after a requirement; one that asked nothing of it cannot have ended it."""
+        """Whether the target still answers; a requirement that sent nothing cannot have crashed it."""
         asked = judgement.verdict not in (Verdict.NOT_JUDGED, Verdict.BLOCKED) or bool(judgement.exchanges)
         return not asked or self.host.answers()
 
     def _alone(self, entry: Entry, *, patience: float = 1.0) -> Judgement:
-        """Judge one requirement in a thread, and end it where it does not end by itself."""
+        """Judge one requirement in a thread, and break it off where it is overdue."""
         running = {self._begin(entry, patience): entry}
         while not (done := self._next_done(running)):
             pass
         return done.pop().result()
 
     def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:
-        """In so many threads. Gives those that were not in time, or failed in a step that holds by itself, to be judged again:
-        others may have delayed or disturbed them."""
+        """Judge in parallel. Returns the requirements to be judged again alone, which others may have delayed or disturbed: those
+        that timed out, or failed in a step whose own requirement holds."""
         late: list[Entry] = []
         waiting = deque(entry for entry in entries if entry.requirement.id not in self.verdicts)
         running: dict[Future[Judgement], Entry] = {}
@@ -261,13 +261,13 @@ class Session:
         return late
 
     def _is_disturbed(self, judgement: Judgement) -> bool:
-        """Whether it failed in a step of which another requirement speaks, and that one holds."""
+        """Whether it failed in a step that another requirement is about, and that requirement holds."""
         step = self.verdicts.get(judgement.built_on)
         held = step is not None and step.verdict in (Verdict.PASS, Verdict.TOLERATED)
         return judgement.verdict is Verdict.FAIL and held and judgement.built_on != judgement.requirement.id
 
     def _next_ready(self, waiting: Iterable[Entry], running: Iterable[Entry]) -> Entry | None:
-        """The next one for which there is room, and of whose prerequisites none is under way."""
+        """The next requirement with a free thread and no running prerequisite; None where there is none."""
         under_way = {one.requirement.id for one in running}
         slow = sum(self._mostly_waits(one) for one in running)
         full = {True: slow >= WAITING_JOBS, False: len(under_way) - slow >= self.jobs}
@@ -277,7 +277,7 @@ class Session:
         return None
 
     def _mostly_waits(self, entry: Entry) -> bool:
-        """Whether a requirement spends its time in waits for joins, on this target."""
+        """Whether the requirement mostly waits for joins on this target."""
         return self._subject.profile.patience > 1 and entry.requirement.area in WAITING_AREAS
 
     def _begin(self, entry: Entry, patience: float) -> Future[Judgement]:
@@ -285,8 +285,8 @@ class Session:
         return self._pool.submit(self._judge, entry, patience=patience)
 
     def _next_done(self, running: Mapping[Future[Judgement], Entry]) -> set[Future[Judgement]]:
-        """What has ended since, at least once a moment; what overruns its deadline is broken off, as everything is when the
-        run is to end. Errors: Interrupted."""
+        """Wait for up to `MOMENT_S`, and return the requirements that ended. Overdue ones are broken off; all are when the run
+        stops. Errors: Interrupted."""
         done, _ = wait(running, timeout=MOMENT_S, return_when=FIRST_COMPLETED)
         if self.stop.is_set():
             self._subject.abandon()
@@ -301,7 +301,7 @@ class Session:
     # ---- judging
 
     def _judge(self, entry: Entry, *, patience: float = 1.0, before: tuple[str, ...] = ()) -> Judgement:
-        """One requirement, unless something keeps it from being judged."""
+        """Judge one requirement, unless the target lacks what it needs or a prerequisite does not hold."""
         self.judging(entry)
         record, subject = entry.requirement, self._subject
         lacking, lack = missing(record, subject)
@@ -315,18 +315,17 @@ class Session:
         return self._attributed(judgement, before)
 
     def _deadly_for(self, record: Requirement) -> list[str]:
-        """The basic requirements that the target did not survive, and whose API this one is about, too."""
+        """The basic requirements that crashed the target and whose APIs this one needs too."""
         asked = {
             id: set(catalogue()[id].requirement.needs.apis) for id in self._subject.profile.deadly if id != record.id
         }
         return [id for id, apis in asked.items() if apis and apis <= set(record.needs.apis)]
 
     def _attributed(self, judgement: Judgement, before: tuple[str, ...]) -> Judgement:
-        """Blocked instead of failed, where the step that failed, or another thing that it builds on, is the business of a
-        requirement that fails too.
+        """Block a failed requirement where another one fails, which is about the failed step or which it builds on.
 
-        `before` are requirements that failed and asked for this one: it is no cause of those in whose steps it fails itself.
-        On a start whose configuration is for one requirement alone nothing else is judged.
+        `before` are the failed requirements for whose causes this one is judged. Where it fails in a step of one of them, that
+        one is its cause, and not the reverse. On a start for one requirement alone (`needs.alone`) only its step is judged.
         """
         record, step = judgement.requirement, judgement.built_on
         for about in dict.fromkeys((step, *record.builds_on)):
@@ -341,7 +340,7 @@ class Session:
         return judgement
 
     def _attribute_afterwards(self) -> None:
-        """Blocked instead of failed, where what it builds on was judged later: it needs another start of the target."""
+        """Block failed requirements whose cause was judged later, on another start of the target."""
         for judgement in [one for one in self.verdicts.values() if one.verdict is Verdict.FAIL and not one.died]:
             for about in () if judgement.direct else (judgement.built_on, *judgement.requirement.builds_on):
                 if _block(judgement, cause_of(self.verdicts.get(about))):
@@ -349,9 +348,9 @@ class Session:
                     break
 
     def _verdict_of(self, id: str, before: tuple[str, ...] = ()) -> Judgement | None:
-        """What is known of a requirement; it is judged now where it was not chosen or its turn has not come.
+        """A requirement's judgement. It is judged now where it was not selected, or its turn has not come.
 
-        None where it cannot be judged on this start of the target.
+        None where it cannot be judged on this start of the target, or another requirement has crashed the target meanwhile.
         """
         if id in self.verdicts:
             return self.verdicts[id]
@@ -374,12 +373,12 @@ class Session:
                 if judgement.timed_out:
                     judgement = self._judge(entry, patience=AGAIN_PATIENCE, before=before)
                 if judgement.verdict is Verdict.FAIL and not self.host.answers_within(GRACE_S):
-                    return None  # another one has ended the target
+                    return None  # another one has crashed the target
             self._settle(entry, judgement)
             return judgement
 
     def _settle(self, entry: Entry, judgement: Judgement) -> None:
-        """The verdict stands."""
+        """Make a judgement final, unless the requirement has one."""
         with self.lock:
             if entry.requirement.id in self.verdicts:
                 return
@@ -394,7 +393,7 @@ class Session:
             self.report(judgement)
 
     def _learn(self, judgement: Judgement) -> None:
-        """What API-05 finds unserved is avoided, and blocks others that meet it."""
+        """Mark the API versions that API-05 found unserved: others avoid them, and are blocked where they cannot."""
         if judgement.requirement.id != ROUND_TRIPS:
             return
         for case in judgement.cases:
@@ -407,14 +406,14 @@ class Session:
         assert self.host.subject is not None
         return self.host.subject
 
-    # ---- deaths
+    # ---- crashes
 
     def _attribute_death(self, suspects: Sequence[Entry], seen: dict[str, Judgement], group: Group) -> list[Entry]:
-        """Bring the target back, and judge each suspect alone, until one ends it: that one fails, with how it ended. The last
-        one that sent something comes first. Gives those that are to be judged again.
+        """Restart the target, and judge each suspect alone until one crashes it: that one fails. The one that sent a request last
+        comes first. Returns the suspects that are still to be judged.
 
-        `seen` is what the suspects without a standing verdict came to. Those with one keep it, unless they are the one.
-        Errors: TargetBroke when the target stays away.
+        `seen` has the judgements of suspects without a final one. The others keep theirs, unless they crash the target.
+        Errors: TargetBroke when the target cannot be restarted.
         """
         how = self.host.how_it_ended()
         hurting = [entry for entry in suspects if entry.requirement.needs.hooks]
@@ -440,7 +439,7 @@ class Session:
         return [entry for entry in suspects if entry.requirement.id not in self.verdicts]
 
     def _judged_whole(self, entry: Entry, seen: Judgement, group: Group, how: str) -> Judgement:
-        """A failure of one that hurts the target counts if it is seen again: it may have met a target that was dead before."""
+        """The judgement of a requirement that uses fault hooks. A failure is judged again: the target may have crashed before."""
         if seen.verdict is not Verdict.FAIL:
             return seen
         again = self._alone(entry)
@@ -449,12 +448,12 @@ class Session:
         return again
 
     def _still_answers(self) -> bool:
-        """A moment later: some deaths take time."""
+        """Whether the target answers after `GRACE_S`: some crashes take time."""
         self.stop.wait(GRACE_S)
         return self.host.answers()
 
     def _fail_by_death(self, entry: Entry, judgement: Judgement, how: str) -> None:
-        """The requirement fails, because the target does not survive it."""
+        """Fail the requirement that crashes the target."""
         found = failed_by_death(judgement, how)
         with self.lock:
             self.verdicts.pop(entry.requirement.id, None)
@@ -463,7 +462,7 @@ class Session:
         self._settle(entry, found)
 
     def _bring_back(self, group: Group, suspects: Sequence[Entry], seen: Mapping[str, Judgement], how: str) -> None:
-        """Errors: TargetBroke where the target stays away; what was under way is judged as far as it can be known."""
+        """Restart the target after a crash. Errors: TargetBroke where it cannot be; running requirements are settled first."""
         self.deaths += 1
         self.last.clear()
         if self.deaths <= DEATHS and self.host.revive():
@@ -486,7 +485,7 @@ class Session:
 
 
 def _block(judgement: Judgement, cause: str) -> bool:
-    """Make a failure blocked by its cause; False where there is none, or it is the requirement itself."""
+    """Block a failed requirement by its cause; False where there is none, or it is the requirement itself."""
     if cause in ("", judgement.requirement.id):
         return False
     judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
@@ -494,5 +493,5 @@ def _block(judgement: Judgement, cause: str) -> bool:
 
 
 def is_exclusive(entry: Entry) -> bool:
-    """Whether a requirement must be judged alone: it says so, or it hurts the target."""
+    """Whether a requirement runs alone: it is marked exclusive, uses fault hooks, or records a history (area HIS)."""
     return entry.requirement.exclusive or bool(entry.requirement.needs.hooks) or entry.requirement.area == "HIS"

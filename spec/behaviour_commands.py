@@ -1,4 +1,4 @@
-"""`tidegauge spec behaviours`: what TLC draws, as lines of steps, as schedules of faults, and as a walk of simulated clusters."""
+"""`tidegauge spec behaviours`: behaviours from TLC, as schedules, as fault schedules, and as runs of simulated clusters."""
 
 from __future__ import annotations
 
@@ -26,24 +26,27 @@ EXAMPLES = (
 def behaviours(
     name: Annotated[str, typer.Argument(help="A model, or a switch for its counterexample.")],
     count: Annotated[int, typer.Option(min=1, help="Random behaviours of a model.")] = 20,
-    length: Annotated[int, typer.Option(min=2, help="States of a random behaviour.")] = 60,
-    seed: Annotated[int, typer.Option(help="Chance of the random behaviours.")] = 1,
+    length: Annotated[int, typer.Option(min=2, help="States in a random behaviour.")] = 60,
+    seed: Annotated[int, typer.Option(help="Random seed of the behaviours.")] = 1,
     cover: Annotated[
-        bool, typer.Option("--cover", help="Cover all edges of a small model's state graph instead.")
+        bool,
+        typer.Option("--cover", help="Cover all edges of a small model's state graph, instead of random behaviours."),
     ] = False,
     walk: Annotated[
         int,
-        typer.Option(min=0, help="Lead a cluster along so many of them; how many steps (--cover: edges) it walks."),
+        typer.Option(
+            min=0, help="Drive a simulated cluster through so many of them, and count its steps (--cover: edges)."
+        ),
     ] = 0,
     out: Annotated[str, typer.Option(help="Write the schedules to this file; default: standard output.")] = "",
     faults: Annotated[
-        str, typer.Option(help="Write fault schedules to this folder, too: `tidegauge replay FILE` runs one.")
+        str, typer.Option(help="Also write fault schedules to this folder: `tidegauge replay FILE` runs one.")
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Write behaviours of a model: JSON lines of steps, and schedules that drive a simulated cluster through them.
+    """Write behaviours of a model as schedules, one JSON line of steps each; with --faults also as fault schedules.
 
-    Exit codes: 0 written, 1 a switch has no counterexample or a cluster broke a promise, 3 TLC drew none, 64 a model without
+    Exit codes: 0 written, 1 a switch has no counterexample or a cluster broke a promise, 3 TLC produced none, 64 a model without
     schedules.
     """
     from spec.behaviours import DRIVEN, NOT_DRIVEN, NoBehaviours
@@ -69,7 +72,7 @@ def behaviours(
 def _drawn(
     case: Case, count: int, length: int, seed: int, cover: bool, walk: int
 ) -> tuple[str, Iterable[Sequence[TraceStep]], dict[str, object]]:
-    """What kind of behaviours are asked for, they themselves, and what there is to say of them. Errors: NoBehaviours."""
+    """The kind of behaviours, the behaviours, and further fields of the summary. Errors: NoBehaviours; Exit."""
     from spec.behaviours import simulate
     from spec.covering import behaviour_of, covering_paths, edges_covered, graph_of
 
@@ -86,7 +89,7 @@ def _drawn(
 
 
 def _walked_steps(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep]], seed: int) -> dict[str, object]:
-    """How many of the steps a simulated cluster walks when it is driven along behaviours."""
+    """Drive a simulated cluster through behaviours; fields of the summary: how many steps it took."""
     from spec.walking import walk_behaviours
 
     done = walk_behaviours(case, kind, behaviours, seed)
@@ -95,7 +98,7 @@ def _walked_steps(case: Case, kind: str, behaviours: Sequence[Sequence[TraceStep
 
 
 def _walked(case: Case, graph: Graph, paths: list[list[str]], count: int) -> dict[str, object]:
-    """How many of the edges a simulated cluster walks when it is driven along this many of the paths."""
+    """Drive a simulated cluster along the `count` longest paths; fields of the summary: how many edges it took."""
     from spec.walking import longest_first, walk
 
     done = walk(case, graph, longest_first(paths, count))
@@ -104,7 +107,7 @@ def _walked(case: Case, graph: Graph, paths: list[list[str]], count: int) -> dic
 
 
 def _counterexample_of(case: Case) -> Sequence[TraceStep]:
-    """How a switch breaks its promise; without one the command is over."""
+    """The counterexample of a switch. Errors: Exit 1 where TLC finds none, 3 where TLC does not finish."""
     from spec.checker import Verdict
     from spec.checker import check as run_checker
 
@@ -118,7 +121,8 @@ def _counterexample_of(case: Case) -> Sequence[TraceStep]:
 def _write_behaviours(
     case: Case, kind: str, drawn: Iterable[Sequence[TraceStep]], out: str, faults: str, seed: int
 ) -> tuple[int, int]:
-    """One line each, and where a folder is named a schedule each; how many they were, and of how many steps."""
+    """Write a schedule for each behaviour and, with a folder `faults`, a fault schedule. Returns the numbers of both behaviours
+    and steps."""
     from contextlib import nullcontext
     from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`tidegauge spec list` and `tidegauge spec check`: what there is to be checked, and what came out."""
+"""`tidegauge spec list` and `tidegauge spec check`: the models and switches, and TLC's results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CHECK_EXAMPLES = (
 
 
 def list_models(as_json: Json = False) -> None:
-    """List the models, the switches that must break them, and what was last found."""
+    """List the models, their switches (deliberate errors that must violate a property), and the last results."""
     from spec.catalogue import all_cases
     from spec.results import load
 
@@ -64,22 +64,24 @@ def check(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every model and every switch.")] = False,
     resume: Annotated[bool, typer.Option(help="Keep stored results of cases that have not changed since.")] = False,
-    record: Annotated[
-        bool, typer.Option(help="Store the results, and write the tables of spec/MODELS.md again.")
-    ] = False,
+    record: Annotated[bool, typer.Option(help="Store the results, and rewrite the tables of spec/MODELS.md.")] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="TLC's worker threads; default: the case's own, of a switch one.")
+        int | None, typer.Option(min=1, help="TLC's worker threads; default: the model's own, and one for a switch.")
     ] = None,
     memory_mb: Annotated[int, typer.Option(min=64, help="TLC's heap.")] = 3000,
-    budget_s: Annotated[float | None, typer.Option(min=1, help="Time for each case; default: the case's own.")] = None,
+    budget_s: Annotated[
+        float | None, typer.Option(min=1, help="Time for each model or switch; default: its own.")
+    ] = None,
     engine: EngineOption = EngineName.LOCAL,
     master: Master = "",
     conf: Conf = None,
     as_json: Json = False,
 ) -> None:
-    """Check models with TLC: clean ones must hold, each switch must be caught.
+    """Check models with TLC: a model must hold, and a switch must violate the property that it names.
 
-    With Spark a model or switch is a task. Lines are printed, and results stored, as they come.
+    With Spark each model or switch is a task. Results are printed, and stored, as they arrive.
+
+    Exit codes: 0 all as expected, 1 one is not, 2 unknown or interrupted, 3 the checker failed.
     """
     from spec.engine import LOCAL
     from spec.results import exit_code, load
@@ -121,7 +123,7 @@ def check(
     results.sort(key=lambda result: places[result.name])
     code = exit_code(results)
     if code == 0 and len(results) < len(chosen):
-        code = 2  # what was checked is as expected, and the rest is unknown
+        code = 2  # all checked ones are as expected; the others are unknown
     if as_json:
         print(json.dumps(summary(results, code)))
     raise typer.Exit(code)
@@ -152,7 +154,7 @@ def _line(result: Result) -> str:
 
 
 def summary(results: list[Result], code: int) -> dict[str, object]:
-    """What the last line of JSON says of checked cases."""
+    """The last line of `--json`: the verdict of exit code `code`, counts, and each case's result. Times are in seconds."""
     verdict = {0: "pass", 1: "fail", 2: "unknown", 3: "error"}[code]
     rows = [
         {

@@ -1,4 +1,4 @@
-"""CGH: who is believed in a KIP-848 consumer group: members in their epoch, and no other member."""
+"""CGH: the member epochs that a KIP-848 consumer group accepts in heartbeats, commits and fetches of offsets."""
 
 from conformance.broker import Broker
 from conformance.committed_offsets import NOTHING, commit, commit_one, committed, expect_offset
@@ -22,10 +22,10 @@ from reference.protocol.errors import ErrorCode
 
 @requirement(
     "CGH-07",
-    notices="stuck: Java and librdkafka join again on UNKNOWN_MEMBER_ID, and beat on without partitions on a success",
+    notices="stuck: Java and librdkafka join again on UNKNOWN_MEMBER_ID; on a success they keep heartbeating without partitions",
     source="KIP-848; ConsumerGroup.getOrMaybeCreateMember; GroupMetadataManager.consumerGroup",
-    sentence="A heartbeat with an epoch, or a leave, of a member that the group does not know is UNKNOWN_MEMBER_ID; in a group "
-    "that does not exist it is GROUP_ID_NOT_FOUND.",
+    sentence="A heartbeat with an epoch above 0, or a leave, of a member that is not in the group is answered UNKNOWN_MEMBER_ID; "
+    "in a group that does not exist, GROUP_ID_NOT_FOUND.",
     accepted="UNKNOWN_MEMBER_ID(25) and GROUP_ID_NOT_FOUND(69), for epochs 1 and 5 and for leaving",
     since=SINCE,
     apis=HEARTBEAT,
@@ -43,12 +43,12 @@ def unknown_members(broker: Broker) -> None:
 
 @requirement(
     "CGH-08",
-    notices="data: a member that was put out keeps its partitions; one that lost an answer must not be put out",
+    notices="data: a removed member would keep its partitions; a member that lost a response must not be fenced",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
-    sentence="A heartbeat with an epoch above the member's, or below it, is FENCED_MEMBER_EPOCH; but one with the epoch just "
-    "before, that owns no more than is assigned, is answered again: its answer was lost.",
-    accepted="FENCED_MEMBER_EPOCH(110) above, two below, and one before with partitions that are not its own; NONE(0) with the "
-    "epoch and assignment of now for the one before; the member goes on",
+    sentence="A heartbeat with an epoch above the member's, or below it, is answered FENCED_MEMBER_EPOCH. One with the previous "
+    "epoch, whose owned partitions are all assigned to the member, is answered NONE: the last response was lost.",
+    accepted="FENCED_MEMBER_EPOCH(110) for epochs above, for the epoch before the previous one, and for the previous epoch with "
+    "partitions of others; NONE(0) with the current epoch and assignment for the previous epoch; the member continues",
     since=SINCE,
     apis=HEARTBEAT,
 )
@@ -65,7 +65,7 @@ def fenced_epochs(broker: Broker) -> None:
             return True
         return False
 
-    for newcomer in newcomers:  # two, so that no epoch below is 0, with which a member joins
+    for newcomer in newcomers:  # two, so that the epoch before the previous one is not 0, which joins
         newcomer.join()
         broker.eventually(moved, "the member receives a later epoch")
     before, now = epochs[-2:]
@@ -90,11 +90,12 @@ def fenced_epochs(broker: Broker) -> None:
 
 @requirement(
     "CGH-14",
-    notices="data: a member that lost its partitions commits for them; Java asks again with its new epoch on this code",
+    notices="data: a member that lost its partitions would commit for them; Java retries with its new epoch on this error",
     source="KIP-848; ConsumerGroup.validateOffsetCommit, validateOffsetFetch",
-    sentence="A member commits and fetches with its epoch, from v9 on: with another one it is STALE_MEMBER_EPOCH, and for "
-    "an unknown member UNKNOWN_MEMBER_ID; its commit below v9, which cannot report an epoch, is UNSUPPORTED_VERSION.",
-    accepted="NONE(0), 113, 25 and 35; nothing of the refused commits is reported; a client that is no member can fetch",
+    sentence="From v9 on a member commits and fetches offsets with its epoch. Another epoch is answered STALE_MEMBER_EPOCH, an "
+    "unknown member UNKNOWN_MEMBER_ID. A commit below v9, which has no member epoch, is answered UNSUPPORTED_VERSION.",
+    accepted="NONE(0), STALE_MEMBER_EPOCH(113), UNKNOWN_MEMBER_ID(25) and UNSUPPORTED_VERSION(35); no offset of a refused "
+    "commit is stored; a client that is no member can fetch",
     since=SINCE,
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS, "OffsetFetch": EPOCHS_IN_COMMITS},
     requires=("CGH-41",),
@@ -130,11 +131,11 @@ def commits_by_epoch(broker: Broker) -> None:
 
 @requirement(
     "CGH-19",
-    notices="stuck: Java and librdkafka join again with their id after they were fenced",
+    notices="stuck: Java and librdkafka join again with the same id after they were fenced",
     source="KIP-848; GroupMetadataManager.consumerGroupHeartbeat",
-    sentence="A member that joins again with its id, as after it was fenced, is the same member: it gets an assignment again, "
-    "and counts once.",
-    accepted="an epoch that is not lower, and in the end all partitions to the two members there are",
+    sentence="A client that joins again with its member id, as after it was fenced, is the same member: it gets an assignment "
+    "again, and counts once.",
+    accepted="an epoch that is not lower; at the end, all partitions are assigned to the two members of the group",
     since=SINCE,
     apis=DESCRIBE,
 )
@@ -152,13 +153,12 @@ def joining_again(broker: Broker) -> None:
 
 @requirement(
     "CGH-22",
-    notices="security: one client with wrong heartbeats takes partitions from the members of a group",
+    notices="security: a client with wrong heartbeats could take partitions from the members of a group",
     source="KIP-848; GroupMetadataManager.throwIfConsumerGroupMemberEpochIsInvalid",
-    sentence="Members that lie about what they own or about their epoch, and strangers, do no harm: the others keep what they "
-    "hold, in their epoch.",
-    accepted="after heartbeats with others' partitions, unknown topics, wrong epochs and unknown members: the same "
-    "assignments, "
-    "epochs and members",
+    sentence="Heartbeats with false owned partitions or epochs, and of unknown members, change nothing for the group: all "
+    "members keep their assignments and epochs.",
+    accepted="after heartbeats with others' partitions, unsubscribed topics, partitions that do not exist, wrong epochs and "
+    "unknown members: the same assignments, epochs and members",
     since=SINCE,
     apis=DESCRIBE,
 )
@@ -169,7 +169,7 @@ def liars(broker: Broker) -> None:
     held, epoch = (set(one.assigned), set(liar.assigned)), one.epoch
     for lie in (listed(one.assigned), listed(partitions_of(foreign)), listed({(topic.id, 99)}), []):
         liar.ask(topic_partitions=lie)
-    for shift in (-1, 1, 100):  # with its own partitions the epoch before is taken for a lost answer (CGH-08)
+    for shift in (-1, 1, 100):  # the previous epoch is accepted with the member's own partitions only (CGH-08)
         answer = liar.ask(member_epoch=epoch + shift, topic_partitions=listed(one.assigned))
         broker.expect(answer.error_code != ErrorCode.NONE, f"epoch {shift:+d} is refused")
     for name in (one.id + "x", "nobody"):
@@ -188,10 +188,10 @@ def liars(broker: Broker) -> None:
     "CGH-40",
     notices="client: a commit that crosses a rebalance fails, though the member keeps the partition (KIP-1251)",
     source="KIP-1251; ConsumerGroup.validateOffsetCommit",
-    sentence="A commit in an earlier epoch of the member's is taken for partitions that it held then and ever since; for one "
-    "that it lost, or got back later, it is STALE_MEMBER_EPOCH, and nothing of the request is stored.",
-    accepted="NONE(0) for a partition that was kept through a rebalance, in the epoch before it and two before; 113 for one "
-    "that was lost, for both together, and for the one that came back",
+    sentence="A commit with an earlier epoch of the member is accepted for partitions that it has held since that epoch. For one "
+    "that it lost, or got back later, it is answered STALE_MEMBER_EPOCH, and nothing of the request is stored.",
+    accepted="NONE(0) for a partition kept through one rebalance, and through two; STALE_MEMBER_EPOCH(113) for a lost one, for "
+    "both together, and for the one that came back",
     since="4.3",
     apis=HEARTBEAT | {"OffsetCommit": EPOCHS_IN_COMMITS},
     deadline_s=60,

@@ -1,4 +1,4 @@
-"""committed-offset-regression, committed-offset-loss and commit-past-undelivered: a group's offsets."""
+"""The rules on a group's committed offsets: committed-offset-regression, committed-offset-loss, commit-past-undelivered."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from linearizability.rules.retention import COMPACTED, EXPIRED, START_NOT_REPORT
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 from linearizability.rules.sessions import known_at, must_be_delivered, promised_slots
 
-SOUGHT = "a member of the group sought a position, or what a poll gave it is not known"
+SOUGHT = "a member of the group used seek, or the result of one of its polls is not known"
 COORDINATOR_UNKNOWN = (
-    f"{UNPROVEN}whether the group's own coordinator answered: one that was cut off answers what it knew"
+    f"{UNPROVEN}whether the current coordinator answered: a former one that was cut off may answer with stale offsets"
 )
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A group's commits and its answered fetches of committed offsets."""
+    """A group's commits, and its successful fetches of committed offsets of one kind: stable (KIP-447), or others."""
 
     commits: Rows
+    """The commits that may have taken effect."""
     ends: Array
-    """When each commit was surely in force; NEVER where that is not known."""
+    """When each commit is certainly in force for these fetches, in ns; NEVER where that is not known."""
     fetched: Rows
     doubtful: Mask
-    """Which fetches a former coordinator may have answered."""
+    """The fetches that a former coordinator may have answered."""
 
 
 def _groups(partition: PartitionHistory, context: Context) -> Iterator[_Group]:
-    """Each group, with its fetches of stable offsets and, apart, with the others."""
+    """Each group twice: with its fetches of stable offsets, and with its others. For these no transaction's commit is certainly
+    in force: its marker may be written later."""
     commits, fetched = partition.rows(Kind.COMMIT), partition.rows(Kind.COMMITTED)
     for group in np.unique(commits.group):
         mine = commits.where((commits.group == group) & (commits.outcome != Outcome.FAIL))
@@ -49,8 +51,11 @@ def _groups(partition: PartitionHistory, context: Context) -> Iterator[_Group]:
 
 
 def may_be_stale(partition: PartitionHistory, context: Context, fetched: Rows) -> Mask:
-    """Which of these fetches a coordinator may have answered that had been deposed and did not know it: those of no member, for
-    a member has joined there, from the first fault until the bound after the last."""
+    """Which of these fetches a former coordinator may have answered, which does not know that it was replaced.
+
+    Such are fetches between the first fault and the contract's bound after healing. Fetches of processes that were a member of
+    the group are excepted: their coordinator had accepted their join.
+    """
     owned = partition.rows(Kind.OWNERSHIP)
     member = np.isin(fetched.process, owned.process[np.isin(owned.group, fetched.group)])
     healed = context.heals_at + context.contract.bound_after_healing_ms * 1_000_000
@@ -59,7 +64,8 @@ def may_be_stale(partition: PartitionHistory, context: Context, fetched: Rows) -
 
 
 def _last_commit_before(group: _Group) -> tuple[Array, Array]:
-    """For each fetch: of the commits that were in force before it began, the latest beginning, and that commit's index."""
+    """For each fetch, of the commits in force before it was invoked, the one that was invoked last: its time of invocation and
+    its index; -1 where there is none."""
     commits, fetched = group.commits, group.fetched
     sure = np.flatnonzero(group.ends < NEVER)
     sure = sure[np.argsort(group.ends[sure], kind="stable")]
@@ -71,7 +77,8 @@ def _last_commit_before(group: _Group) -> tuple[Array, Array]:
 
 
 def _permitted(context: Context, partition: PartitionHistory, group: _Group, which: Array) -> Callable[[Array], Array]:
-    """A commit may be lost with the group's records, or, from within a transaction, with what became of that."""
+    """Why each of these violations is permitted: the contract permits the loss of the group's records, or of the decision on the
+    commit's transaction; or a former coordinator may have answered."""
 
     commits, fetched = group.commits, group.fetched
 
@@ -141,7 +148,9 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
         by = accepted.operation[int(accepted.offset.argmax())]
 
         def witness(index: int, by: int = by, highest: int = highest, offsets: Array = offsets) -> Witness:
-            text = f"offset {highest} was committed, and no member of the group was given offset {offsets[index]}"
+            text = (
+                f"offset {highest} was committed, and no poll of the group's members returned offset {offsets[index]}"
+            )
             return offsets[index], partition.log_value[index], [by], text
 
         def permitted(
@@ -159,7 +168,9 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             passed = _passed_by(accepted, offsets[indices])
             made, seen = np.minimum(sent, accepted.invoked[passed]), np.maximum(known, accepted.completed[passed])
             reasons = permits_loss(context, partition, made, seen).astype(object)
-            if first is not None:  # without its offset, or its place in the log, it goes on at the log's end
+            if (
+                first is not None
+            ):  # without its committed offset, or where retention passed it, a member continues at the log end
                 forgotten = permits_loss(context, partition, first.invoked, seen, GROUPS, here=False)
                 reasons = np.where(reasons == "", forgotten, reasons).astype(object)
             if context.contract.cleanup == "delete":
@@ -175,28 +186,28 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
 
 
 def _first_that_binds(accepted: Rows) -> Rows:
-    """Of a group whose members begin at the log's end the commit that was answered first: members that join later begin where the
-    group has committed. None binds consumers that commit as no members: they read beside each other."""
+    """For a group whose members begin at the log end, the commit that was acknowledged first: later members begin at the group's
+    committed offset. No rows where a client that is no member commits: such clients read independently of each other."""
     plain = accepted.where(accepted.transaction < 0)
     is_of_members = (accepted.epoch >= 0).all() and len(plain) > 0
     return plain.where(np.arange(len(plain)) == (plain.completed.argmin() if is_of_members else -1))
 
 
 def _passed_by(accepted: Rows, offsets: Array) -> Array:
-    """For each offset the commit beyond it that was asked for first."""
+    """For each offset, of the commits beyond it, the one that was invoked first."""
     order = np.argsort(accepted.offset, kind="stable")
     first = order[earliest_from(accepted.invoked[order])]
     return first[np.searchsorted(accepted.offset[order], offsets, side="right")]
 
 
 _IN_FORCE = (
-    "A transaction's commit is in force once its marker is written, after the transaction's end is answered: only who asks for "
-    "stable offsets (KIP-447) waits for it. Under faults a coordinator that was cut off may answer who is no member: unknown."
+    "A transaction's commit is in force once its marker is written, which may be after EndTxn is answered. Only a fetch of "
+    "stable offsets (KIP-447) waits for it. Under faults a former coordinator may answer a client that is no member: unknown."
 )
 REGRESSION = Rule(
     id="committed-offset-regression",
-    definition="A group's offset was fetched that a later, acknowledged commit had replaced before the fetch began.",
-    promise=f"Violation, unless the contract permits loss. Two commits at once may take effect in either order. {_IN_FORCE}",
+    definition="A fetch returned a committed offset that a later, acknowledged commit had replaced before the fetch began.",
+    promise=f"Violation, unless the contract permits loss. Concurrent commits may take effect in either order. {_IN_FORCE}",
     source="Kafka documentation, consumer offsets; requirement HIS-10",
     needs="commits and fetches of committed offsets; one monotonic clock for all processes",
     cost="one sort of the commits by time",
@@ -213,7 +224,7 @@ REGRESSION = Rule(
 
 LOSS = Rule(
     id="committed-offset-loss",
-    definition="A group had no committed offset after a commit had been acknowledged.",
+    definition="A fetch returned no committed offset of a group after a commit had been acknowledged.",
     promise=f"Violation, unless the contract permits loss or the offsets expired. {_IN_FORCE}",
     source="Kafka documentation, consumer offsets; offsets.retention.minutes",
     needs="commits and fetches of committed offsets; one monotonic clock for all processes",
@@ -229,10 +240,10 @@ LOSS = Rule(
 
 PAST = Rule(
     id="commit-past-undelivered",
-    definition="A group's committed offset lies beyond a record that no member of the group was given.",
-    promise="Violation of at-least-once by broker or client, unless a member sought a position, compaction or retention "
-    "removed the record, or it may be lost; what retention removed is judged as by poll-skip. "
-    "A group that begins in the middle is judged from the first record it was given. One whose members begin at the log's end "
+    definition="A group's committed offset is beyond a record that no poll of the group's members returned.",
+    promise="Violation of at-least-once delivery by broker or client, unless a member used seek, compaction or retention "
+    "removed the record, or the contract permits its loss; retention is judged as by poll-skip. "
+    "A group is judged from the lowest offset that its polls returned. One whose members begin at the log end "
     "(`auto.offset.reset=latest`) is judged from its first commit, and as long as the log does not begin beyond that.",
     source="Kafka documentation, message delivery semantics; requirement HIS-10",
     needs="polls of consumers whose group is known, and commits",

@@ -1,4 +1,4 @@
-"""Whether groups and replicas have settled: one generation, every partition owned once, read and committed, ISRs whole."""
+"""Whether groups and replicas have settled: one generation, each partition owned once, read and committed, ISRs complete."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from reference.zookeeper import znodes
 
 
 def unsettled(cluster: SimulatedCluster, members: Sequence[SimulatedMember]) -> str:
-    """What a group still lacks: to be stable, to own everything once, to have read and committed it all; empty for nothing.
+    """Why a group has not settled; empty where all have. A settled group is stable, owns each partition once, and has read and
+    committed all records.
 
-    A member that is dead for good is not expected: the others must have taken over its partitions.
+    A member that has ended for good is not counted: the others must have taken over its partitions.
     """
     groups: dict[str, list[SimulatedMember]] = {}
     for member in members:
@@ -47,7 +48,7 @@ def _lacks(name: str, members: Sequence[SimulatedMember], ends: Mapping[Key, int
 
 
 def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
-    """The high watermark of every partition that groups read, as its leader knows it."""
+    """The high watermark of each partition that groups read, from its leader."""
     ends = dict.fromkeys(cluster.inputs(), 0)
     for machine in cluster.machines:
         for partition in machine.node.partitions.values() if machine.node is not None else ():
@@ -58,7 +59,7 @@ def _ends(cluster: SimulatedCluster) -> dict[Key, int]:
 
 
 def unstable(cluster: SimulatedCluster) -> list[tuple[int, Partition]]:
-    """The leaders whose last stable offset is below the high watermark, with the number of their node."""
+    """The leading replicas whose last stable offset is below the high watermark, each with its node's number."""
     return [
         (machine.number, partition)
         for machine in cluster.machines
@@ -69,9 +70,12 @@ def unstable(cluster: SimulatedCluster) -> list[tuple[int, Partition]]:
 
 
 def may_hang(cluster: SimulatedCluster, client: SimulatedClient) -> bool:
-    """Whether a client may wait for ever with excuse: one of transactions, where their coordinator lost decisions, and a copier
-    also where the groups' log lost a marker. What that committed is unstable until the producer's next transaction ends, and a
-    copier that waits for its offset begins none. Kafka writes no marker again either."""
+    """Whether a client may wait for ever without a violation.
+
+    A transactional client may, where the transaction coordinator lost decisions. A copier also may, where `__consumer_offsets`
+    lost a transaction's marker: the offsets committed in the transaction stay unstable until the producer's next transaction
+    ends, and the copier waits for them before it begins one. Kafka does not write a lost marker again either.
+    """
     if not isinstance(client, SimulatedTransactor | SimulatedCopier):
         return False
     checker = cluster.checker
@@ -87,7 +91,8 @@ def may_hang(cluster: SimulatedCluster, client: SimulatedClient) -> bool:
 
 
 def unfinished(cluster: SimulatedCluster) -> list[str]:
-    """What the controller still has to bring about: replicas out of sync, or beside a ZooKeeper what tools wrote into it."""
+    """What the controller has not completed: replicas that are out of sync or, with ZooKeeper, tools' requests and the state that
+    brokers should have from it."""
     if cluster.zookeeper is not None:
         left = [f"ZooKeeper still holds {path}" for path in cluster.zookeeper.requests_left()]
         return left + _other_settings(cluster, cluster.zookeeper) + _other_metadata(cluster, cluster.zookeeper)
@@ -95,7 +100,7 @@ def unfinished(cluster: SimulatedCluster) -> list[str]:
 
 
 def _other_settings(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) -> list[str]:
-    """The settings of topics that brokers hold otherwise than ZooKeeper: the controller would decide by them, and write them."""
+    """Topic configurations that differ between brokers and ZooKeeper: as controller, a broker would decide by its own."""
     found: list[str] = []
     for machine in cluster.machines:
         for name in machine.node.image.topics if machine.node is not None else ():
@@ -109,7 +114,7 @@ def _other_settings(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) ->
 
 
 def _other_metadata(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) -> list[str]:
-    """Which brokers and leaders the nodes report to clients otherwise than ZooKeeper has them."""
+    """The brokers and leaders in the nodes' metadata that differ from ZooKeeper's."""
     brokers = {int(name) for name in zookeeper.tree.children(znodes.BROKER_IDS)}
     leaders: dict[str, tuple[int, int]] = {}
     for topic in zookeeper.tree.children(znodes.TOPICS):
@@ -138,7 +143,7 @@ def _other_metadata(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) ->
 
 
 def out_of_sync(cluster: SimulatedCluster) -> list[str]:
-    """The replicas on sound disks that are not in sync with a leader, as the active controller knows."""
+    """The replicas outside the ISR of a partition with a leader, by the active controller's image; offline logs do not count."""
     active = cluster.active_controller()
     node = cluster.machine(active).node if active is not None else None
     if node is None:

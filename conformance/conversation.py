@@ -33,7 +33,7 @@ POLL_S = 0.1
 IDLE_S = 5.0
 """A connection that was idle for so long may be closed by a broker: connections.max.idle.ms is ten minutes by default."""
 CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
-               "ListPartitionReassignments", "UpdateFeatures")  # fmt: skip
+               "ListPartitionReassignments", "UpdateFeatures", "AlterUserScramCredentials")  # fmt: skip
 """APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
 ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
              "current_leader_epoch"}  # fmt: skip

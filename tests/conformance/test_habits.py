@@ -330,3 +330,18 @@ def test_one_that_reports_null_for_no_quotas_fails_one_requirement(behind: tuple
 
     _, verdicts = judged(behind, Habit("DescribeClientQuotas", omit), "QTA-01 QTA-11 QTA-12", tmp_path)
     assert verdicts == {"QTA-01": "pass", "QTA-11": "fail", "QTA-12": "pass"}
+
+
+def test_one_whose_controller_alone_takes_credentials_is_not_accused(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    asked: list[Exchange] = []
+
+    def refuse(answer: Any, exchange: Exchange) -> None:
+        asked.append(exchange)
+        for result in answer.results:
+            result.error_code = ErrorCode.NOT_CONTROLLER if len(asked) == 1 else result.error_code
+
+    _, verdicts = judged(behind, Habit("AlterUserScramCredentials", refuse), "SEC-18 SEC-19", tmp_path)
+    assert verdicts == {"SEC-18": "pass", "SEC-19": "pass"}
+    assert len(asked) > 1

@@ -237,6 +237,12 @@ class Broker(Conversation):
             raise Failed(f"Metadata lists partitions of {name} twice: {sorted(numbers)}")
         return found
 
+    def leader_id(self, topic: Topic) -> int:
+        """The node that leads partition 0."""
+        return AnswerParts({one.partition_index: one for one in self.describe_topic(topic.name).partitions})[
+            0
+        ].leader_id
+
     def leader(self, topic: Topic, partition: int = 0) -> tuple[str, int]:
         """The address of the partition's leader; where no replica leads it, of another one's leader or any broker."""
         if self.subject.nodes == 1:
@@ -293,7 +299,7 @@ class Broker(Conversation):
     def kill_leader(self, topic: Topic, *, dead_s: float) -> None:
         """Kill the node that leads partition 0 (needs the hooks `kill` and `restart`), start it again after so many seconds,
         and wait until every partition is led."""
-        leader = AnswerParts({p.partition_index: p for p in self.describe_topic(topic.name).partitions})[0].leader_id
+        leader = self.leader_id(topic)
         for connection in self._by_address.values():
             connection.close()
         self.target.kill(leader)

@@ -262,7 +262,10 @@ class _Prober:
         if self.subject.nodes == 1 or self.profile.topics_by != "CreateTopics":
             return
         with self.broker() as broker:
-            place, name = [broker.metadata([]).brokers[-1].node_id], broker.unused_name()
+            nodes = [one.node_id for one in broker.metadata([]).brokers]
+            if not nodes:
+                raise Failed("Metadata lists no broker")
+            place, name = nodes[-1:], broker.unused_name()
             made = broker.create_topic(name, placed=[place, place])
 
             def placed() -> bool:

@@ -133,7 +133,7 @@ def expect_acting(broker: Broker, keys: Collection[str]) -> None:
     for each in describe(broker, {USER: (ANY, None)}).entries or ():
         parts = {part.entity_type: part.entity_name for part in each.entity}
         shadowing = {value.key for value in each.values} & {*keys}
-        if shadowing and parts.get(CLIENT_ID) is None and _may_be_ours(broker, parts[USER]):
+        if shadowing and USER in parts and parts.get(CLIENT_ID) is None and _may_be_ours(broker, parts[USER]):
             broker.skip(f"needs a target without a quota of {parts}: it has {', '.join(sorted(shadowing))}")
 
 

@@ -79,5 +79,6 @@ def _in_partition(partition: int, log: Sequence[Batch], transaction_of: Mapping[
 
 
 def _transaction(batch: Batch, transaction_of: Mapping[int, str]) -> str:
-    value = batch.records()[0].value or b""
+    values = [record.value or b"" for record in batch.records()]
+    value = values[0] if values else b""
     return transaction_of.get(int(value), "") if value.isdigit() else ""

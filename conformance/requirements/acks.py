@@ -438,7 +438,7 @@ def survives_a_restart(broker: Broker) -> None:
         for partition in range(2):
             broker.append(topic, batch(b"%d in %d" % (number, partition)), partition=partition)
     before = [broker.log(topic, partition=partition) for partition in range(2)]
-    broker.restart_node(broker.describe_topic(topic.name).partitions[0].leader_id)
+    broker.restart_node(broker.leader_id(topic))
     with suppress(NoAnswer):
         broker.eventually(lambda: is_led(broker, topic), "every partition has a leader")
     found = broker.describe_topic(topic.name)

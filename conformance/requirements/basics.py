@@ -251,7 +251,7 @@ def copy_is_on_another_node(broker: Broker) -> None:
     broker.expect_error(made.error_code, ErrorCode.NONE, what="a topic of two replicas")
     topic = broker.await_topic(name)
     broker.append(topic, batch(b"one"))
-    leader = broker.describe_topic(name).partitions[0].leader_id
+    leader = broker.leader_id(topic)
     follower = next(node for node in sorted(nodes)[:2] if node != leader)
     try:
         part = broker.eventually(lambda: _given_by(broker, topic, nodes[follower]), "the follower gives the record")

@@ -109,7 +109,7 @@ def coordinator_dies(broker: Broker) -> None:
                 found = committed(broker, group, [(topic, 0)], to=at)
             except Misbehaved:
                 return False
-            code = found.error_code or next(iter(found.errors.values()))
+            code = found.error_code or next(iter(found.errors.values()), ErrorCode.NONE)
             if code in LOADING:
                 return False
             broker.expect_error(code, ErrorCode.NONE, what="OffsetFetch of the new coordinator")

@@ -341,8 +341,8 @@ def describe_cluster(broker: Broker) -> None:
         broker.expect_error(found.error_code, ErrorCode.NONE, what=f"v{version}")
         if broker.version_for(MetadataRequest) >= WITH_CLUSTER_ID:
             broker.expect_equal(f"v{version}: the cluster id", found.cluster_id, metadata.cluster_id)
-        seen = sorted((one.broker_id, one.host, one.port, one.rack) for one in found.brokers)
-        wanted = sorted((one.node_id, one.host, one.port, one.rack) for one in metadata.brokers)
+        seen = sorted(((one.broker_id, one.host, one.port, one.rack) for one in found.brokers), key=repr)
+        wanted = sorted(((one.node_id, one.host, one.port, one.rack) for one in metadata.brokers), key=repr)
         broker.expect_equal(f"v{version}: the brokers", seen, wanted)
 
 

@@ -273,7 +273,7 @@ def claims_append_time(broker: Broker) -> None:
         broker.expect(
             one.crc_holds and not one.attributes & LOG_APPEND_TIME, f"stored with attributes {one.attributes:#x}"
         )
-        broker.expect_equal("the stored timestamp", one.records()[0].timestamp, stamp)
+        broker.expect_equal("the stored timestamp", only(one.records(), "record of the batch").timestamp, stamp)
 
 
 @requirement(

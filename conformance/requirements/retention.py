@@ -234,6 +234,7 @@ def timestamps_count(broker: Broker) -> None:
 )
 def not_above_the_high_watermark(broker: Broker) -> None:
     brokers = broker.metadata([]).brokers
+    broker.expect(bool(brokers), f"{len(brokers)} brokers")
     leader = next((one.node_id for one in brokers if (one.host, one.port) == broker.address), brokers[0].node_id)
     followers = [one.node_id for one in brokers if one.node_id != leader][:2]
     topic = placed(broker, [leader, *followers], str(MINUTE_MS))

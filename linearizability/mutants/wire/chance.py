@@ -1,7 +1,7 @@
 """Random rewritings of any field of any answer, and of frames, by a seed.
 
 A suite also reads responses that its authors did not foresee. Each answer is rewritten with a drawn probability: mostly one field,
-chosen among all of the decoded message, gets a boundary value, a neighbour or anything; else the frame is cut off,
+chosen among all of the decoded message, gets a boundary value, a neighbour or anything, and often it is a list; else the frame is cut off,
 goes on after its end, has bits flipped, or announces another size.
 """
 
@@ -18,12 +18,14 @@ from linearizability.mutants.wire.rewriting import structures
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_response, encode_response
 from reference.protocol.primitives import NO_UUID
-from reference.protocol.schema import Field
+from reference.protocol.schema import Field, Message
 
 RATES = (0.03, 0.1, 0.3)
 """Probabilities of which one is drawn for a seed."""
 OF_FIELDS = 0.8
 """The share of rewritings that change a field."""
+OF_LISTS = 0.4
+"""The share of these that change a list where there is one: an element is missing, twice, elsewhere, or another one."""
 BITS = {"int8": 8, "int16": 16, "uint16": 16, "uint32": 32, "int32": 32, "int64": 64}
 
 
@@ -97,7 +99,8 @@ class Chance:
             ]
             if not places:
                 return None
-            owner, each = self.draw.choice(places)
+            lists = [(owner, each) for owner, each in places if each.kind == "array" and getattr(owner, each.name)]
+            owner, each = self.draw.choice(lists if lists and self.draw.random() < OF_LISTS else places)
             value = self._value(each, getattr(owner, each.name), exchange.version)
             setattr(owner, each.name, value)
             reported = b"".join(encode_response(exchange.key, exchange.version, correlation_id, message))  # type: ignore[arg-type]
@@ -122,7 +125,7 @@ class Chance:
             case "bytes" | "records":
                 return self._bytes(bytes(old or b""))
             case "array":
-                return self._array(list(old or []))
+                return self._array(list(old or []), version)
             case _:
                 return old
 
@@ -140,8 +143,32 @@ class Chance:
         data[self.draw.randrange(len(data))] ^= 1 << self.draw.randrange(8)
         return self.draw.choice([bytes(data), old[: self.draw.randrange(len(old))], old + old, old[::-1]])
 
-    def _array(self, old: list[Any]) -> list[Any]:
+    def _array(self, old: list[Any], version: int) -> list[Any]:
         if not old:
             return old
         at = self.draw.randrange(len(old))
-        return self.draw.choice([[], old[:at] + old[at + 1 :], [*old, old[at]], old[::-1], old * 50])
+        before, one, behind = old[:at], old[at], old[at + 1 :]
+        other = self._like(one, version)
+        return self.draw.choice(
+            [
+                [],
+                before + behind,
+                [*old, one],
+                old[::-1],
+                old * 50,
+                [*old, other],
+                [other, *old],
+                [*before, other, *behind],
+            ]
+        )
+
+    def _like(self, one: Any, version: int) -> Any:
+        """An element that nothing asked for: as another one, but for a field of it."""
+        if not isinstance(one, Message):
+            return one + 1 if isinstance(one, int) else one
+        fields = [each for each in one.FIELDS if version in each.versions]
+        values = {each.name: getattr(one, each.name) for each in one.FIELDS}
+        if fields:
+            each = self.draw.choice(fields)
+            values[each.name] = self._value(each, values[each.name], version)
+        return type(one)(**values)

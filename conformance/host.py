@@ -129,7 +129,7 @@ class Host:
         return frozenset(self._given(group)).difference(getattr(target, "unknown_config", ()))
 
     def _introduce(self, subject: Subject) -> None:
-        """Find out what the target can do, once, and what each start may change: its ranges and its nodes."""
+        """Find out what the target can do, once, and what each start may change: its ranges, nodes and configurations."""
         try:
             if self.profile is None:
                 self.profile = probe(subject, lambda: self.answers() or self.revive(), list(self.given_topics))

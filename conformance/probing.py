@@ -104,7 +104,8 @@ def probe(subject: Subject, revive: Callable[[], bool], given_topics: list[str] 
 
 
 def look_again(subject: Subject, known: TargetProfile) -> None:
-    """After another start of the same target: what does not change is kept; its ranges and its nodes are asked for again.
+    """After another start of the same target: what does not change is kept; its ranges, nodes and configurations are asked for
+    again, for the start may have others.
 
     Errors: Unreachable as for `probe`.
     """
@@ -112,6 +113,7 @@ def look_again(subject: Subject, known: TargetProfile) -> None:
     prober = _Prober(subject, profile, lambda: True)
     prober.attempt("ApiVersions", prober.ranges)
     prober.attempt("Metadata", prober.nodes)
+    prober.attempt("configurations", prober.configs)
 
 
 class _Prober:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from conformance.requirement import select
 from conformance.results import Run, Verdict
 from conformance.runner import Plan, run
 from linearizability.targets import TargetError
@@ -42,3 +43,13 @@ def test_it_is_not_started_for_what_the_release_does_not_owe(tmp_path: Path, ids
 def test_it_is_started_for_what_the_release_owes(tmp_path: Path) -> None:
     report = judged_without_tokens(tmp_path, "3.6.2", "BAS-01", "SEC-20")
     assert "did not start" in report.reason
+
+
+def test_what_one_start_has_switched_off_another_is_judged_for(tmp_path: Path) -> None:
+    """The first start is for TOP-15, with delete.topic.enable=false; ACL-68 deletes a topic in the next one."""
+    report = run(Plan("reference:1", select(["TOP-15", "ACL-68"]), tmp_path, starts=1))
+    assert {judgement.requirement.id: judgement.reason for judgement in report.judgements} == {
+        "TOP-15": "",
+        "ACL-68": "",
+    }
+    assert verdicts(report) == dict.fromkeys(("TOP-15", "ACL-68"), Verdict.PASS)

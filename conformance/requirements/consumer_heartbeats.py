@@ -31,6 +31,8 @@ from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHe
 
 SINCE = "4.0"
 """The first version of Kafka in which these groups are no early access."""
+ASSIGNORS, UNIFORM = "group.consumer.assignors", "uniform"
+"""The first assignor of a broker's list is that of members who name none: by default this one."""
 LISTED_TOPICS = 200
 EPOCHS_IN_COMMITS = 9
 """The version of OffsetCommit and OffsetFetch from which on a request has a member epoch."""
@@ -259,12 +261,14 @@ def bad_expressions(broker: Broker) -> None:
 def described_groups(broker: Broker) -> None:
     topic = broker.topic(4)
     group = unused_group(broker)
-    consumers = joined(broker, group, 2, [topic], rack_id="a rack", assignor="uniform")
+    configured = broker.subject.profile.configs.get(ASSIGNORS) or UNIFORM
+    named = None if configured.startswith(UNIFORM) else UNIFORM
+    consumers = joined(broker, group, 2, [topic], rack_id="a rack", assignor=named)
     found = described_one(broker, group)
     broker.expect_error(found.error_code, ErrorCode.NONE, what="ConsumerGroupDescribe")
     epoch = consumers[0].epoch
     reported = (found.group_id, found.group_state, found.group_epoch, found.assignment_epoch, found.assignor_name)
-    broker.expect_equal("the group", reported, (group, STABLE, epoch, epoch, "uniform"))
+    broker.expect_equal("the group", reported, (group, STABLE, epoch, epoch, UNIFORM))
     members = AnswerParts({member.member_id: member for member in found.members})
     broker.expect_equal("the members", set(members), {one.id for one in consumers})
     for consumer in consumers:

@@ -14,10 +14,10 @@ from conformance.plan import BASE_CONFIGS
 from conformance.probing import probe
 from conformance.quotas import ANY, CLIENT_ID, IP, PRODUCE, USER
 from conformance.requirement import Entry, catalogue
-from conformance.results import Verdict
+from conformance.results import Judgement, Verdict
 from conformance.subject import Subject
 from linearizability.mutants.wire.proxy import Exchange, Proxy
-from linearizability.mutants.wire.rewriting import Change, Liar, Lie, asks, fetched, put, sealed
+from linearizability.mutants.wire.rewriting import Change, Liar, Lie, asks, fetched, put, sealed, when
 from linearizability.targets import Target, open_target
 from linearizability.targets.loop import Loop
 
@@ -68,11 +68,21 @@ ODD: dict[str, tuple[str, Change]] = {
 
 @pytest.mark.parametrize("id", ODD)
 def test_an_odd_answer_breaks_nothing_of_the_suite(id: str, sound: tuple[Loop, Target, Subject]) -> None:
-    loop, target, known = sound
-    entry, (api, answer) = catalogue()[id], ODD[id]
-    hurried = Entry(requirement=entry.requirement.model_copy(update={"deadline_s": 6.0}), test=entry.test)
-    with Proxy(loop, target.nodes, Liar(Lie("odd", api, "an odd answer", "", answer=answer))) as proxy:
-        places = [(node.host, node.port) for node in proxy.nodes]
-        subject = Subject(places, "4.3.1", known.api_versions, target, profile=known.profile)
-        judgement = judge(hurried, subject)
+    api, answer = ODD[id]
+    judgement = judged(id, sound, Lie("odd", api, "an odd answer", "", answer=answer))
     assert judgement.verdict is not Verdict.ENGINE_ERROR, judgement.traceback
+
+
+def judged(id: str, sound: tuple[Loop, Target, Subject], lie: Lie) -> Judgement:
+    loop, target, known = sound
+    entry = catalogue()[id]
+    hurried = Entry(requirement=entry.requirement.model_copy(update={"deadline_s": 6.0}), test=entry.test)
+    with Proxy(loop, target.nodes, Liar(lie)) as proxy:
+        places = [(node.host, node.port) for node in proxy.nodes]
+        return judge(hurried, Subject(places, "4.3.1", known.api_versions, target, profile=known.profile))
+
+
+def test_members_that_name_no_assignor_get_the_brokers_first(sound: tuple[Loop, Target, Subject]) -> None:
+    ranged = when(lambda _, request: request.member_epoch == 0, put("server_assignor", lambda name: name or "range"))
+    lie = Lie("range-by-default", "ConsumerGroupHeartbeat", "range where none is named", "CGH-20", ask=ranged)
+    assert judged("CGH-20", sound, lie).verdict is Verdict.FAIL

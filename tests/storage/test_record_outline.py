@@ -1,6 +1,8 @@
 """Outlines of records, of which runs of equal shape are not read one by one, are what reading one by one finds."""
 
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -96,8 +98,8 @@ def test_a_run_of_twins_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch)
     counts: list[int] = []
     original = record_outline._twins
 
-    def counted(*given: object) -> object:
-        found = original(*given)  # type: ignore[arg-type]
+    def counted(*given: Any) -> tuple[int, Iterator[Outline]]:
+        found = original(*given)
         counts.append(found[0])
         return found
 

@@ -25,7 +25,7 @@ RATES = (0.03, 0.1, 0.3)
 OF_FIELDS = 0.8
 """The share of rewritings that change a field."""
 OF_LISTS = 0.4
-"""The share of these that change a list where there is one: an element is missing, twice, elsewhere, or another one."""
+"""The share of these that change a list where there is one: an element is missing, there twice, in another place, or another one."""
 BITS = {"int8": 8, "int16": 16, "uint16": 16, "uint32": 32, "int32": 32, "int64": 64}
 
 

@@ -47,7 +47,7 @@ class ClassicGroup:
         self.pending_syncs: set[str] = set()
         """Members of the generation that have not asked for their assignment yet (KIP-559)."""
         self.was_joined_since_delay = False
-        """A member joined while the first rebalance was being delayed: it is delayed again (GRP-09)."""
+        """A member joined while a first rebalance was being delayed: it is delayed again, or else the next one (GRP-09)."""
         self._supporters: dict[str, int] = {}
         """How many members know each protocol."""
         self._subscribed: frozenset[TopicName] | None = None
@@ -198,14 +198,14 @@ class ClassicGroup:
 
     # ---- the log
 
-    def record(self, assignments: Mapping[str, bytes], now: TimestampMs) -> KeyValue:
+    def record(self, assignments: Mapping[str, bytes]) -> KeyValue:
         """The generation with an assignment for each member, nothing for those that are left out (GRP-10)."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
             protocol=self.protocol,
             leader=self.leader,
-            current_state_timestamp=now,
+            current_state_timestamp=self.state_since,
             members=[each.recorded(self.protocol, assignments.get(each.id, b"")) for each in self.members.values()],
         )
         return group_record(self.id, value)

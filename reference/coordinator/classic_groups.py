@@ -143,8 +143,9 @@ class ClassicGroups:
     def _join_pending(
         self, group: ClassicGroup, request: JoinGroupRequest, client: Client, token: Token, now: TimestampMs
     ) -> None:
-        if request.group_instance_id is not None:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "an id that was given to a dynamic member")
+        if request.group_instance_id is not None:  # the id was given to a dynamic member
+            self._say(token, join_refused("", ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
         self.rebalances.admit(group, member_of(request, request.member_id, client, token), now)
 
     def _join_again(
@@ -186,7 +187,7 @@ class ClassicGroups:
             self.rebalances.rebalance(group, now)
         else:
             try:
-                self._write([group.record(group.assignments(), now)], now)
+                self._write([group.record(group.assignments())], now)
             except KafkaError as error:
                 self.rebalances.answer_join(member, join_refused("", error.code))
                 group.update(member, former_terms)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from reference.coordinator.assignment import Assignment
 from reference.coordinator.classic_member import Client
 from reference.coordinator.classic_rebalances import join_refused
-from reference.coordinator.consumer_group import ConsumerGroup
+from reference.coordinator.consumer_group import ConsumerGroup, target_of
 from reference.coordinator.consumer_groups import ConsumerGroups
 from reference.coordinator.consumer_heartbeat import Heartbeat
 from reference.coordinator.consumer_heartbeat_check import check_instance
@@ -61,7 +61,7 @@ class ClassicMembers:
         try:
             self._say(token, self._join(group, request, version, client, now))
         except KafkaError as error:
-            self._say(token, join_refused(request.member_id, error.code))
+            self._say(token, join_refused("", error.code))
 
     def _join(
         self, group: ConsumerGroup, request: JoinGroupRequest, version: int, client: Client, now: TimestampMs
@@ -75,10 +75,10 @@ class ClassicMembers:
             and version >= FIRST_JOIN_WITH_REQUIRED_MEMBER_ID
         ):
             return join_refused(member_id, ErrorCode.MEMBER_ID_REQUIRED)
-        subscription = self._subscription(protocols)
         consumer = self._consumer
         beat = Heartbeat(group, consumer.topics, consumer.hashes, consumer.settings_of(group.id), now)
         before = _joining(beat, request, member_id)
+        subscription = self._subscription(protocols)
         said = _as_said(before, request, subscription, client, ClassicMember(request.session_timeout_ms, protocols))
         replaced = group.static_member(request.group_instance_id) if request.group_instance_id is not None else None
         if replaced is not None and consumer.may_become_classic(group, replaced):
@@ -108,11 +108,17 @@ class ClassicMembers:
     def _join_last(
         self, beat: Heartbeat, before: ConsumerMember, said: ConsumerMember, owned: Assignment
     ) -> JoinGroupResponse:
-        """A static member in the place of the last one of the new protocol: the group becomes a classic one."""
-        member = beat.advance(before, said, owned)
-        is_stale = beat.group.assignment_epoch < beat.epoch
-        self._consumer.make_classic(beat.group, [*beat.members.values()], is_stale=is_stale, now=beat.now)
-        return _joined(member)
+        """A static member in the place of the last one of the new protocol: the group becomes a classic one.
+
+        Where that one has to rebalance first, the member has no epoch yet, and its answer says so.
+        """
+        group = beat.group
+        is_changed = beat.take_up(before, said)
+        is_stale = group.assignment_epoch < beat.epoch
+        if not is_stale:
+            said = beat.move(said, group.assignment_epoch, target_of(group, said), owned, is_changed)
+        self._consumer.make_classic(group, [*beat.members.values()], is_stale=is_stale, now=beat.now)
+        return _joined(said)
 
     # ---- syncing and living
 

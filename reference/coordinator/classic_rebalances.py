@@ -99,7 +99,8 @@ class Rebalances:
         self._timers.cancel((group.id, Timer.MEMBER, member_id))
         member = group.remove(member_id)
         if member is not None:
-            self.refuse_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID)
+            self.answer_join(member, join_refused("", ErrorCode.UNKNOWN_MEMBER_ID))
+            self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def rename(self, group: ClassicGroup, member: Member, new_id: str, now: TimestampMs) -> None:
         """A static member is known by another member id; any member that waits under the old one is fenced (GRP-21)."""
@@ -174,7 +175,6 @@ class Rebalances:
 
     def _begin_delay(self, group: ClassicGroup, now: TimestampMs) -> None:
         delay_ms = self._settings.initial_rebalance_delay_ms
-        group.was_joined_since_delay = False
         self._delay_left_ms[group.id] = max(group.rebalance_timeout_ms - delay_ms, 0)
         self._timers.schedule((group.id, Timer.DELAY, ""), now + delay_ms)
 
@@ -216,11 +216,12 @@ class Rebalances:
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], now: TimestampMs) -> None:
         """The leader brings the assignment: once it is written, every waiting member gets its part (GRP-10)."""
         try:
-            self._write([group.record(assignments, now)], now)
+            self._write([group.record(assignments)], now)
         except KafkaError as error:
             self._withdraw_assignment(group, error.code, now)
             self.prepare(group, now)
             return
+        group.state_since = now
         for member in group.members.values():
             if member.syncing is not None:
                 self.answer_sync(member, synced(group, member))
@@ -260,10 +261,10 @@ class Rebalances:
         if member is not None and member.is_waiting:
             return
         self.remove(group, member_id)
-        if group.state is not State.PREPARING_REBALANCE:
-            self.go_on(group, now)
-        elif group.have_all_joined:
+        if group.state is State.PREPARING_REBALANCE and group.have_all_joined:
             self._complete_join(group, now)
+        elif group.state is not State.PREPARING_REBALANCE and member is not None:
+            self.go_on(group, now)
 
     def _delay_passed(self, group: ClassicGroup, _: str, now: TimestampMs) -> None:
         left_ms = self._delay_left_ms.get(group.id, 0)

@@ -199,8 +199,8 @@ class ConsumerGroup:
 
 
 def target_of(group: ConsumerGroup, member: ConsumerMember) -> Assignment:
-    """A member's target; a static member that is new has that of the one whose place it takes."""
-    id = member.id if member.instance_id is None else group.static_members.get(member.instance_id, member.id)
+    """A member's target; a static member has that of the last one in its place, also where it was a dynamic one before."""
+    id = member.id if member.instance_id is None else group.static_members.get(member.instance_id, "")
     return group.targets.get(id, NOTHING)
 
 

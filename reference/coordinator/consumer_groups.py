@@ -94,11 +94,17 @@ class ConsumerGroups:
         return response_to(request, beat.before, member, settings.heartbeat_interval_ms)
 
     def carry_out(self, beat: Heartbeat, member: ConsumerMember) -> None:
-        """Write what was decided of a member, and begin the waits that follow from it. Errors: KafkaError."""
+        """Write what was decided of a member, and begin the waits that follow from it.
+
+        A member whose heartbeat cannot be written has sent it all the same: its session begins again. Errors: KafkaError.
+        """
         group, now = beat.group, beat.now
         former = self._groups.get(group.id)
         if isinstance(former, ClassicGroup):
             self._conversions.upgraded(former)
+        are_patterns_due = self._are_patterns_due(beat)
+        if member.classic is None:
+            self._begin_waits(beat, member)
         self._write(beat.records, now)
         if self._tracing is not None:
             if beat.steps is None or isinstance(former, ClassicGroup):
@@ -108,14 +114,22 @@ class ConsumerGroups:
         if isinstance(former, ClassicGroup):
             for each in group.members.values():
                 self.timers.received(group.id, each, now)
-        self.timers.received(group.id, member, now)
-        if beat.has_moved:
-            self.timers.moved(group.id, member, now)
-        newest, interval_ms = self._newest_topics_version, beat.settings.regex_refresh_interval_ms
-        if not self.timers.are_patterns_due(group.id) and must_resolve(
-            group, beat.members.values(), beat.pattern, newest, interval_ms, now
-        ):
+        if member.classic is not None:
+            self._begin_waits(beat, member)
+        if are_patterns_due:
             self.timers.match_patterns(group.id, now)
+
+    def _begin_waits(self, beat: Heartbeat, member: ConsumerMember) -> None:
+        self.timers.received(beat.group.id, member, beat.now)
+        if beat.has_moved:
+            self.timers.moved(beat.group.id, member, beat.now)
+
+    def _are_patterns_due(self, beat: Heartbeat) -> bool:
+        """Whether the patterns have to be matched, from what the group knew of them before this heartbeat."""
+        newest, interval_ms = self._newest_topics_version, beat.settings.regex_refresh_interval_ms
+        return not self.timers.are_patterns_due(beat.group.id) and must_resolve(
+            beat.group, beat.members.values(), beat.pattern, newest, interval_ms, beat.now
+        )
 
     def of(self, id: GroupId) -> ConsumerGroup:
         """Errors: KafkaError GROUP_ID_NOT_FOUND (CGH-07)."""
@@ -289,13 +303,14 @@ class ConsumerGroups:
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
-                    self.timers.received(group.id, member, now)
-                    self.timers.moved(group.id, member, now)
+                    self.timers.loaded(group.id, member, now)
 
-    def topics_changed(self, names: Iterable[TopicName]) -> None:
-        """Topics were created, grown, moved or deleted: the groups that subscribe to them look again (CGH-15)."""
+    def topics_changed(self, names: Iterable[TopicName], *, are_new: bool) -> None:
+        """Topics were created, grown, moved or deleted: the groups that subscribe to them look again (CGH-15). Patterns are
+        matched again only for topics that are new (CGH-16)."""
         self.hashes.forget(names)
-        self._newest_topics_version = self.topics.version
+        if are_new:
+            self._newest_topics_version = self.topics.version
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 group.checked_at_epoch = None

@@ -78,6 +78,15 @@ class Heartbeat:
 
     def advance(self, before: ConsumerMember, said: ConsumerMember, owned: Assignment | None) -> ConsumerMember:
         """Take all steps after the first. `said` is the member with the heartbeat's fields. Errors: as `decide`."""
+        is_changed = self.take_up(before, said)
+        epoch, target = self.update_target(said, self.epoch)
+        return self.move(said, epoch, target, owned, is_changed)
+
+    def take_up(self, before: ConsumerMember, said: ConsumerMember) -> bool:
+        """The member is what it says, and the group's epoch grows if that matters; gives whether its subscription changed.
+
+        Errors: as `decide`.
+        """
         self.before = before
         self.members[said.id] = said
         names_changed = said.topics != before.topics
@@ -88,10 +97,7 @@ class Heartbeat:
         self.pattern = change_pattern(self.group, before, said)
         self.records += self.pattern.records
         self.epoch = self.raise_group_epoch(names_changed or self.pattern.is_resolved)
-        target_epoch, target = self.update_target(said, self.epoch)
-        after = self._reconcile(said, target_epoch, target, owned, names_changed or self.pattern.is_changed)
-        self.members[after.id] = after
-        return after
+        return names_changed or self.pattern.is_changed
 
     # ---- the member
 
@@ -176,7 +182,7 @@ class Heartbeat:
             self.trace_step("UpdateTarget", groupEpoch=epoch, target=targets_of(targets))
         return epoch, targets[member.id]
 
-    def _reconcile(
+    def move(
         self,
         member: ConsumerMember,
         epoch: int,
@@ -184,6 +190,7 @@ class Heartbeat:
         owned: Assignment | None,
         subscription_changed: bool,
     ) -> ConsumerMember:
+        """Bring the member closer to its target. Errors: as `decide`."""
         if not subscription_changed and member.is_reconciled_to(epoch):
             return member
         subscribed = ids_of(self.topics, self.group.topics_of(member))
@@ -192,6 +199,7 @@ class Heartbeat:
         self.has_moved = after != member
         if self.has_moved:
             self.records.append(records.current_record(self.group.id, after))
+            self.members[after.id] = after
         return after
 
 

@@ -54,6 +54,11 @@ class ConsumerTimers:
         timeout_ms = self._session_timeout_ms(group) if classic is None else classic.session_timeout_ms
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
 
+    def loaded(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
+        """A new coordinator gives each member the group's session timeout for its next request, of whichever protocol."""
+        self._timers.schedule(Due(Wait.SESSION, group, member.id), now + self._session_timeout_ms(group))
+        self.moved(group, member, now)
+
     def moved(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
         """A member came closer to its target, or was asked to give up partitions first."""
         due = Due(Wait.REVOCATION, group, member.id)

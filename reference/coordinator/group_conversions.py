@@ -114,7 +114,7 @@ def downgrade(
     classic = ClassicGroup(group.id)
     for member in members:
         classic.add(_downgraded(member))
-    classic.generation = group.epoch
+    classic.generation, classic.state_since = group.epoch, now
     if not classic.has_common_protocol:
         raise _not_downgraded(classic, "its members have no protocol in common")
     classic.protocol = classic.select_protocol()
@@ -122,7 +122,7 @@ def downgrade(
         member.id: _assignment(classic, classic.members[member.id], target_of(group, member), topics)
         for member in members
     }
-    return [*group.tombstones(), classic.record(assignments, now)]
+    return [*group.tombstones(), classic.record(assignments)]
 
 
 def _downgraded(member: ConsumerMember) -> Member:

@@ -214,9 +214,9 @@ class GroupShard:
 
     # ---- the metadata
 
-    def topics_changed(self, names: Iterable[TopicName]) -> None:
-        """Topics were made, have grown or are gone (CGH-15)."""
-        self.consumer.topics_changed(names)
+    def topics_changed(self, names: Iterable[TopicName], *, are_new: bool) -> None:
+        """Topics were made, have grown or are gone (CGH-15); `are_new` where some of them were made."""
+        self.consumer.topics_changed(names, are_new=are_new)
 
     def topics_deleted(self, topics: dict[TopicId, TopicName], now: TimestampMs) -> None:
         """Topics are gone, and with them their offsets (OFF-16)."""

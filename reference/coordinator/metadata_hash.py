@@ -27,8 +27,8 @@ class TopicHashes:
             self._known.pop(name, None)
 
     def of(self, names: Iterable[TopicName]) -> int:
-        """The hash of a set of topics, as a signed 64-bit number; 0 for none."""
-        each = [self._topic(name) for name in sorted(names)]
+        """The hash of those topics that exist, as a signed 64-bit number; 0 for none."""
+        each = [self._topic(name) for name in sorted(names) if self._topics.id_of(name) is not None]
         return _signed(xxh3_64(b"".join(number.to_bytes(8, "little") for number in each))) if each else 0
 
     def _topic(self, name: TopicName) -> int:
@@ -39,10 +39,9 @@ class TopicHashes:
 
 
 def topic_hash(topics: Topics, name: TopicName) -> int:
-    """Of a topic's id, name, partitions and their racks; 0 for one that does not exist."""
+    """Of an existing topic's id, name, partitions and their racks."""
     id = topics.id_of(name)
-    if id is None:
-        return 0
+    assert id is not None, f"there is no topic {name}"
     words = id.int.to_bytes(16, "big")
     data = bytearray([_MAGIC]) + words[7::-1] + words[:7:-1] + _text(name)
     racks = topics.partition_racks(id)

@@ -8,6 +8,7 @@ KIP-1251; kafka.server.KafkaApis, org.apache.kafka.coordinator.group.OffsetMetad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeAlias
 
 from reference.coordinator.group import CheckPartition, Decided, Group, KeyValue
@@ -89,7 +90,7 @@ class OffsetCommits:
                 code = _unknown(name, partitions, each)
                 if name is not None and code is ErrorCode.NONE:
                     value = _value(each, id, now, expires_at)
-                    code = self._keep(decided.records, request.group_id, name, each, value, check)
+                    code = self._keep(decided.records, request.group_id, (name, id), each, value, check)
                 results.partitions.append(COMMIT_RESULT(partition_index=each.partition_index, error_code=code))
         return decided
 
@@ -114,6 +115,7 @@ class OffsetCommits:
         """
         ids = [_id_of(topic.name, self._topics) for topic in request.topics]
         check = self._check_transactional(request, version) if self.any_exists(request) else None
+        check = partial(_refuse_stale_generation, check) if check is not None else None
         decided = Decided(TxnOffsetCommitResponse())
         for topic, id in zip(request.topics, ids, strict=True):
             partitions = _partitions_of(id, self._topics)
@@ -122,10 +124,8 @@ class OffsetCommits:
             for each in topic.partitions:
                 code = _missing(partitions, each)
                 if code is ErrorCode.NONE:
-                    if check is not None:
-                        _refuse_stale_generation(check, topic.name, id, each.partition_index)
                     value = _value(each, NO_UUID, now, NO_EXPIRY)
-                    code = self._keep(decided.records, request.group_id, topic.name, each, value, None)
+                    code = self._keep(decided.records, request.group_id, (topic.name, id), each, value, check)
                 results.partitions.append(TRANSACTIONAL_RESULT(partition_index=each.partition_index, error_code=code))
         return decided
 
@@ -175,7 +175,7 @@ class OffsetCommits:
         self,
         records: list[KeyValue],
         group: GroupId,
-        topic: TopicName,
+        topic: tuple[TopicName, TopicId],
         commit: Commit,
         value: OffsetCommitValue,
         check: CheckPartition | None,
@@ -184,8 +184,8 @@ class OffsetCommits:
         if _java_length(value.metadata) > self._settings.max_metadata_size:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         if check is not None:
-            check(topic, value.topic_id, commit.partition_index)
-        records.append(offset_record(group, (topic, commit.partition_index), value))
+            check(*topic, commit.partition_index)
+        records.append(offset_record(group, (topic[0], commit.partition_index), value))
         return ErrorCode.NONE
 
 

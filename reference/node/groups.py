@@ -137,7 +137,7 @@ class Groups:
             return
         for index, shard in self.coordination.loaded():
             self.coordination.touched.add(index)
-            shard.topics_changed(changes.names)
+            shard.topics_changed(changes.names, are_new=changes.are_new)
             if changes.deleted:
                 shard.topics_deleted(changes.deleted, now)
 

@@ -58,6 +58,8 @@ class TopicChanges:
         self._image = image
         self.names: set[TopicName] = set()
         """Topics of which partitions have come or gone."""
+        self.are_new = False
+        """Whether some of them were made."""
         self.deleted: dict[TopicId, TopicName] = {}
         self.partitions: dict[Key, None] = {}
         """Partitions of which the records say something, also by a setting of their topic; in the records' order."""
@@ -74,6 +76,7 @@ class TopicChanges:
             self.partitions[name, record.partition_id] = None
         elif isinstance(record, TopicRecord):
             self.names.add(record.name)
+            self.are_new = True
         elif isinstance(record, RemoveTopicRecord):
             name = self._image.topics_by_id[record.topic_id].name
             self.names.add(name)
@@ -92,4 +95,5 @@ class TopicChanges:
         """The image was rebuilt from a snapshot: every topic may have changed."""
         self.all_partitions = True
         self.names.update(before.values(), self._image.topics)
+        self.are_new |= any(id not in before for id in self._image.topics_by_id)
         self.deleted |= {id: name for id, name in before.items() if id not in self._image.topics_by_id}

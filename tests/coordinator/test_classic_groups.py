@@ -75,6 +75,17 @@ def test_an_unused_id_is_forgotten_and_holds_up_the_others_no_longer() -> None:
     assert room.refused_join("c2", first.member_id) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_an_unused_id_that_is_forgotten_calls_no_member() -> None:
+    """The drawn comparison with Kafka found a rebalance here."""
+    room = Room()
+    leader, follower, generation = room.two_members()
+    room.refused_join("c1", version=4)
+    room.advance(6_000)
+    assert {room.heartbeat(each, generation) for each in (leader, follower)} == {ErrorCode.NONE}
+    room.advance(6_000)
+    assert room.group.pending_members == set() and room.group.state is State.STABLE
+
+
 def test_a_second_member_calls_the_first_back_and_only_the_leader_sees_all() -> None:
     room = Room()
     leader, follower, generation = room.two_members()

@@ -88,13 +88,13 @@ class ConsumerGroupRun(RuleBasedStateMachine):
         assert id is not None
         if self.room.topics.partition_count(id) < 6:
             self.room.topics.grow(topic, self.room.topics.partition_count(id) + 1)
-            self.room.consumer.topics_changed([topic])
+            self.room.consumer.topics_changed([topic], are_new=True)
 
     @rule(topic=st.sampled_from(TOPICS))
     def topic_is_made_again(self, topic: str) -> None:
         self.room.topics.delete(topic)
         self.room.topics.make(topic, 2)
-        self.room.consumer.topics_changed([topic])
+        self.room.consumer.topics_changed([topic], are_new=True)
 
     @rule(compacts=st.booleans())
     def coordinator_fails_over(self, compacts: bool) -> None:

@@ -29,7 +29,7 @@ def test_more_partitions_raise_the_epoch() -> None:
     epoch = room.group().epoch
     client.beat()
     room.topics.grow("foo", 3)
-    room.consumer.topics_changed(["foo"])
+    room.consumer.topics_changed(["foo"], are_new=True)
     client.beat()
     assert room.group().epoch == epoch + 1
     assert len(client.names()) == 3
@@ -42,11 +42,11 @@ def test_a_topic_comes_and_goes() -> None:
     client.join()
     assert client.names() == set()
     room.topics.make("foo", 1)
-    room.consumer.topics_changed(["foo"])
+    room.consumer.topics_changed(["foo"], are_new=True)
     client.beat()
     assert client.names() == {("foo", 0)}
     room.topics.delete("foo")
-    room.consumer.topics_changed(["foo"])
+    room.consumer.topics_changed(["foo"], are_new=True)
     client.beat()
     client.beat()
     assert client.owned == set()
@@ -76,7 +76,7 @@ def test_patterns() -> None:
     client.beat()
     assert client.names() == {("foo", 0), ("food", 0)}
     room.topics.make("football", 1)
-    room.consumer.topics_changed(["football"])
+    room.consumer.topics_changed(["football"], are_new=True)
     room.pass_time(10_001)
     client.beat()
     room.pass_time(1)

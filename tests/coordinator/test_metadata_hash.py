@@ -85,4 +85,5 @@ def test_a_group_has_the_hash_of_its_topics_until_they_change() -> None:
     assert hashes.of(["foo", "bar"]) == before
     hashes.forget(["foo"])
     assert hashes.of(["foo", "bar"]) != before
-    assert hashes.of([]) == 0
+    assert hashes.of([]) == hashes.of(["not there"]) == 0
+    assert hashes.of(["foo", "not there"]) == hashes.of(["foo"]), "as by Kafka, which leaves it out"

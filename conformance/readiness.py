@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from conformance.observations import READY_WITHIN_S
 from conformance.wire import Misbehaved, NoAnswer, Unreachable
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 EARLIEST = -2
 """Special timestamp of ListOffsets."""
+SHORTEST_S = 0.5
+"""A broker that never reports a topic is waited for so long at the least."""
 
 
 def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
@@ -40,7 +42,8 @@ def error_of_leader(broker: Broker, topic: Topic, partition: int) -> int:
 
 def await_everywhere(broker: Broker, topic: Topic) -> None:
     """Wait a while until every broker that can be reached reports the topic's leaders: each learns of a new topic in its own
-    time, and answers until then that it does not exist."""
+    time, and answers until then that it does not exist. One that does not is waited for the less, the more topics it lacks: it
+    must not use up the time of every requirement."""
     named = MetadataRequest.MetadataRequestTopic(name=topic.name)
 
     def reported(address: tuple[str, int]) -> bool:
@@ -55,9 +58,15 @@ def await_everywhere(broker: Broker, topic: Topic) -> None:
 
     unreachable = {(one.host, one.port) for one in broker.subject.profile.nodes if one.unreachable}
     places = {(one.host, one.port) for one in broker.metadata([]).brokers} - broker.hurt - unreachable
-    with suppress(NoAnswer):  # whether it ever does is for the requirements about metadata
-        for place in sorted(places):
-            broker.eventually(lambda place=place: reported(place), f"the broker at {place} reports {topic.name}")
+    ignorant = broker.subject.ignorant
+    for place in sorted(places):
+        within_s = ignorant.get(place, READY_WITHIN_S)
+        what = f"the broker at {place} reports {topic.name}"
+        try:
+            broker.eventually(lambda place=place: reported(place), what, within_s=within_s)
+            ignorant.pop(place, None)
+        except NoAnswer:  # whether it ever does is for the requirements about metadata
+            ignorant[place] = max(SHORTEST_S, within_s / 4)
 
 
 def serves(broker: Broker, topic: Topic) -> bool:

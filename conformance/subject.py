@@ -56,6 +56,8 @@ class Subject:
     """Whether the Kafka version is a guess about a broker that may be no Apache Kafka."""
     never_gathered: float = math.inf
     """So many partitions, or more, were never led by one broker, however many topics were made."""
+    ignorant: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
+    """Brokers that did not report the last topic that was made, and how long the next one is waited for there, in seconds."""
     hunt: Any = None
     """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
 

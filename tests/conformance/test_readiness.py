@@ -5,7 +5,7 @@ from typing import Any
 
 from conformance.levels import MUST
 from conformance.observations import Observations
-from conformance.readiness import await_everywhere, error_of_leader
+from conformance.readiness import SHORTEST_S, await_everywhere, error_of_leader
 from conformance.requirement import Requirement
 from conformance.subject import Subject
 from conformance.wire import Unreachable
@@ -82,3 +82,16 @@ def test_a_broker_that_never_reports_the_topic_is_left_to_the_requirement() -> N
     cluster: Any = Cluster(asks_until_known=1_000)
     await_everywhere(cluster, TOPIC)
     assert cluster.left < 1_000
+    assert "one" in cluster.asked and "three" in cluster.asked
+
+
+def test_a_broker_that_never_reports_topics_is_waited_for_the_less() -> None:
+    cluster: Any = Cluster(asks_until_known=1_000)
+    waits: list[float] = []
+    for _ in range(4):
+        await_everywhere(cluster, TOPIC)
+        waits.append(cluster.subject.ignorant["two", 1])
+    assert waits == [3.75, 0.9375, SHORTEST_S, SHORTEST_S]
+    cluster.left = 0
+    await_everywhere(cluster, TOPIC)
+    assert not cluster.subject.ignorant

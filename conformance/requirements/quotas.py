@@ -47,12 +47,14 @@ LOOPBACK_BLOCK = "198.51.100."
     notices=TOOL,
     source=SOURCE,
     sentence="Quotas are set for a client id, a user, and a client id of a user or of any user, and described as they were set.",
-    accepted="error NONE(0), then these very values",
+    accepted="error NONE(0), then these very values; controller_mutation_rate since 2.7 (KIP-599)",
     **SINCE,
 )
 def set_and_described(broker: Broker) -> None:
     user, client_id = broker.unused_name("user"), broker.unused_name("client")
-    values = {PRODUCE: 1000.0, CONSUME: 2000.0, REQUESTS: 0.5, MUTATIONS: 0.25}
+    values = {PRODUCE: 1000.0, CONSUME: 2000.0, REQUESTS: 0.5}
+    if broker.is_kafka("2.7"):
+        values[MUTATIONS] = 0.25
     entities: tuple[Entity, ...] = (
         {CLIENT_ID: client_id},
         {USER: user},

@@ -80,6 +80,10 @@ KNOWN_BUGS = (
         since="1.0", mended=("2.6",), shows="a future epoch",
     ),
     KnownBug(
+        ("MET-08",), "KAFKA-10312", "a broker asks whether it is alive itself, not whether the leader is",
+        since="2.0", mended=("2.7",), shows="LISTENER_NOT_FOUND(72) instead of LEADER_NOT_AVAILABLE(5)",
+    ),
+    KnownBug(
         ("TXN-10", "TXN-13", "TXN-46", "TXV-10"), "KAFKA-13091",
         "when an ISR shrinks by AlterIsr, the high watermark stays, and acks=-1 waits for the next write or a new leader",
         since="2.7", mended=("3.1",), strict=False, shows="no answer to EndTxn v3 in time",
@@ -112,8 +116,8 @@ KNOWN_BUGS = (
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
 rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
-1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.0.0 and
-4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
+1.1.0, 1.1.0 and 1.1.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0,
+4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

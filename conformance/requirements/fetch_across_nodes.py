@@ -59,7 +59,8 @@ def above_the_high_watermark(broker: Broker) -> None:
     sentence="A consumer's fetch below v11 at a broker that does not lead is refused with NOT_LEADER_OR_FOLLOWER; from v11 on a "
     "follower serves it up to its own high watermark, and a broker without a replica refuses it, from v16 on with the "
     "leader's address.",
-    accepted="NOT_LEADER_OR_FOLLOWER(6) without records; from v11 on the records of the follower",
+    accepted="NOT_LEADER_OR_FOLLOWER(6) without records, from a broker without a replica REPLICA_NOT_AVAILABLE(9) from v11 on "
+    "before 2.6 (KAFKA-10223); from v11 on the records of the follower",
     nodes=3, configs=QUICK, deadline_s=DEADLINE_S, requires=("BAS-14",),
 )  # fmt: skip
 def fetch_elsewhere(broker: Broker) -> None:
@@ -81,7 +82,10 @@ def fetch_elsewhere(broker: Broker) -> None:
                 request = fetch_of(topic)
                 answer = broker.call(request, version, to=nodes.address(node))
                 found = only(only(answer.responses, "topic in the answer").partitions, "partition in the answer")
-                broker.expect_error(found.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, what=reported)
+                refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if version >= FETCH_FROM_FOLLOWERS and not broker.is_kafka("2.6"):
+                    refused = ErrorCode.REPLICA_NOT_AVAILABLE
+                broker.expect_error(found.error_code, refused, what=reported)
                 broker.expect_equal("its records", bytes(found.records or b""), b"")
                 if version >= FETCH_WITH_LEADER:
                     current = (found.current_leader.leader_id, found.current_leader.leader_epoch)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from linearizability.history.contract import Contract
 from linearizability.history.excuses import excuses_of
 from linearizability.history.facts import COLUMNS, UNKNOWN, Flag, Kind, Outcome
-from linearizability.history.files import MISSING, Defect
+from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.keys import NEVER
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
@@ -264,6 +264,9 @@ def context_of(
     still_on = any(heal is None for _, heal in healing(marks))
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]
     excuses = excuses_of(sorted(marks, key=lambda mark: mark["time"]))
+    kinds = {defect.kind for defect in defects}
+    if CLOCK in kinds:
+        excuses = tuple(replace(excuse, begins=-NEVER, ends=NEVER) for excuse in excuses)
     heals_at = -1 if still_on else max(heals, default=-1)
     faults_at = min((mark["time"] for mark in marks if mark.get("f") == "fault"), default=NEVER)
     return Context(
@@ -272,5 +275,6 @@ def context_of(
         heals_at=heals_at,
         ends_at=ends_at,
         excuses=excuses,
-        is_whole=all(defect.kind != MISSING for defect in defects),
+        is_whole=MISSING not in kinds,
+        is_timed=CLOCK not in kinds,
     )

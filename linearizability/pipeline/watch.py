@@ -20,10 +20,10 @@ from pydantic_core import from_json
 
 from linearizability.history.contract import Contract
 from linearizability.history.derivation import Derivation
-from linearizability.history.event_fields import process_of, time_of
+from linearizability.history.event_fields import lacks_records, process_of, time_of
 from linearizability.history.facts import FactsBuilder
 from linearizability.history.files import CLOCK, MISSING, UNREADABLE, Defect, HistoryError, reason
-from linearizability.history.operations import COMPLETIONS, INVOKE
+from linearizability.history.operations import COMPLETIONS, INFO, INVOKE
 from linearizability.history.recorder import FORMAT
 from linearizability.history.streams import FileSummary, History, merged_contract, unify
 from linearizability.pipeline.engine import judge_history
@@ -122,14 +122,20 @@ class WatchedFile:
             self._transactions = {number: name for number, name in self._transactions.items() if number in kept}
 
     def _standing(self) -> set[int]:
-        """Of each process its last assignment, and one seek of a kind: what they say holds however long ago they were."""
+        """Of each process its last assignment, one seek of a kind, and one poll that does not say what it returned: what they say
+        holds however long ago they were."""
         last: dict[tuple[Any, ...], int] = {}
+        polls: dict[int, list[dict[str, Any]]] = {}
         for event in self.events:
             f, process = event.get("f"), event["process"]
             if f in ("assign", "subscribe"):
                 last[process, "assign"] = event["operation"]
             elif f == "seek":
                 last[process, str(event.get("keys")), event.get("to")] = event["operation"]
+            elif event["type"] == INFO and lacks_records(polls.get(event["operation"], []), event.get("mops") or []):
+                last[process, "poll"] = event["operation"]
+            elif event["type"] == INVOKE:
+                polls[event["operation"]] = event.get("mops") or []
         return set(last.values())
 
     def derive(self, builder: FactsBuilder, history: History, until: int) -> None:

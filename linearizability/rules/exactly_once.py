@@ -80,7 +80,7 @@ def _as_input(partition: PartitionHistory, context: Context) -> Iterator[Array]:
         made = known_at(partition)[0][owed] if context.excuses else NONE
         yield _rows(OWED, place, made, partition.slot_offset[owed])
         if context.contract.cleanup == "delete":
-            starts = log_starts(partition)
+            starts = log_starts(partition, context)
             yield _rows(LOG_START, place, NONE, np.array([starts.highest]))
             yield _rows(START_KNOWN, place, commits.transaction[its], starts.known_at(commits.invoked[its]))
             kept = its & (commits.invoked < starts.last_asked)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.facts import UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.keys import NEVER
 from linearizability.rules.cut import APART
 from linearizability.rules.excusing import GROUPS, TRANSACTIONS, earliest_from, permits_loss
@@ -51,16 +51,36 @@ def _groups(partition: PartitionHistory, context: Context) -> Iterator[_Group]:
 
 
 def may_be_stale(partition: PartitionHistory, context: Context, fetched: Rows) -> Mask:
-    """Which of these fetches a former coordinator may have answered, which does not know that it was replaced.
+    """Which of these fetches of one group a former coordinator may have answered, which does not know that it was replaced.
 
-    Such are fetches between the first fault and the contract's bound after healing. Fetches of processes that were a member of
-    the group are excepted: their coordinator had accepted their join.
+    Such are fetches between the first fault and the contract's bound after healing. Those of members are excepted, unless a
+    commit of a later generation may be missing. A new generation is given to a member once it is written, by a coordinator
+    that knows all commits of earlier ones; a former one answers a follower that joins again with the generation that it knows
+    (GroupCoordinator, state Stable).
     """
-    owned = partition.rows(Kind.OWNERSHIP)
-    member = np.isin(fetched.process, owned.process[np.isin(owned.group, fetched.group)])
+    owned, commits = partition.rows(Kind.OWNERSHIP), partition.rows(Kind.COMMIT)
+    joined = owned.where(np.isin(owned.group, fetched.group))
+    generation = _generations(joined, fetched)
+    asked = commits.where(np.isin(commits.group, fetched.group) & (commits.outcome != Outcome.FAIL))
+    order = np.argsort(asked.invoked, kind="stable")
+    later = np.maximum.accumulate(np.append(UNKNOWN, np.where(asked.epoch < 0, NEVER, asked.epoch)[order]))
+    latest = later[np.searchsorted(asked.invoked[order], fetched.completed, side="left")]
+    member = np.isin(fetched.process, joined.process) & ((generation < 0) | (latest <= generation))
     healed = context.heals_at + context.contract.bound_after_healing_ms * 1_000_000
     faulty = (fetched.completed >= context.faults_at) & ((context.heals_at < 0) | (fetched.invoked <= healed))
     return faulty & ~member
+
+
+def _generations(joined: Rows, fetched: Rows) -> Array:
+    """For each fetch its member's generation: the one of the process's last assignment before it, or of the first after; UNKNOWN
+    where none was named."""
+    joined = joined.where(joined.epoch >= 0)
+    order = np.argsort(joined.operation, kind="stable")
+    next_one = np.searchsorted(joined.operation[order], fetched.operation)
+    process, epoch = (np.append(each[order], UNKNOWN) for each in (joined.process, joined.epoch))
+    last, first = np.maximum(next_one - 1, -1), next_one
+    after = np.where(process[first] == fetched.process, epoch[first], UNKNOWN)
+    return np.where((last >= 0) & (process[last] == fetched.process), epoch[last], after)
 
 
 def _last_commit_before(group: _Group) -> tuple[Array, Array]:
@@ -174,7 +194,7 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
                 forgotten = permits_loss(context, partition, first.invoked, seen, GROUPS, here=False)
                 reasons = np.where(reasons == "", forgotten, reasons).astype(object)
             if context.contract.cleanup == "delete":
-                starts, asked = log_starts(partition), accepted.invoked[passed]
+                starts, asked = log_starts(partition, context), accepted.invoked[passed]
                 place = offsets[indices] if first is None else np.broadcast_to(first.offset, indices.shape)
                 sure = (place >= starts.highest) & (starts.last_asked > asked)
                 reasons[(reasons == "") & ~sure] = START_NOT_REPORTED

@@ -84,7 +84,7 @@ def _losses(partition: PartitionHistory, context: Context) -> Loss:
     lost |= undelivered
     doubtful = np.zeros(len(appends), bool)
     if context.contract.cleanup != "keep":
-        starts, places = log_starts(partition), _places(partition)
+        starts, places = log_starts(partition, context), _places(partition)
         expired = starts.known_at(absent_at) > places
         proven = places >= starts.highest
         if context.contract.cleanup == "delete":

@@ -38,7 +38,7 @@ class _Claims:
         return _Claims(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
-def _claims(partition: PartitionHistory) -> _Claims:
+def _claims(partition: PartitionHistory, context: Context) -> _Claims:
     commits, owned = partition.rows(Kind.COMMIT), partition.rows(Kind.OWNERSHIP)
     both = [rows.where((rows.epoch >= 0) & (rows.outcome == Outcome.OK)) for rows in (commits, owned)]
     columns = [np.concatenate([getattr(rows, each.name) for rows in both]) for each in fields(_Claims)[:-1]]
@@ -51,12 +51,14 @@ def _claims(partition: PartitionHistory) -> _Claims:
             accepted & (commits.epoch < 0)
         ).any()  # who names no generation may have come by another one
         mine = claims.group == group
-        claims.has_offsets[mine] = is_one_protocol & (is_commit | (claims.invoked >= committed))[mine]
+        claims.has_offsets[mine] = (
+            is_one_protocol & (is_commit | (context.is_timed & (claims.invoked >= committed)))[mine]
+        )
     return claims
 
 
 def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    claims = _claims(partition)
+    claims = _claims(partition, context)
     named = claims.value != UNKNOWN
     # Members without names are distinguished by their processes.
     member = np.where(named, claims.value, claims.process)
@@ -83,7 +85,7 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
 
 def former_generation(partition: PartitionHistory, context: Context) -> Iterator[Found]:
-    all_claims, commits = _claims(partition), partition.rows(Kind.COMMIT)
+    all_claims, commits = _claims(partition, context), partition.rows(Kind.COMMIT)
     for group in np.unique(commits.group):
         mine = commits.where((commits.group == group) & (commits.outcome == Outcome.OK) & (commits.epoch >= 0))
         claims = all_claims.where(all_claims.group == group)

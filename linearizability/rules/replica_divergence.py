@@ -11,6 +11,7 @@ from linearizability.rules.cut import APART, last_of_each
 from linearizability.rules.partition import Array, Mask, PartitionHistory, Rows
 from linearizability.rules.rule import UNPROVEN, Context, Found, Rule, Witness, found
 
+LAST_UNKNOWN = f"{UNPROVEN}which digest of a replica is its last: the clock stepped back"
 WATERMARK_UNKNOWN = f"{UNPROVEN}any replica's high watermark; the records may lie above it"
 COMPACTED_APART = "replicas compact at different times"
 
@@ -20,7 +21,10 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
     nodes = np.unique(records.node)
     if len(nodes) < 2:
         return
-    last = _last_digests(records)
+    last = _last_digests(records, context.is_timed)
+    is_last = (
+        context.is_timed or len(np.unique(records.process)) == 1 or len(np.unique(records.operation)) == len(nodes)
+    )
     replicas = [records.where(records.operation == operation) for operation in last]
     watermark = int(records.extra[np.isin(records.operation, last)].max())
     held = records.where(np.isin(records.operation, last) & (records.offset >= 0))
@@ -45,14 +49,17 @@ def check(partition: PartitionHistory, context: Context) -> Iterator[Found]:
 
     def permitted(indices: Array) -> Array:
         compacted = ~differs[indices] & (context.contract.cleanup == "compact")
-        return np.where(compacted, COMPACTED_APART, WATERMARK_UNKNOWN if watermark < 0 else "")
+        open_reason = WATERMARK_UNKNOWN if watermark < 0 else "" if is_last else LAST_UNKNOWN
+        return np.where(compacted, COMPACTED_APART, open_reason)
 
     yield from found(RULE.id, partition, np.flatnonzero(differs | lacking), witness, permitted)
 
 
-def _last_digests(records: Rows) -> Array:
-    """Of each node the operation that read its replica last; digests are collected after healing."""
-    order = np.lexsort((records.operation, records.completed, records.node))
+def _last_digests(records: Rows, is_timed: bool) -> Array:
+    """Of each node the operation that read its replica last; digests are collected after healing. By a clock that stepped back
+    only the numbers of one process's operations show the order."""
+    time = records.completed if is_timed else np.zeros(len(records), np.int64)
+    order = np.lexsort((records.operation, time, records.node))
     return records.operation[order[last_of_each(records.node[order])]]
 
 

@@ -45,14 +45,15 @@ class LogStarts:
         return np.append(0, self.reached)[np.searchsorted(self.asked, times, side="right")]
 
 
-def log_starts(partition: PartitionHistory) -> LogStarts:
-    """Computed once for all that ask."""
-    return partition.once("log starts", lambda: _log_starts(partition))
+def log_starts(partition: PartitionHistory, context: Context) -> LogStarts:
+    """Computed once for all that ask. Where clocks stepped back, each report may have been asked for before anything, and none
+    surely after it."""
+    return partition.once("log starts", lambda: _log_starts(partition, context.is_timed))
 
 
-def _log_starts(partition: PartitionHistory) -> LogStarts:
+def _log_starts(partition: PartitionHistory, is_timed: bool) -> LogStarts:
     reports = [
-        (rows.invoked, getattr(rows, name))
+        (rows.invoked if is_timed else np.full(len(rows), -NEVER), getattr(rows, name))
         for rows, name in (
             (partition.rows(Kind.END_OFFSETS), "extra"),
             (partition.rows(Kind.LOG_START), "offset"),
@@ -69,7 +70,7 @@ def expired_by(partition: PartitionHistory, context: Context, times: Array) -> A
     """Records below these offsets may have expired by these times."""
     if context.contract.cleanup != "delete":
         return np.zeros(len(times), np.int64)
-    return log_starts(partition).known_at(times)
+    return log_starts(partition, context).known_at(times)
 
 
 def log_start_rows(columns: Columns) -> Array:

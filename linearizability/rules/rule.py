@@ -94,6 +94,8 @@ class Context:
     """Faults that excuse losses which the contract does not permit."""
     is_whole: bool = True
     """Whether no part of the history is missing: else what nothing was recorded of may have been."""
+    is_timed: bool = True
+    """Whether no clock stepped back: else it is not known which of two processes was first, and an excuse may cover any time."""
 
 
 Check = Callable[["PartitionHistory", Context], Iterator[Found]]

@@ -170,7 +170,7 @@ def permitted_step(
     promised = kept & promised_slots(partition)
     start = _passable(partition, steps, indices, expired_by(partition, context, given))
     if context.contract.cleanup == "delete":
-        starts = log_starts(partition)
+        starts = log_starts(partition, context)
         highest = _passable(partition, steps, indices, np.full(len(indices), starts.highest))
         never_expired = _lead_over(partition, promised, steps, indices, highest)
         reasons[(reasons == "") & ~(never_expired & (starts.last_asked > given))] = START_NOT_REPORTED

@@ -148,13 +148,12 @@ class Incarnation:
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         partitions = [item.partition for item in given]
         self.rebalanced.update(partitions)
+        generation, member = self._place()
+        keys = self._keys({*self.positions, *partitions} if self.is_cooperative else partitions)
+        self._momentary("subscribe", keys=keys, group=self.does.group, generation=generation, member=member)
         offsets = self._fetch_committed(partitions)
         given_at = {partition: offsets.get(partition) or 0 for partition in partitions}
         self.positions = {**self.positions, **given_at} if self.is_cooperative else given_at
-        generation, member = self._place()
-        self._momentary(
-            "subscribe", keys=self._keys(self.positions), group=self.does.group, generation=generation, member=member
-        )
         take = consumer.incremental_assign if self.is_cooperative else consumer.assign
         take([TopicPartition(self.topic, p, offset) for p, offset in given_at.items()])
 

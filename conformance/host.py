@@ -264,11 +264,12 @@ class Host:
 
 def interpose(target: Any, group: Group) -> None:
     """Give the nodes disks that can lose power, where a requirement asks for it, and this machine can."""
+    from linearizability.faults.networked import Networked
     from linearizability.targets.cluster import INTERPOSED, ClusterTarget
     from linearizability.targets.interposer.building import obstacle
 
     wanted = {hook for entry in group.entries for hook in entry.requirement.needs.hooks}
-    if wanted & {*INTERPOSED} and isinstance(target, ClusterTarget) and not obstacle():
+    if wanted & {*INTERPOSED} and isinstance(target, ClusterTarget | Networked) and not obstacle():
         target.interpose()
 
 

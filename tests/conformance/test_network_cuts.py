@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from linearizability.faults.sandbox import obstacle
+from linearizability.targets.interposer.building import obstacle as interposer_obstacle
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -21,7 +22,8 @@ def judged(folder: Path, id: str, *arguments: str) -> tuple[int, dict[str, Any]]
     done = subprocess.run(
         [*command, "--json", "--results", str(folder)], cwd=REPOSITORY, capture_output=True, text=True, check=False
     )
-    return done.returncode, json.loads(done.stdout.splitlines()[0])
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return done.returncode, next(line for line in lines if line.get("id") == id)
 
 
 @pytest.mark.sampled(days=2)
@@ -39,6 +41,15 @@ def test_quotas_are_for_the_address_that_clients_have_there(tmp_path: Path) -> N
     if reason := obstacle():
         pytest.skip(reason)
     code, line = judged(tmp_path, "QTA-50", "--backend", "netns")
+    assert (code, line["verdict"]) == (0, "pass"), line
+
+
+@pytest.mark.sampled(days=2)
+@pytest.mark.timeout(300)
+def test_nodes_with_a_network_of_their_own_can_lose_power_too(tmp_path: Path) -> None:
+    if reason := obstacle() or interposer_obstacle():
+        pytest.skip(reason)
+    code, line = judged(tmp_path, "RET-08", "--backend", "netns")
     assert (code, line["verdict"]) == (0, "pass"), line
 
 

@@ -96,6 +96,8 @@ class Derivation:
             named = {split_key(mop["key"]) for mop in mops if mop.get("op") == "drain"}
             self._sessions.end_of(process, lambda key: key in named or not named)
         self._open[number] = invocation
+        if invocation.polls:
+            self._sessions.poll_begins(process, number)
 
     def _place(self, invocation: Invocation) -> None:
         """Its transaction, of which it is a step or the end, records it."""
@@ -121,6 +123,8 @@ class Derivation:
         if invocation.process != process or invocation.f != event.get("f", invocation.f):
             raise BadEvent(f"operation {number} ends as another than it began")
         self.tally.ends_at = max(self.tally.ends_at, time_of(event))
+        if invocation.polls:
+            self._sessions.poll_ends(process, number)
         self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
 
     def never_answered(self, number: int) -> None:

@@ -29,6 +29,10 @@ class Invocation:
     transaction: Transaction | None = None
     """The transaction within which it began."""
 
+    @property
+    def polls(self) -> bool:
+        return any(mop.get("op") == "poll" for mop in self.mops)
+
 
 @dataclass
 class Transaction:
@@ -60,6 +64,7 @@ class Sessions:
         self._numbers: dict[tuple[int, PartitionKey], int] = {}
         self._sought: set[tuple[int, PartitionKey]] = set()
         self._lost: set[int] = set()
+        self._open_polls: dict[int, set[int]] = {}
 
     def flags(self, process: int, key: PartitionKey) -> int:
         """Whether the process has sought a position there, or lost it, and need not have come by the records below it."""
@@ -76,6 +81,17 @@ class Sessions:
         for who, key in list(self._numbers):
             if who == process and chosen(key):
                 self.end(process, key)
+
+    def poll_begins(self, process: int, operation: int) -> None:
+        self._open_polls.setdefault(process, set()).add(operation)
+
+    def poll_ends(self, process: int, operation: int) -> None:
+        """Where an earlier poll of the process has no completion, it is not known where the process reads on."""
+        polls = self._open_polls[process]
+        polls.discard(operation)
+        if earlier := {other for other in polls if other < operation}:
+            polls -= earlier
+            self.lose(process)
 
     def lose(self, process: int) -> None:
         """It is not known what a poll gave the process, so neither where it reads on."""

@@ -122,8 +122,12 @@ class SimulatedConsumer(SimulatedClient):
         if self._asking is line:
             self._asking = None
             if self._operation is not None:
-                self.recorder.fail(self._operation, "connection lost")  # the consumer was given nothing
+                self._lose(self._operation)
                 self._operation = None
+
+    def _lose(self, operation: int) -> None:
+        """The operation is not answered any more: the consumer was given nothing."""
+        self.recorder.fail(operation, "connection lost")
 
     def on_metadata(self) -> None:
         self._sources = {}

@@ -101,6 +101,8 @@ class SimulatedMember(SimulatedConsumer):
         self._committed: dict[Key, Position] = {}
         self._coordinator = -1
         self._received_us = self._asked_us = 0
+        self._commit_asked = -1
+        """The operation of the last commit."""
         self._is_pausing = False
         self._is_unaware = False
         """It stalled while it processed, and commits before it learns whether it is still a member."""
@@ -195,6 +197,13 @@ class SimulatedMember(SimulatedConsumer):
         self._asking = None
         answered(body)
         self._go_on()
+
+    def _lose(self, operation: int) -> None:
+        """A commit may have taken effect, or may yet."""
+        if operation == self._commit_asked:
+            self.recorder.info(operation, "connection lost")
+        else:
+            super()._lose(operation)
 
     def on_lost(self, line: Line) -> None:
         super().on_lost(line)
@@ -414,7 +423,7 @@ class SimulatedMember(SimulatedConsumer):
         )
         if self.line_to(self._coordinator) is not None:
             mop = commit(group, named(new), self._me.generation, self._known_as)
-            self._operation = self.recorder.invoke("commit", [mop])
+            self._operation = self._commit_asked = self.recorder.invoke("commit", [mop])
             self._asked_us = self.world.now_us
         self._ask_coordinator(OFFSET_COMMIT, body, self._on_committed)
 

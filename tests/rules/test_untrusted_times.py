@@ -161,3 +161,16 @@ def test_a_watch_remembers_that_it_is_not_known_where_a_consumer_reads_on() -> N
     file.derive(builder, watched, 2000)
     flags = unify([builder.take()]).column("flags").to_pylist()
     assert any(flag & Flag.SOUGHT for flag in flags), flags
+
+
+def test_a_consumer_whose_poll_has_no_end_may_read_on_anywhere(tmp_path: Path) -> None:
+    """The poll may have given it the record between: its answer was lost, and the consumer went on."""
+    producer, consumer, other = (Process(tmp_path, number, Contract()) for number in range(3))
+    for value in range(3):
+        producer.sends(10 + 10 * value, value, value)
+    consumer.polls(100, (0, 0))
+    consumer.recorder.invoke("poll", [poll()])
+    consumer.polls(200, (2, 2))
+    other.polls(300, (0, 0), (1, 1), (2, 2))
+    judgement = judged(tmp_path, producer, consumer, other)
+    assert judgement.verdict == "valid", judgement.to_json()

@@ -44,7 +44,7 @@ def describe_producers(broker: Broker) -> None:
     first, second = Producer(broker, topic), Producer(broker, topic)
     first.stored(0, 3)
     first.stored(3, 2)
-    second.stored(9, epoch=4)
+    second.stored(0, 10, epoch=4)
     found = active_producers(broker, topic)
     seen = {
         id: (one.producer_epoch, one.last_sequence, one.current_txn_start_offset, one.last_timestamp > 0)

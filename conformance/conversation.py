@@ -35,6 +35,8 @@ IDLE_S = 5.0
 CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
                "ListPartitionReassignments", "UpdateFeatures", "AlterUserScramCredentials")  # fmt: skip
 """APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
+AUTHENTICATING = ("SaslHandshake", "SaslAuthenticate")
+"""APIs with which a connection begins: a broker, or a proxy, may take what follows on it for a mechanism's own bytes."""
 ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
              "current_leader_epoch"}  # fmt: skip
 """Fields that the schemas let a client leave out in silence, and without which it asks for something else."""
@@ -151,8 +153,11 @@ class Conversation(Observations):
         least_ms = self.subject.profile.fetch_wait_ms
         if isinstance(request, FetchRequest) and request.max_wait_ms == LEAST_WAIT_MS < least_ms:
             request.max_wait_ms = least_ms
-        if to is None and APIS[type(request).KEY].name in CONTROLLERS and self.subject.nodes > 1:
+        name = APIS[type(request).KEY].name
+        if to is None and name in CONTROLLERS and self.subject.nodes > 1:
             to = self.controller()
+        if name in AUTHENTICATING and not isinstance(to, BrokerConnection):
+            to = self.connect(to)
         connection = to if isinstance(to, BrokerConnection) else self.connection(to)
         try:
             return connection.call(request, version, timeout_s=timeout_s)

@@ -135,6 +135,20 @@ class Unready(Habit):
             answer.error_code = ErrorCode.NONE
 
 
+class Handshaken(Habit):
+    """Takes what follows a SaslHandshake for the bytes of a mechanism, as kafka-proxy does, whatever its answer was."""
+
+    def __init__(self) -> None:
+        super().__init__("SaslHandshake", lambda answer, exchange: None)
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.connection.memory.get("handshaken"):
+            exchange.connection.writer.close()
+            return []
+        exchange.connection.memory["handshaken"] = exchange.api == self.api
+        return None
+
+
 @pytest.fixture(scope="module")
 def behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behind]]:
     with Loop() as loop, open_target("reference:1", folder=tmp_path_factory.mktemp("sound"), config={}) as target:
@@ -345,3 +359,8 @@ def test_one_whose_controller_alone_takes_credentials_is_not_accused(
     _, verdicts = judged(behind, Habit("AlterUserScramCredentials", refuse), "SEC-18 SEC-19", tmp_path)
     assert verdicts == {"SEC-18": "pass", "SEC-19": "pass"}
     assert len(asked) > 1
+
+
+def test_nothing_else_is_asked_after_a_handshake(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(behind, Handshaken(), "API-05", tmp_path)
+    assert verdicts == {"API-05": "pass"}

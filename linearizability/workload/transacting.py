@@ -100,7 +100,7 @@ class Incarnation:
         self.recorder.ok(self.recorder.invoke("begin", **fields))
         for place in range(self.does.records):
             self._send((number + place) % self.client_run.task.partitions, name)
-        self.producer.flush(CALL_WITHIN_S)
+        self._flush()
         if self.client_run.random.random() < HELD_SHARE:
             self.client_run.stopping.wait(self.client_run.random.uniform(0, HELD_S))
         to_be_kept = (number + 1) % self.does.abort_every != 0
@@ -108,6 +108,16 @@ class Incarnation:
             self._end(name, commit=False)
         if self.is_unsure:
             raise IncarnationOver("a record or an end of a transaction may take effect late")
+
+    def _flush(self) -> None:
+        """Errors: IncarnationOver where the producer has failed for good, even while it called back (SystemError then)."""
+        try:
+            self.producer.flush(CALL_WITHIN_S)
+        except (KafkaException, SystemError) as raised:
+            failed = raised if isinstance(raised, KafkaException) else raised.__cause__
+            if not isinstance(failed, KafkaException):
+                raise
+            raise IncarnationOver(str(failed)) from None
 
     def _end(self, name: str, *, commit: bool) -> bool:
         """Commit or abort. False when the transaction is spoilt and wants to be aborted. Errors: IncarnationOver."""

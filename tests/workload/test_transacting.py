@@ -99,3 +99,14 @@ def test_an_incarnation_ends_with_a_record_or_an_end_of_unknown_outcome(
     producer = LosingProducer(error)
     assert said in run(producer, tmp_path, monkeypatch)
     assert producer.begun == begun
+
+
+def test_an_incarnation_ends_with_a_producer_that_fails_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(LosingProducer):
+        def flush(self, timeout: float) -> None:
+            fatal = KafkaException(KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "desynchronised", True))
+            raise SystemError("returned a result with an exception set") from fatal
+
+    assert "desynchronised" in run(Failing(None), tmp_path, monkeypatch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from linearizability.client.group_member import (
@@ -36,6 +36,7 @@ from reference.protocol.messages.offset_delete import OffsetDeleteRequest
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.schema import Message
+from tests.coordinator.our_groups import CONSUMER_SETTINGS, Row
 from tests.coordinator.paired_groups import GROUPS, REFUSALS, Difference, Kafka, PairedGroups, Step
 
 TOPICS = {"t1": 3, "t2": 2, "u1": 1}
@@ -55,7 +56,6 @@ class Classic:
     said: ClassicMember
     others: list[str] = field(default_factory=list[str])
     """As a leader it knows the members."""
-    topics: list[str] = field(default_factory=list[str])
     owned: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     is_waiting: bool = False
     is_to_sync: bool = False
@@ -77,11 +77,18 @@ class DrawnGroups:
 
     def __init__(self, kafka: Kafka, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.pair = PairedGroups(kafka, seed, **TOPICS)
+        settings = replace(
+            CONSUMER_SETTINGS,
+            migration_policy=self.chance.choice(["bidirectional"] * 5 + ["upgrade", "downgrade", "disabled"]),
+            assignment_interval_ms=self.chance.choice([0, 1_000, 1_000, 15_000]),
+        )
+        self.pair = PairedGroups(kafka, seed, settings, **TOPICS)
         self.steps: list[str] = []
         self._offset = 0
         self._protocols = self.chance.choice([["p", "q"], ["q", "p"]])
-        self._assignor = self.chance.choice(["spread", "reversed"])  # where two have as many votes, a hash decides
+        self._assignor = self.chance.choice(
+            ["spread", "reversed", "range"]
+        )  # where two have as many votes, a hash decides
         groups = GROUPS[: self.chance.choice([1, 2])]
         self.classic = [
             Classic(ClassicMember(group, instance_id=instance))
@@ -99,10 +106,11 @@ class DrawnGroups:
             self._offsets: self.chance.choice([1, 8]),
             self._change_topics: self.chance.choice([0, 2]),
             self._administer: self.chance.choice([0, 1]),
-            self._reload: self.chance.choice([0, 1]),
+            self._reload: self.chance.choice([0, 1, 3]),
         }
         self._actions, self._weights = [*weights], [*weights.values()]
         self._tokens: dict[str, Classic | Consumer] = {}
+        self._topics_of_instances: dict[tuple[str, str], list[str]] = {}
         self._downgraded: dict[str, int] = {}
         """When consumer groups became classic ones."""
         self._count = 0
@@ -112,13 +120,11 @@ class DrawnGroups:
             self.pair.now += self.chance.choice([1, 1, 7, 7, 503, 1_009, 3_001, 10_007]) + 16 * self._count
             if self.chance.random() < 0.02:
                 self.pair.now += self.chance.choice([40_009, 100_003, 400_009])
-            before = {*self._of_type(ConsumerGroup)}
             due = self.pair.ours.shard.next_deadline()
             if due is not None and due <= self.pair.now:
                 self._make(Step("time"))
             (action,) = self.chance.choices(self._actions, self._weights)
             action()
-            self._downgraded |= dict.fromkeys(before.intersection(self._of_type(ClassicGroup)), self.pair.now)
 
     def _of_type(self, type: type[ClassicGroup | ConsumerGroup]) -> Iterable[str]:
         return [id for id, group in self.pair.ours.shard.groups.items() if isinstance(group, type)]
@@ -131,8 +137,10 @@ class DrawnGroups:
         if self._may_fail(step.request) and self.chance.random() < 0.02:
             step.arguments["refusal"] = self.chance.choice([*REFUSALS])
         self.steps.append(f"{self.pair.now} {step!r}")
+        before = {*self._of_type(ConsumerGroup)}
         for asked, answer in self.pair.make(step, token).items():
             self._take(self._tokens.get(asked), answer)
+        self._downgraded |= dict.fromkeys(before.intersection(self._of_type(ClassicGroup)), self.pair.now)
 
     def _may_fail(self, request: Message | None) -> bool:
         """Whether both coordinators do the same where they cannot write.
@@ -195,10 +203,11 @@ class DrawnGroups:
         chance, said = self.chance, client.said
         first, second = self._protocols
         names = chance.choice([[first], [first], [first, second], [first, second], [second]])
-        if said.instance_id is None or not client.topics:
+        topics = chance.sample(NAMES, chance.choice([1, 1, 2]))
+        if said.instance_id is not None:
             # Kafka looks into the metadata of a static member only when a generation begins, and not where it returns.
-            client.topics = chance.sample(NAMES, chance.choice([1, 1, 2]))
-        metadata = encode_subscription(client.topics, client.owned, version=chance.choice([0, 1, 3]))
+            topics = self._topics_of_instances.setdefault((said.group, said.instance_id), topics)
+        metadata = encode_subscription(topics, client.owned, version=chance.choice([0, 1, 3]))
         said.protocols = dict.fromkeys(names, metadata)
         if chance.random() < 0.03:
             said.protocols = {name: chance.choice([b"", b"m"]) for name in names}
@@ -431,6 +440,8 @@ class DrawnGroups:
         ours, kafkas = self.pair.log, self.pair.kafkas_log
         if self.chance.random() < 0.5:
             ours, kafkas = kafkas, ours
+        if self.chance.random() < 0.4:
+            ours, kafkas = _compacted(ours), _compacted(kafkas)
         self._make(Step("load", arguments={"log": kafkas}, ours=ours))
 
 
@@ -454,6 +465,14 @@ def differences(kafka: Kafka, seeds: Iterable[int], steps: int) -> Iterable[str]
             drawn.run(steps)
         except Difference as difference:
             yield "\n".join([f"seed {seed}, {len(drawn.steps)} steps", *drawn.steps[-3:], str(difference)])
+
+
+def _compacted(log: list[Row]) -> list[Row]:
+    """The newest record of each key, in its place, and no tombstones; a log with transactions stays as it is."""
+    if any(producer >= 0 for _, _, producer, _ in log):
+        return log
+    newest = {key: at for at, (key, _, _, _) in enumerate(log)}
+    return [row for at, row in enumerate(log) if newest[row[0]] == at and row[1]]
 
 
 def _readable(assignment: bytes) -> list[tuple[str, int]]:

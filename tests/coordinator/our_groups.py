@@ -59,7 +59,7 @@ SETTINGS = GroupSettings(
     offsets_retention_check_interval_ms=50_000,
 )
 CONSUMER_SETTINGS = ConsumerGroupSettings(
-    assignors=("spread", "reversed"), max_size=4, max_classic_size=4, regex_refresh_interval_ms=60_000
+    assignors=("spread", "reversed", "range"), max_size=4, max_classic_size=4, regex_refresh_interval_ms=60_000
 )
 RESPONSES: dict[type[Message], type[Message]] = {
     JoinGroupRequest: JoinGroupResponse,
@@ -150,8 +150,9 @@ class GivenIds(random.Random):
 class OurGroups:
     """The shard, its clock, and what it has answered and written in the last step."""
 
-    def __init__(self, topics: RackedTopics) -> None:
+    def __init__(self, topics: RackedTopics, settings: ConsumerGroupSettings) -> None:
         self.topics = topics
+        self.settings = settings
         self.now = NOW
         self.refusal: ErrorCode | None = None
         """Why nothing can be written now."""
@@ -168,7 +169,7 @@ class OurGroups:
             self.topics,
             lambda records, now: self._write(records),
             self._say,
-            lambda group: CONSUMER_SETTINGS,
+            lambda group: self.settings,
         )
 
     def _write(self, records: Sequence[KeyValue], producer: Producer | None = None) -> None:

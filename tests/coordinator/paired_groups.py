@@ -4,6 +4,8 @@ Kafka makes each step first: the member ids that it draws are given to ours, so 
 After each step the answers, what the records change, and what is listed, described and fetched are compared. Either loads its
 own log again or the other's. Where they may differ, `drawn_groups` says what it does not draw, and here this is passed over:
 
+- targets of the uniform assignor, which follow the order of a hash table: groups have the range assignor, or one of two that
+  both sides have for this comparison;
 - texts of errors, and what an answer has beside its error;
 - records that the same write takes back: ours writes what comes of a change of type, Kafka each step to it;
 - the answer to a JoinGroup or SyncGroup that its member has repeated: Kafka never gives one;
@@ -22,6 +24,7 @@ from typing import Any
 from linearizability.targets.artifacts import java, kafka_jars
 from reference.coordinator.consumer_group_records import VALUES
 from reference.coordinator.group_records import decode_value, record_type
+from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.codec import decode, encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.consumer_group_describe import (
@@ -50,7 +53,6 @@ CONFIG = {
     "offsets.retention.check.interval.ms": 50_000,
     "group.consumer.max.size": 4,
     "group.consumer.regex.refresh.interval.ms": 60_000,
-    "group.consumer.migration.policy": "bidirectional",
 }
 KEYS = {key.KEY: (key, value) for key, value in VALUES.items()} | {
     GroupMetadataKey.KEY: (GroupMetadataKey, GroupMetadataValue),
@@ -149,15 +151,19 @@ class Step:
 class PairedGroups:
     """A shard of ours beside Kafka's; `now` is when the next step is made."""
 
-    def __init__(self, kafka: Kafka, seed: int, **topics: int) -> None:
+    def __init__(self, kafka: Kafka, seed: int, settings: ConsumerGroupSettings, **topics: int) -> None:
         self.kafka = kafka
         self.topics = RackedTopics(**topics)
-        self.ours = OurGroups(self.topics)
+        self.ours = OurGroups(self.topics, settings)
         self.now = NOW
         self.log: list[Row] = []
         self.kafkas_log: list[Row] = []
         self._requests: dict[str, Message] = {}
-        kafka.make({"op": "begin", "seed": seed, "now": NOW, "config": CONFIG, **self.topics.described()})
+        config = CONFIG | {
+            "group.consumer.migration.policy": settings.migration_policy,
+            "group.consumer.assignment.interval.ms": settings.assignment_interval_ms,
+        }
+        kafka.make({"op": "begin", "seed": seed, "now": NOW, "config": config, **self.topics.described()})
 
     def make(self, step: Step, token: str = "") -> dict[str, Message]:
         """Make a step; gives what was answered. Errors: Difference."""

@@ -357,7 +357,7 @@ public class Groups {
         Drawn.random = new Random(step.get("seed").asLong());
         Map<String, Object> settings = new HashMap<>();
         step.get("config").fields().forEachRemaining(each -> settings.put(each.getKey(), each.getValue().asText()));
-        settings.put("group.consumer.assignors", List.of(Spread.class, Reversed.class));
+        settings.put("group.consumer.assignors", List.of(Spread.class, Reversed.class, "range"));
         GroupCoordinatorConfig config = GroupCoordinatorConfig.fromProps(settings);
         GroupConfigManager groups = new GroupConfigManager(Map.of(), config, ShareGroupConfig.fromProps(settings));
         GroupCoordinatorMetrics metrics = new GroupCoordinatorMetrics();

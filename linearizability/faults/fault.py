@@ -59,8 +59,10 @@ class World:
         self.mended: set[int] = set()
         """Nodes whose disk is mended, and that were not started since: a refused write may still end them."""
         self.wrong_clocks: set[int] = set()
-        self.former_voters: dict[int, dict[str, Any]] = {}
-        """Node -> what adds it to the metadata quorum, for those that the fault `voters` could not add again."""
+        self.voters: dict[int, dict[str, Any]] = {}
+        """Node -> its directory and listeners, of each controller that was seen among the voters of the metadata quorum."""
+        self.removed_voters: set[int] = set()
+        """Those that an injection removed and will add again; any other that is missing is added by the next injection."""
         self.doubted: set[int] = set()
         """Nodes that ended uncleanly, and have not been seen whole since: the controller cannot know what they lost."""
         self.robbed: set[int] = set()

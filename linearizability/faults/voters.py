@@ -22,7 +22,6 @@ FEATURE, LEVEL, UPGRADE = "kraft.version", 1, 1
 TIMEOUT_MS = int(ASK_TIMEOUT_S * 1000)
 REMOVED = frozenset({ErrorCode.NONE, ErrorCode.VOTER_NOT_FOUND})
 """VOTER_NOT_FOUND: the node was a voter a moment ago, so an earlier request, whose answer was lost, removed it."""
-ADDED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_VOTER})
 FEWEST = 3
 """Of two voters none is taken out: the other would decide alone, and a quorum of one is no quorum of several."""
 
@@ -38,10 +37,6 @@ class Voters(Fault):
     only_by_name = True
 
     def begin(self, world: World, injection: Injection) -> dict[str, Any] | None:
-        if world.former_voters:
-            for done in list(world.former_voters.values()):
-                self.end(world, done)
-            return None
         quorum = described(world)
         if quorum is None:
             return None
@@ -52,31 +47,40 @@ class Voters(Fault):
             )
             wish(world, UpdateFeaturesRequest(feature_updates=[change], timeout_ms=TIMEOUT_MS))
             return None  # the next one finds the voters in the log
+        for each in quorum.nodes:
+            if each.node_id in voters:
+                listeners = [_fields(at) for at in each.listeners]
+                known = {"node": each.node_id, "directory": str(voters[each.node_id]), "listeners": listeners}
+                world.voters[each.node_id] = known
+        if missing := world.voters.keys() - voters.keys() - world.removed_voters:
+            for node in missing:
+                add(world, world.voters[node])
+            return None
         node = world.choose(injection.who, injection.pick)
-        if node is None or node not in voters or len(voters) < FEWEST:
+        if node is None or node not in voters or node not in world.voters or len(voters) < FEWEST:
             return None
         request = RemoveRaftVoterRequest(cluster_id=None, voter_id=node, voter_directory_id=voters[node])
         answer = wish(world, request)
         if answer is not None and answer.error_code not in REMOVED:
             return None
-        # without an answer it may be removed, and is added again like one that was
-        listeners = next(([_fields(at) for at in each.listeners] for each in quorum.nodes if each.node_id == node), [])
-        return {"node": node, "directory": str(voters[node]), "listeners": listeners}
+        world.removed_voters.add(node)
+        return world.voters[node]
 
     def end(self, world: World, done: dict[str, Any]) -> None:
-        """Add the voter. Where that fails, the next injection of this fault tries again."""
-        listeners = [AddRaftVoterRequest.Listener(**each) for each in done["listeners"]]
-        request = AddRaftVoterRequest(
-            cluster_id=None,
-            timeout_ms=TIMEOUT_MS,
-            voter_id=done["node"],
-            voter_directory_id=UUID(done["directory"]),
-            listeners=listeners,
-        )
-        answer = wish(world, request)
-        world.former_voters[done["node"]] = done
-        if answer is not None and answer.error_code in ADDED:
-            del world.former_voters[done["node"]]
+        world.removed_voters.discard(done["node"])
+        add(world, done)
+
+
+def add(world: World, voter: dict[str, Any]) -> None:
+    """Add a controller to the voters. Where that fails, the next injection of this fault finds the voter missing."""
+    request = AddRaftVoterRequest(
+        cluster_id=None,
+        timeout_ms=TIMEOUT_MS,
+        voter_id=voter["node"],
+        voter_directory_id=UUID(voter["directory"]),
+        listeners=[AddRaftVoterRequest.Listener(**each) for each in voter["listeners"]],
+    )
+    wish(world, request)
 
 
 def described(world: World) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from linearizability.history.contract import Contract
 from linearizability.history.event_fields import BadEvent
@@ -16,6 +16,10 @@ PartitionKey = tuple[str, int]
 """Topic and partition."""
 
 
+def is_poll(mop: Any) -> bool:
+    return isinstance(mop, dict) and cast(dict[str, Any], mop).get("op") == "poll"
+
+
 @dataclass
 class Invocation:
     """An operation that has no completion yet."""
@@ -24,14 +28,16 @@ class Invocation:
     process: int
     f: str
     time: int
-    mops: list[dict[str, Any]]
+    mops: Any
+    """A list of objects, one each micro-operation; of a damaged line whatever stood there."""
     event: dict[str, Any]
     transaction: Transaction | None = None
     """The transaction within which it began."""
 
     @property
     def polls(self) -> bool:
-        return any(mop.get("op") == "poll" for mop in self.mops)
+        """Whether a micro-operation is a poll. False for a damaged line, which is reported where the operation is settled."""
+        return isinstance(self.mops, list) and any(is_poll(mop) for mop in cast(list[Any], self.mops))
 
 
 @dataclass

@@ -20,6 +20,7 @@ from reference.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from reference.protocol.schema import Message
+from tests.coordinator.passing_time import advance
 from tests.coordinator.topics import FakeTopics
 
 REBALANCE_TIMEOUT_MS = 30_000
@@ -69,14 +70,7 @@ class Room:
 
     def pass_time(self, ms: int) -> None:
         """Let time pass, timer by timer."""
-        end = self.now + ms
-        for _ in range(1000):
-            due = self.shard.next_deadline()
-            if due is None or due > end:
-                break
-            self.now = max(self.now, due)
-            self.shard.tick(self.now)
-        self.now = end
+        advance(self, self.now + ms)
 
     def beat(self, request: ConsumerGroupHeartbeatRequest, version: int = 1) -> ConsumerGroupHeartbeatResponse:
         """One heartbeat, over the wire's bytes; errors as the response has them."""

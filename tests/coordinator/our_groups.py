@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from reference.coordinator import group_admin, target_assignment
+from reference.coordinator import group_admin
 from reference.coordinator.assignors.spec import GroupSpec
 from reference.coordinator.classic_groups import check_group_id, check_join, check_sync
 from reference.coordinator.classic_member import Client
@@ -93,8 +93,8 @@ def spread(group: GroupSpec, *, reverse: bool = False) -> dict[str, frozenset[tu
     return {id: frozenset(partitions) for id, partitions in given.items()}
 
 
-target_assignment.ASSIGNORS["spread"] = spread
-target_assignment.ASSIGNORS["reversed"] = partial(spread, reverse=True)
+ASSIGNORS = {"spread": spread, "reversed": partial(spread, reverse=True)}
+"""Assignors that are no part of the product: each member's place follows from its id alone, in Groups.java as here."""
 
 
 class RackedTopics(FakeTopics):
@@ -181,16 +181,6 @@ class OurGroups:
 
     def _say(self, token: Token, response: Message) -> None:
         self.answers[str(token)] = response
-
-    def advance(self, end: int) -> None:
-        """Let time pass, with all that becomes due on the way."""
-        for _ in range(10_000):
-            due = self.shard.next_deadline()
-            if due is None or due > end:
-                break
-            self.now = max(self.now, due)
-            self.shard.tick(self.now)
-        self.now = end
 
     def load(self, log: Sequence[Row], loading: Callable[[], None]) -> None:
         """Another coordinator takes over with that log; `loading` is called before its timers begin."""

@@ -19,7 +19,7 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from linearizability.targets.artifacts import java, kafka_jars
 from reference.coordinator.consumer_group_records import VALUES
@@ -43,6 +43,7 @@ from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetF
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.schema import Message
 from tests.coordinator.our_groups import CLIENT, DESCRIBED_WITH, NOW, RESPONSES, OurGroups, RackedTopics, Row
+from tests.coordinator.passing_time import advance
 
 SOURCE = Path(__file__).parent / "java" / "Groups.java"
 GROUPS = ("g", "h")
@@ -113,7 +114,7 @@ def plain(value: Any, name: str = "") -> Any:
             if each.name not in UNCOMPARED
         }
     if isinstance(value, list):
-        listed: list[Any] = [plain(each) for each in value]  # type: ignore[reportUnknownVariableType]
+        listed = [plain(each) for each in cast(list[Any], value)]
         return listed if name in IN_ORDER else sorted(listed, key=repr)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -173,9 +174,9 @@ class PairedGroups:
         theirs = self.kafka.make(self._as_json(step, token, probes))
         answered = self._decoded(theirs["answers"])
         ours.ids.learn(_ids(answered.values()))
-        ours.advance(self.now)
+        advance(ours, self.now)
         self._make_ours(step, token, answered)
-        ours.advance(self.now)
+        advance(ours, self.now)
         ours.refusal = None
         answers = {**ours.answers}
         for name, probe in probes.items():

@@ -188,9 +188,8 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             passed = _passed_by(accepted, offsets[indices])
             made, seen = np.minimum(sent, accepted.invoked[passed]), np.maximum(known, accepted.completed[passed])
             reasons = permits_loss(context, partition, made, seen).astype(object)
-            if (
-                first is not None
-            ):  # without its committed offset, or where retention passed it, a member continues at the log end
+            if first is not None:
+                # without its committed offset, or where retention passed it, a member continues at the log end
                 forgotten = permits_loss(context, partition, first.invoked, seen, GROUPS, here=False)
                 reasons = np.where(reasons == "", forgotten, reasons).astype(object)
             if context.contract.cleanup == "delete":

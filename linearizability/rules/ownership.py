@@ -47,9 +47,8 @@ def _claims(partition: PartitionHistory, context: Context) -> _Claims:
     for group in np.unique(commits.group):
         accepted = (commits.group == group) & (commits.outcome == Outcome.OK)
         committed = commits.completed[accepted].min(initial=NEVER)
-        is_one_protocol = not (
-            accepted & (commits.epoch < 0)
-        ).any()  # who names no generation may have come by another one
+        # A commit without a generation may be of another protocol, in which the group begins at generation 1 again.
+        is_one_protocol = not (accepted & (commits.epoch < 0)).any()
         mine = claims.group == group
         claims.has_offsets[mine] = (
             is_one_protocol & (is_commit | (context.is_timed & (claims.invoked >= committed)))[mine]

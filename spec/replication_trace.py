@@ -15,7 +15,7 @@ MODULE = "TraceReplication"
 CONTROLLER = "controller"
 CONTROLLERS = {action.name for action in ACTIONS if action.actor == CONTROLLER}
 ARGUMENTS = {action.name: action.trace_arguments for action in ACTIONS}
-UNSAID = -1
+NO_BROKER_EPOCH = -1
 """No broker epoch."""
 STATE_FIELDS = ("leo", "hw", "leaderEpoch")
 
@@ -90,11 +90,11 @@ def with_incarnations(rows: Sequence[Event]) -> Iterator[Event]:
     given: dict[int, list[int]] = {}
     for row in rows:
         if row["action"] == "RegisterBroker":
-            given.setdefault(row["args"]["broker"], []).append(row["args"].get("brokerEpoch", UNSAID))
+            given.setdefault(row["args"]["broker"], []).append(row["args"].get("brokerEpoch", NO_BROKER_EPOCH))
     for row in rows:
-        epoch = row["args"].get("brokerEpoch", UNSAID) if row["action"] == "AnswerFetch" else UNSAID
-        known = given.get(row["args"]["follower"], []) if epoch != UNSAID else []
-        if epoch == UNSAID or UNSAID in known:
+        epoch = row["args"].get("brokerEpoch", NO_BROKER_EPOCH) if row["action"] == "AnswerFetch" else NO_BROKER_EPOCH
+        known = given.get(row["args"]["follower"], []) if epoch != NO_BROKER_EPOCH else []
+        if epoch == NO_BROKER_EPOCH or NO_BROKER_EPOCH in known:
             yield row
         else:
             yield row | {"incarnation": 1 + sum(each <= epoch for each in known)}

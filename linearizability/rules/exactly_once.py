@@ -68,7 +68,7 @@ def _as_input(partition: PartitionHistory, context: Context) -> Iterator[Array]:
     reported = (commits.transaction >= 0) & (commits.outcome != Outcome.FAIL)
     sure = np.unique(np.concatenate([each.transaction[each.outcome == Outcome.OK] for each in (seen, commits)]))
     yield _rows(HAPPENED, NONE, sure[sure >= 0], np.zeros(int((sure >= 0).sum()), np.int64))
-    for group in np.setdiff1d(seen.group[taken], partition.groups_at_will):
+    for group in np.setdiff1d(seen.group[taken], partition.groups_with_seeks):
         place = identity(f"{group} from {partition.name}")
         mine, its = taken & (seen.group == group), reported & (commits.group == group)
         yield _rows(CONSUMED, place, seen.transaction[mine], seen.offset[mine])

@@ -178,7 +178,7 @@ def past_undelivered(partition: PartitionHistory, context: Context) -> Iterator[
             accepted: Rows = accepted,
             offsets: Array = offsets,
             first: Rows | None = first,
-            sought: bool = bool(np.isin(group, partition.groups_at_will)),
+            sought: bool = bool(np.isin(group, partition.groups_with_seeks)),
         ) -> Array:
             if sought:
                 return np.full(len(indices), SOUGHT)

@@ -227,8 +227,8 @@ class PartitionHistory:
         return np.unique(groups[self.observations.flag(Flag.SOUGHT) & (groups >= 0)])
 
     @cached_property
-    def groups_at_will(self) -> Array:
-        """These groups, and those of which a member committed after that, whether or not it polled again. Sorted."""
+    def groups_with_seeks(self) -> Array:
+        """`sought_groups`, and groups of which a member committed after a seek, whether or not it polled again. Sorted."""
         commits = self.rows(Kind.COMMIT)
         return np.union1d(self.sought_groups, commits.group[commits.flag(Flag.SOUGHT) & (commits.group >= 0)])
 
@@ -241,7 +241,7 @@ class PartitionHistory:
     @cached_property
     def jumping(self) -> Mask:
         """For each observation whether its consumer need not have come by what lies below."""
-        return self.observations.flag(Flag.SOUGHT) | is_in(self.observations.group, self.groups_at_will)
+        return self.observations.flag(Flag.SOUGHT) | is_in(self.observations.group, self.groups_with_seeks)
 
     def _marked(self, writers: Array) -> Mask:
         mask = np.zeros(len(self.appends), bool)

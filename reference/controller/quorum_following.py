@@ -193,12 +193,12 @@ class Follower:
         return True
 
     def on_fetch_snapshot(
-        self, peer: NodeId, answer: FetchSnapshotResponse.PartitionSnapshot, heeded: bool, now: TimestampMs
+        self, peer: NodeId, answer: FetchSnapshotResponse.PartitionSnapshot, is_current: bool, now: TimestampMs
     ) -> None:
-        """A node has answered a request for the next piece; `heeded` is False where only its error is valid."""
+        """A node has answered a request for the next piece; `is_current` is False where only its error is valid."""
         if self.receipt is None:
             return
-        if heeded and self._take_piece(self.receipt, answer, now):
+        if is_current and self._take_piece(self.receipt, answer, now):
             self._is_answered(now)
             return
         # The leader has dropped the snapshot, or sends what does not fit: fetch again, and learn of another.

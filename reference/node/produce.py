@@ -184,7 +184,7 @@ def _append(
             refuse_zstd(records)
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
-        if partition is not None and _is_of_producer_or_records(error):
+        if partition is not None and _carries_log_start(error):
             result.log_start_offset = partition.log.log_start_offset
         return _refuse(context.log, partition_name=f"{topic}-{data.index}", error=error, result=result)
     result.base_offset = info.first_offset
@@ -194,7 +194,7 @@ def _append(
     return partition, info.last_offset + 1
 
 
-def _is_of_producer_or_records(error: KafkaError | RecordsError | LogError) -> bool:
+def _carries_log_start(error: KafkaError | RecordsError | LogError) -> bool:
     """Whether the partition's response carries the log start offset, by which a producer that the log does not know
     distinguishes records deleted by retention from lost ones (KAFKA-5793)."""
     return isinstance(error, RefusedByProducerState) or (isinstance(error, RecordsError) and bool(error.record_errors))

@@ -11,8 +11,8 @@ from reference.protocol.primitives import BrokerEpoch, Offset, TimestampMs
 NEVER_FETCHED = BrokerEpoch(-2)
 """Stands for the broker epoch of a follower that has not fetched in this leader epoch."""
 
-UNSAID = BrokerEpoch(-1)
-"""The broker epoch of a fetch that does not say one: it is not compared."""
+NO_BROKER_EPOCH = BrokerEpoch(-1)
+"""In the place of the broker epoch of a fetch that carries none: it is not compared."""
 
 
 def may_join(end: Offset, high_watermark: Offset, epoch_start: Offset) -> bool:
@@ -37,7 +37,7 @@ def is_admissible(
     """
     if is_fenced or is_shutting_down or fetched_epoch == NEVER_FETCHED:
         return False
-    return fetched_epoch in (UNSAID, registered_epoch)
+    return fetched_epoch in (NO_BROKER_EPOCH, registered_epoch)
 
 
 def is_lagging(end: Offset, leader_end: Offset, last_caught_up: TimestampMs, now: TimestampMs, lag_max_ms: int) -> bool:

@@ -34,7 +34,7 @@ from reference.protocol.primitives import (
     TimestampMs,
 )
 from reference.replication.high_watermark import next_high_watermark
-from reference.replication.isr import UNSAID, effective_min_isr, is_admissible, is_lagging, may_join
+from reference.replication.isr import NO_BROKER_EPOCH, effective_min_isr, is_admissible, is_lagging, may_join
 from reference.replication.partition_state import PartitionState
 from reference.replication.progress import Progress
 from reference.replication.proposal import AcceptedIsr, Proposal, ProposalOutcome, outcome_of
@@ -157,8 +157,8 @@ class Leading:
         end_before = progress.end
         low_before = self.low_watermark() if asked.log_start != progress.log_start else None
         log_end = replica.log.log_end_offset
-        is_news = progress.take_fetch(asked.offset, asked.log_start, asked.broker_epoch, log_end, now)
-        if is_news and replica.trace is not None:
+        has_changed = progress.take_fetch(asked.offset, asked.log_start, asked.broker_epoch, log_end, now)
+        if has_changed and replica.trace is not None:
             replica.trace_step(
                 "AnswerFetch", leader=replica.node, follower=follower, end=asked.offset, brokerEpoch=asked.broker_epoch
             )
@@ -191,7 +191,7 @@ class Leading:
 
     def _require_present_incarnation(self, follower: NodeId, broker_epoch: BrokerEpoch) -> None:
         peer = self.replica.brokers(follower)
-        if broker_epoch == UNSAID or peer is None or peer.is_fenced or peer.broker_epoch is None:
+        if broker_epoch == NO_BROKER_EPOCH or peer is None or peer.is_fenced or peer.broker_epoch is None:
             return
         if broker_epoch < peer.broker_epoch:
             raise KafkaError(
@@ -316,13 +316,15 @@ class Leading:
         self.pending_is_sent = False
 
     def _broker_epoch_of(self, member: NodeId) -> BrokerEpoch:
-        """UNSAID, which the controller does not check, for a member that has not fetched in this leader epoch. If the member
-        restarted, the controller has removed it and raised the partition epoch, which it checks."""
+        """NO_BROKER_EPOCH, which the controller does not check, for a member that has not fetched in this leader epoch.
+
+        If the member restarted, the controller has removed it and raised the partition epoch, which it checks.
+        """
         if member == self.replica.node:
             peer = self.replica.brokers(member)
-            return peer.broker_epoch if peer is not None and peer.broker_epoch is not None else UNSAID
+            return peer.broker_epoch if peer is not None and peer.broker_epoch is not None else NO_BROKER_EPOCH
         progress = self.followers.get(member)
-        return max(progress.broker_epoch, UNSAID) if progress is not None else UNSAID
+        return max(progress.broker_epoch, NO_BROKER_EPOCH) if progress is not None else NO_BROKER_EPOCH
 
     def take_proposal(self) -> Proposal | None:
         """The proposal to send to the controller, returned once. The caller reports its outcome to `proposal_answered`."""

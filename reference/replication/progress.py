@@ -27,7 +27,7 @@ class Progress:
         self, offset: Offset, log_start: Offset, broker_epoch: BrokerEpoch, leader_end: Offset, now: TimestampMs
     ) -> bool:
         """Learn from a fetch; True when the follower's end or incarnation is another than before."""
-        is_news = offset != self.end or broker_epoch != self.broker_epoch
+        has_changed = offset != self.end or broker_epoch != self.broker_epoch
         # A clock that was set back must not make a follower lag.
         now = max(now, self.last_fetch, self.last_caught_up)
         self.last_caught_up = caught_up_at(
@@ -36,7 +36,7 @@ class Progress:
         self.end, self.log_start, self.broker_epoch = offset, log_start, broker_epoch
         self.last_fetch = now
         self.leader_end_at_fetch = max(leader_end, self.leader_end_at_fetch)
-        return is_news
+        return has_changed
 
     def was_caught_up(self, at: TimestampMs) -> None:
         """It fetched at that time, too, and had all that its leader has had since its last fetch that was taken."""

@@ -126,14 +126,14 @@ def test_what_the_target_lacks_skips_before_anything_is_said() -> None:
     assert missing(record(since="4.3", until="4.3", needs=Needs(apis={"Fetch": 11})), subject)[0] == ""
 
 
-def lacking(*hooks: str, heeded: str = "", nodes: int = 1, **configs: str) -> str:
+def lacking(*hooks: str, known: str = "", nodes: int = 1, **configs: str) -> str:
     """What a target lacks that describes nothing, and was started with one configuration."""
     subject = Subject(
         [("127.0.0.1", 1)],
         "4.3.1",
         nodes=nodes,
         target=SimpleNamespace(hooks=hooks),
-        honoured=frozenset({heeded} - {""}),
+        honoured=frozenset({known} - {""}),
     )
     needs = Needs(hooks=hooks, configs={name.replace("_", "."): value for name, value in configs.items()})
     return missing(record(needs=needs), subject)[0]
@@ -141,8 +141,8 @@ def lacking(*hooks: str, heeded: str = "", nodes: int = 1, **configs: str) -> st
 
 def test_a_configuration_that_is_not_described_is_unknown_unless_the_target_heeds_it() -> None:
     assert "needs group.max.size=2, which the target does not describe" in lacking(group_max_size="2")
-    assert lacking(group_max_size="2", heeded="group.max.size") == ""
-    assert lacking(group_max_size="2", delete_topic_enable="false", heeded="group.max.size").startswith("needs delete")
+    assert lacking(group_max_size="2", known="group.max.size") == ""
+    assert lacking(group_max_size="2", delete_topic_enable="false", known="group.max.size").startswith("needs delete")
     assert lacking(log_retention_check_interval_ms="300") == ""  # it removes the same, if later
 
 
@@ -292,9 +292,9 @@ def test_what_fails_in_a_basic_step_is_blocked_by_it(tmp_path: Path) -> None:
     assert "PRD-05" in causes, "what it refuses wrongly is its own failure"
 
 
-@pytest.mark.parametrize(("heeded", "starts"), [({"a"}, 3), (set[str](), 1)])
+@pytest.mark.parametrize(("known", "starts"), [({"a"}, 3), (set[str](), 1)])
 def test_a_target_that_heeds_some_configurations_is_started_again_with_others(
-    heeded: set[str], starts: int, tmp_path: Path
+    known: set[str], starts: int, tmp_path: Path
 ) -> None:
     given: list[dict[str, str]] = []
     needed = {"FRM-01": {"a": "1"}, "FRM-02": {"a": "2"}, "FRM-03": {"b": "1"}}
@@ -307,11 +307,11 @@ def test_a_target_that_heeds_some_configurations_is_started_again_with_others(
         @contextmanager
         def open_target(spec: str, *, folder: Path, config: dict[str, str]) -> Iterator[SimpleNamespace]:
             given.append(config)
-            yield SimpleNamespace(bootstrap=bird.bootstrap, hooks=(), unknown_config=config.keys() - heeded)
+            yield SimpleNamespace(bootstrap=bird.bootstrap, hooks=(), unknown_config=config.keys() - known)
 
         report = run(Plan("exec:parrot", entries, tmp_path, open_target=open_target))
     verdicts = {one.requirement.id: str(one.verdict) for one in report.judgements}
-    judged_one = "pass" if heeded else "not judged"
+    judged_one = "pass" if known else "not judged"
     assert verdicts == {"FRM-01": judged_one, "FRM-02": judged_one, "FRM-03": "not judged"}
     assert [one.get("a") for one in given] == ["1", "2", None][:starts]
 

@@ -75,7 +75,7 @@ def fetch(fetching: Fetching, request: Request, body: FetchRequest, now: Timesta
     follower, epoch = _follower(request, body)
     peer = fetching.context.replicas.peer(follower) if follower >= 0 else None
     reader = follower, epoch, peer, request.version, body.isolation_level
-    context = fetching.sessions.context(body, request.version, now, reader)
+    context = fetching.sessions.context(body, request.version, now, reader, follower >= 0)
     if context.error is not ErrorCode.NONE:
         return FetchResponse(error_code=context.error)
     # apply
@@ -392,15 +392,12 @@ class Serving:
         return response
 
     def _throttled(self) -> FetchResponse | None:
-        """The response without records to a consumer that has used up its quota; its session stays as it is.
+        """The response to a consumer that has used up its quota.
 
         Bytes of records count; Kafka counts what is around them, too.
         """
         throttle_ms = self._fetching.quotas.throttle_fetch(self._request, self._size)
-        if throttle_ms == 0:
-            return None
-        session_id = self._context.session_id if self._context.session is not None else 0
-        return FetchResponse(throttle_time_ms=throttle_ms, session_id=session_id)
+        return self._fetching.sessions.throttled(self._context, throttle_ms) if throttle_ms else None
 
     def abandon(self) -> None:
         """Nothing is held while a fetch waits."""

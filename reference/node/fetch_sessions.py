@@ -42,7 +42,7 @@ MAX_PARTITIONS_PER_SESSION = 100_000
 """Limit on what one session may name."""
 
 EVICTION_MS = 120_000
-"""A new session may evict the least recently used one where that has been idle for longer than this."""
+"""A session that has been idle, or has lasted, for longer than this may be evicted by a new one (see `Session.worth`)."""
 
 PartitionKey = tuple[TopicName, TopicId, int]
 """Topic by name (before v13) or by id, and the partition's index."""
@@ -105,6 +105,8 @@ class Waiting(Protocol):
 class Session:
     id: int
     uses_topic_ids: bool
+    is_of_follower: bool
+    created_ms: TimestampMs
     used_ms: TimestampMs
     epoch: int = 1
     partitions: dict[PartitionKey, Wanted] = field(default_factory=dict[PartitionKey, Wanted])
@@ -117,6 +119,18 @@ class Session:
     """
     waiting: dict[ConnectionId, Waiting] = field(default_factory=dict[ConnectionId, Waiting])
     """The session's waiting fetches. One, unless a client abandoned a connection and sent its next request on another."""
+
+    @property
+    def worth(self) -> tuple[bool, int]:
+        """A follower's session is worth more than a consumer's, and of two the one with more partitions."""
+        return self.is_of_follower, len(self.partitions)
+
+    def may_be_evicted_by(self, is_of_follower: bool, size: int) -> bool:
+        """Whether a new session may take this one's slot before it is idle: one of greater worth, if this one has lasted for
+        EVICTION_MS when it was last used; a follower's need not wait for that where this one is a consumer's."""
+        has_lasted = self.used_ms - self.created_ms > EVICTION_MS
+        is_open = has_lasted or (is_of_follower and not self.is_of_follower)
+        return is_open and (is_of_follower, size) > self.worth
 
     def append(self, wanted: Wanted) -> None:
         """Put a partition at the end of the session's order; add it if it is new."""
@@ -144,13 +158,19 @@ class FetchContext:
     incremental: bool = False
     creates_session: bool = False
     epoch: int = 1
-    """The session's epoch after this request; another one when the response is made means that the session has gone on."""
+    """The session's epoch after this request."""
     reader: object = None
+    is_of_follower: bool = False
 
     @property
     def has_session(self) -> bool:
         """Whether the request has a session, or `finish` may create one."""
         return self.session is not None or self.creates_session
+
+    @property
+    def is_superseded(self) -> bool:
+        """Whether the session has gone on with the next epoch while this fetch waited."""
+        return self.session is not None and self.session.epoch != self.epoch
 
     @property
     def settled_count(self) -> int:
@@ -167,7 +187,14 @@ class FetchSessions:
         self.sessions: dict[int, Session] = {}
         self._settled: dict[Key, dict[Wanted, tuple[Session, Progress | None]]] = {}
 
-    def context(self, request: FetchRequest, version: int, now: TimestampMs, reader: object = None) -> FetchContext:
+    def context(
+        self,
+        request: FetchRequest,
+        version: int,
+        now: TimestampMs,
+        reader: object = None,
+        is_of_follower: bool = False,
+    ) -> FetchContext:
         """Begin to serve a request: close the session that it names, or check and update it.
 
         `error` is set where the session's id, its epoch or its use of topic ids does not match.
@@ -177,7 +204,7 @@ class FetchSessions:
                 self._close(former)
             creates_session = version >= 7 and request.session_epoch == INITIAL_EPOCH
             wanted = [Wanted.of(topic, each) for topic in request.topics for each in topic.partitions]
-            return FetchContext(wanted, creates_session=creates_session, reader=reader)
+            return FetchContext(wanted, creates_session=creates_session, reader=reader, is_of_follower=is_of_follower)
         session = self.sessions.get(request.session_id)
         if session is None:
             return FetchContext([], error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -211,7 +238,7 @@ class FetchSessions:
         session.used_ms = now
         if not session.partitions:
             del self.sessions[session.id]
-            return FetchContext([])
+            return FetchContext(_wanted_by(request))
         session.epoch = session.epoch % 0x7FFFFFFF + 1
         wanted = sorted(session.unsettled, key=lambda each: each.rank)
         return FetchContext(wanted, session, session.id, incremental=True, epoch=session.epoch)
@@ -269,9 +296,9 @@ class FetchSessions:
 
         A fetch that waited while its session went on with the next epoch is refused, and the session stays as it is (FSS-13).
         """
-        if context.session is not None and context.session.epoch != context.epoch:
+        if context.is_superseded:
             return FetchResponse(error_code=ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id=context.session_id)
-        if context.creates_session and context.wanted:
+        if context.creates_session:
             self._create(context, version, now)
         response = FetchResponse(error_code=context.error, session_id=context.session_id)
         topics: list[FetchResponse.FetchableTopicResponse] = []
@@ -286,24 +313,44 @@ class FetchSessions:
         response.responses = topics
         return response
 
-    def _create(self, context: FetchContext, version: int, now: TimestampMs) -> None:
-        """Create the session in a free slot, or evict the least recently used one if it has been idle for EVICTION_MS.
+    def throttled(self, context: FetchContext, throttle_ms: int) -> FetchResponse:
+        """The response without partitions to a client that has used up its quota; its session stays as it is."""
+        error = ErrorCode.INVALID_FETCH_SESSION_EPOCH if context.is_superseded else ErrorCode.NONE
+        return FetchResponse(error_code=error, throttle_time_ms=throttle_ms, session_id=context.session_id)
 
-        Otherwise the fetch stays without a session.
-        """
+    def _create(self, context: FetchContext, version: int, now: TimestampMs) -> None:
+        """Create the session in a free slot, or in that of one that it may evict; otherwise the fetch stays without one."""
         if len(self.sessions) >= self.slots:
-            oldest = min(self.sessions.values(), key=lambda session: session.used_ms, default=None)
-            if oldest is None or now - oldest.used_ms <= EVICTION_MS:
+            evicted = self._evictable(context, now)
+            if evicted is None:
                 return
-            self._close(oldest)
+            self._close(evicted)
         id = self.chance.randrange(1, 1 << 31)
         while id in self.sessions:
             id = id % 0x7FFFFFFF + 1
-        session = self.sessions[id] = Session(id, version >= 13, now, reader=context.reader)
+        session = self.sessions[id] = Session(
+            id, version >= 13, context.is_of_follower, created_ms=now, used_ms=now, reader=context.reader
+        )
         for wanted in context.wanted:
             session.append(wanted)
         session.unsettled = dict.fromkeys(session.partitions.values())
         context.session, context.session_id = session, id
+
+    def _evictable(self, context: FetchContext, now: TimestampMs) -> Session | None:
+        """The least recently used session if it has been idle for EVICTION_MS, else the one of the least worth that may go."""
+        oldest = min(self.sessions.values(), key=lambda session: (session.used_ms, session.id), default=None)
+        if oldest is not None and now - oldest.used_ms > EVICTION_MS:
+            return oldest
+        open_to_it = (
+            each
+            for each in self.sessions.values()
+            if each.may_be_evicted_by(context.is_of_follower, len(context.wanted))
+        )
+        return min(open_to_it, key=lambda session: (session.worth, session.id), default=None)
+
+
+def _wanted_by(request: FetchRequest) -> list[Wanted]:
+    return [Wanted.of(topic, each) for topic in request.topics for each in topic.partitions]
 
 
 def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
@@ -321,12 +368,12 @@ def _is_news(wanted: Wanted, result: FetchResponse.PartitionData) -> bool:
 def _remember(context: FetchContext, wanted: Wanted, result: FetchResponse.PartitionData) -> None:
     """Remember what this response reports.
 
-    After an error or a divergence nothing counts as sent, so that the partition is reported once more when it recovers. In an
+    After an error no high watermark counts as sent, so that the partition is reported once more when it recovers. In an
     incremental response a partition with records moves to the end of the session's order (FSS-10).
     """
-    failed = result.error_code != ErrorCode.NONE or result.diverging_epoch.epoch >= 0
+    failed = result.error_code != ErrorCode.NONE
     wanted.sent_high_watermark = NO_OFFSET if failed else result.high_watermark
-    wanted.sent_log_start_offset = NO_OFFSET if failed else result.log_start_offset
+    wanted.sent_log_start_offset = result.log_start_offset
     assert context.session is not None
     if context.incremental and _has_records(result) and wanted.key in context.session.partitions:
         context.session.append(wanted)

@@ -15,8 +15,8 @@ RELEASE = "4.3.1"
 TIMEOUT_S = 240
 
 
-def kafka_decides(questions: Iterable[dict[str, Any]]) -> list[Any]:
-    """One answer a question (see Decide.java)."""
+def kafka_decides(questions: Iterable[dict[str, Any]], source: Path = SOURCE) -> list[Any]:
+    """One answer a question (see Decide.java, or what another source says of itself)."""
     asked = [json.dumps(question) for question in questions]
     jars = ":".join(str(jar) for jar in kafka_jars(RELEASE))
     command = [
@@ -26,7 +26,7 @@ def kafka_decides(questions: Iterable[dict[str, Any]]) -> list[Any]:
         "-Dlog4j2.level=OFF",
         "-cp",
         jars,
-        str(SOURCE),
+        str(source),
     ]
     text = "".join(f"{line}\n" for line in asked)
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)

@@ -6,6 +6,7 @@ Source: org.apache.kafka.common.metrics.stats.Rate and TokenBucket; org.apache.k
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import floor
 
 from reference.protocol.primitives import AT_ONCE, TimestampMs
 
@@ -19,49 +20,75 @@ class Windows:
 
 
 @dataclass(slots=True)
+class Sample:
+    """What was used in one window."""
+
+    start: TimestampMs
+    last_use: TimestampMs
+    amount: float = 0.0
+
+    def restart(self, now: TimestampMs) -> None:
+        self.start = self.last_use = now
+        self.amount = 0.0
+
+
+@dataclass(slots=True)
 class Rate:
-    """An amount a second, over the windows that are not too old."""
+    """An amount a second, over the windows that are not too old.
+
+    A sample counts until its last use is as old as all windows together, so there is one sample more than windows.
+    """
 
     windows: Windows
-    _samples: list[list[float]] = field(default_factory=list[list[float]])
-    """Start in ms, and amount, the oldest first."""
+    _samples: list[Sample] = field(default_factory=list[Sample])
+    """A ring of at most one more than the windows."""
+    _current: int = 0
 
     def add(self, amount: float, now: TimestampMs) -> None:
-        if not self._samples or now - self._samples[-1][0] >= self.windows.size_ms:
-            self._samples.append([now, 0.0])
-        self._samples[-1][1] += amount
-        self._forget_old(now)
+        sample = self._sample(now)
+        sample.amount += amount
+        sample.last_use = now
 
-    def _forget_old(self, now: TimestampMs) -> None:
-        oldest = now - self.windows.number * self.windows.size_ms
-        while self._samples and self._samples[0][0] <= oldest:
-            del self._samples[0]
+    def _sample(self, now: TimestampMs) -> Sample:
+        if not self._samples:
+            self._samples.append(Sample(now, now))
+        sample = self._samples[self._current]
+        if now - sample.start < self.windows.size_ms:
+            return sample
+        self._current = (self._current + 1) % (self.windows.number + 1)
+        if self._current == len(self._samples):
+            self._samples.append(Sample(now, now))
+        sample = self._samples[self._current]
+        sample.restart(now)
+        return sample
+
+    def _is_old(self, sample: Sample, now: TimestampMs) -> bool:
+        return now - sample.last_use >= self.windows.number * self.windows.size_ms
 
     def is_idle(self, now: TimestampMs) -> bool:
         """Whether nothing that it has counted counts any more."""
-        self._forget_old(now)
-        return not self._samples
+        return all(self._is_old(each, now) for each in self._samples)
 
     def _window_ms(self, now: TimestampMs) -> float:
         """The time that the samples stand for: all windows but the one that has just begun, at the least."""
-        elapsed = now - self._samples[0][0]
+        elapsed = now - min(each.start for each in self._samples)
         missing = self.windows.number - 1 - elapsed // self.windows.size_ms
-        return (elapsed + max(0, missing) * self.windows.size_ms) or self.windows.size_ms
+        return max(1, elapsed + max(0, missing) * self.windows.size_ms)
 
     def throttle_ms(self, limit: float, now: TimestampMs) -> int:
         """How long nothing may be added until the rate is `limit` a second; 0 where it is not above that."""
-        self._forget_old(now)
         if not self._samples:
             return 0
+        for each in self._samples:
+            if self._is_old(each, now):
+                each.restart(now)
         window_ms = self._window_ms(now)
-        used = sum(amount for _, amount in self._samples) * 1000 / window_ms
+        used = sum(each.amount for each in self._samples) / (window_ms / 1000)
         if used <= limit:
             return 0
-        return (
-            max(1, round((used - limit) / limit * window_ms))
-            if limit > 0
-            else self.windows.number * self.windows.size_ms
-        )
+        if limit <= 0:
+            return self.windows.number * self.windows.size_ms
+        return floor((used - limit) / limit * window_ms + 0.5)
 
 
 @dataclass(slots=True)

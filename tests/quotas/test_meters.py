@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+from typing import Any
+
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from reference.protocol.primitives import TimestampMs
 from reference.quotas.meters import Rate, TokenBucket, Windows
+from tests.workload.kafka_decides import kafka_decides
 
 WINDOWS = Windows(11, 1000)
 SPAN_MS = WINDOWS.number * WINDOWS.size_ms
@@ -48,3 +53,42 @@ def test_a_bucket_is_full_at_first_and_may_be_emptied_below_zero(limit: int, amo
     waits = bucket.throttle_ms(limit, START)
     assert (waits > 0) == (amount > burst)
     assert abs(waits - max(0, amount - burst) * 1000 / limit) <= 1
+
+
+def draw_uses(seed: int) -> dict[str, Any]:
+    """A client's uses, at times that often lie on the borders of windows; some are taken back, as those of a fetch are."""
+    chance = random.Random(seed)
+    number, seconds = chance.choice([1, 2, 3, 11]), chance.choice([1, 2])
+    now, uses = 1_700_000_000_000, list[list[int]]()
+    for _ in range(40):
+        now += chance.choice(
+            [0, 0, 1, 10, 300, 999, 1000, 1000 * seconds, 1000 * seconds * number, chance.randint(1, 9_000)]
+        )
+        amount = chance.randint(1, 100) * chance.choice([1, 1, 100])
+        uses.append([now, amount])
+        if chance.random() < 0.2:
+            uses.append([now, -amount])
+    limit = chance.choice([1, 7, 100, 1000])
+    return {"limit": limit, "windows": [number, seconds], "is_bucket": chance.random() < 0.4, "uses": uses}
+
+
+def our_throttles(drawn: dict[str, Any]) -> list[int]:
+    number, seconds = drawn["windows"]
+    windows, limit = Windows(number, seconds * 1000), drawn["limit"]
+    rate, bucket, throttles = Rate(windows), TokenBucket(windows), list[int]()
+    for at, amount in drawn["uses"]:
+        now = TimestampMs(at)
+        if drawn["is_bucket"]:
+            bucket.take(amount, limit, now)
+        else:
+            rate.add(amount, now)
+        throttles.append((bucket if drawn["is_bucket"] else rate).throttle_ms(limit, now))
+    return throttles
+
+
+@pytest.mark.java
+def test_clients_wait_as_long_as_by_kafka() -> None:
+    drawn = [draw_uses(seed) for seed in range(500)]
+    theirs = kafka_decides(drawn)
+    differing = [(seed, each) for seed, each in enumerate(drawn) if our_throttles(each) != theirs[seed]]
+    assert not differing, (len(differing), differing[0], theirs[differing[0][0]], our_throttles(differing[0][1]))

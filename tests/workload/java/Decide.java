@@ -9,6 +9,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Optional;
 import java.util.TreeMap;
+import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Assignment;
 import org.apache.kafka.clients.consumer.ConsumerPartitionAssignor.Subscription;
@@ -17,16 +18,53 @@ import org.apache.kafka.clients.consumer.RoundRobinAssignor;
 import org.apache.kafka.clients.consumer.StickyAssignor;
 import org.apache.kafka.clients.consumer.internals.AbstractPartitionAssignor;
 import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.metrics.MetricConfig;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.metrics.Quota;
+import org.apache.kafka.common.metrics.QuotaViolationException;
+import org.apache.kafka.common.metrics.Sensor;
+import org.apache.kafka.common.metrics.stats.Rate;
+import org.apache.kafka.common.metrics.stats.TokenBucket;
 import org.apache.kafka.common.utils.Utils;
+import org.apache.kafka.server.quota.QuotaUtils;
 
-/** What Kafka's own clients decide, one question of JSON a line: {"key", "partitions"} gives the key's hash and partition;
- * {"assignor", "counts", "members"} gives each member's partitions as [topic, number]. */
+/** What Kafka's own classes decide, one question of JSON a line: {"key", "partitions"} gives the key's hash and partition;
+ * {"assignor", "counts", "members"} gives each member's partitions as [topic, number]; {"limit", "windows", "is_bucket", "uses"}
+ * gives for how many ms a client is throttled after each of its uses [ms, amount], with windows as [number, seconds]. */
 public class Decide {
     static final ObjectMapper JSON = new ObjectMapper();
 
     static Object answer(JsonNode question) {
-        return question.has("key") ? partition(question) : assign(question);
+        return question.has("key") ? partition(question) : question.has("limit") ? throttle(question) : assign(question);
+    }
+
+    static List<Long> throttle(JsonNode question) {
+        boolean isBucket = question.get("is_bucket").asBoolean();
+        double limit = question.get("limit").asDouble();
+        MetricConfig config = new MetricConfig()
+            .samples(question.get("windows").get(0).asInt())
+            .timeWindow(question.get("windows").get(1).asLong(), TimeUnit.SECONDS)
+            .quota(isBucket ? Quota.lowerBound(limit) : Quota.upperBound(limit));
+        List<Long> throttles = new ArrayList<>();
+        try (Metrics metrics = new Metrics()) {
+            Sensor sensor = metrics.sensor("use");
+            sensor.add(new MetricName("use", "", "", Map.of()), isBucket ? new TokenBucket() : new Rate(), config);
+            question.get("uses").forEach(use -> throttles.add(throttle(sensor, use.get(0).asLong(), use.get(1).asDouble(), isBucket)));
+        }
+        return throttles;
+    }
+
+    static long throttle(Sensor sensor, long now, double amount, boolean isBucket) {
+        try {
+            sensor.record(amount, now, true);
+            return 0;
+        } catch (QuotaViolationException violated) {
+            return isBucket
+                ? Math.round(-violated.value() / violated.bound() * 1000)
+                : QuotaUtils.throttleTime(violated, now);
+        }
     }
 
     static Object partition(JsonNode question) {

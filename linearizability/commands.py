@@ -429,6 +429,8 @@ def _print_summary(summary: dict[str, Any]) -> None:
         f"{summary['unknown']} unknown, {summary['read']} read, {summary['leader_changes']} leader changes"
     )
     print(f"  faults: {faults}")
+    for name, count in summary["effects"].items():
+        print(f"  {name}: {count}")
     for name, count in summary["anomalies"].items():
         reasons = summary["permitted_because"].get(name, {})
         print(f"  {name} × {count}" + "".join(f"; {each} permitted: {reason}" for reason, each in reasons.items()))

@@ -2,6 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -17,6 +18,7 @@ from linearizability.targets.wire import Wire, WireError
 from linearizability.targets.zookeeper import ByZooKeeper
 from linearizability.workload.cluster import ClusterView, Coordinated, find_controller, find_coordinator, look
 from linearizability.workload.profile import promised_copies
+from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.schema import Message
 
 ASK_TIMEOUT_S = 5.0
@@ -59,10 +61,18 @@ class World:
         self.mended: set[int] = set()
         """Nodes whose disk is mended, and that were not started since: a refused write may still end them."""
         self.wrong_clocks: set[int] = set()
-        self.voters: dict[int, dict[str, Any]] = {}
-        """Node -> its directory and listeners, of each controller that was seen among the voters of the metadata quorum."""
-        self.removed_voters: set[int] = set()
-        """Those that an injection removed and will add again; any other that is missing is added by the next injection."""
+        self.effects: Counter[str] = Counter()
+        """What came of faults that take effect only when the target answers."""
+        self.operator: Background | None = None
+        """What changes the voters of the metadata quorum, since the first injection that asks for it."""
+        self.voters: dict[int, AddRaftVoterRequest] = {}
+        """Node -> the request that adds it, of each controller that was seen among the voters."""
+        self.unwanted_voters: set[int] = set()
+        """Those that injections want to be none."""
+        self.returning_voters: set[int] = set()
+        """Those of them whose injection is over: they come back as soon as they are out."""
+        self.missing_voters: set[int] = set()
+        """Those that are none, or may be none, and that the operator will add when no injection is against it."""
         self.doubted: set[int] = set()
         """Nodes that ended uncleanly, and have not been seen whole since: the controller cannot know what they lost."""
         self.robbed: set[int] = set()
@@ -89,6 +99,16 @@ class World:
     def up(self) -> list[int]:
         """Nodes that run and are not frozen."""
         return [node for node in self.ids if node not in self.down | self.frozen]
+
+    @property
+    def has_its_voters(self) -> bool:
+        """Whether no change of the metadata quorum is asked for, or has yet to be undone."""
+        return not self.unwanted_voters | self.missing_voters
+
+    def want_all_voters(self) -> None:
+        """No node is to leave the quorum any more; those that left come back."""
+        self.unwanted_voters.clear()
+        self.returning_voters.clear()
 
     def look(self) -> ClusterView:
         """Ask the nodes that are up. When none answers, the last known leaders stay in the view, and `answered` is empty."""
@@ -262,8 +282,10 @@ class World:
         self.down.add(node)
         self.frozen.discard(node)
 
-    def end(self, background: Background) -> None:
+    def end(self, background: Background | None) -> None:
         """A fault's own thread is stopped; if it had ended by itself, that is noted."""
+        if background is None:
+            return
         background.end()
         if background.failure:
             self.failures.append(background.failure)

@@ -94,7 +94,7 @@ class Nemesis:
         until = time.monotonic() + WHOLE_WITHIN_S
         while time.monotonic() < until and not self._over():
             self._tick()
-            if self._whole():
+            if self._whole() and self.world.has_its_voters:
                 return
 
     def _whole(self) -> bool:
@@ -120,11 +120,16 @@ class Nemesis:
     def heal_all(self) -> list[str]:
         """Undo everything, start what is down, wait until all replicas are in sync. Gives what did not heal, and what was no
         fault though it is counted as one: then it is not known what the round shows."""
-        return [*self._heal_all(), *self.world.failures]
+        try:
+            unhealed = self._heal_all()
+        finally:
+            self.world.end(self.world.operator)
+        return [*unhealed, *self.world.failures]
 
     def _heal_all(self) -> list[str]:
         for number in list(self._active):
             self._heal(number)
+        self.world.want_all_voters()
         self.world.heal_network()
         for node in sorted(self.world.sick):
             self.world.mend_disk(node)
@@ -142,7 +147,7 @@ class Nemesis:
             if self.hopeless:
                 return [self.hopeless]
             self.world.look()
-            if self._whole():
+            if self._whole() and self.world.has_its_voters:
                 self.in_sync = True
                 self.recorder.mark("note", text="every replica is in sync")
                 return []
@@ -232,4 +237,5 @@ def _shown(world: World, partitions: int) -> str:
     silent = sorted({node.id for node in world.nodes} - view.answered)
     wrong = [f"{len(view.partitions)} partitions instead of {partitions}"] if len(view.partitions) != partitions else []
     parts = [f"partition {p}: leader {v.leader}, in sync {list(v.in_sync)}" for p, v in view.partitions.items()]
-    return "; ".join([*([f"silent nodes {silent}"] if silent else []), *wrong, *parts])
+    missing = [f"missing voters {sorted(world.missing_voters)}"] if world.missing_voters else []
+    return "; ".join([*([f"silent nodes {silent}"] if silent else []), *missing, *wrong, *parts])

@@ -24,10 +24,9 @@ WISH_WITHIN_S = 6.0
 SHORT_SEGMENT_MS = 500
 """A busy log rolls twice a second."""
 
-AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT})
-"""Answers of a node that sends us on, or could not reach the controller."""
-
-GRANTED = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS})
+AGAIN = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT})
+"""Answers of a node that sends us on, or could not reach the controller. Of a change of voters one that does not lead the
+quorum says NOT_LEADER_OR_FOLLOWER."""
 
 TOPIC = 2
 SET, DELETE = 0, 1
@@ -49,10 +48,7 @@ def wish(world: World, request: Message) -> Any:
                     answer = wire.call(request)
             except (WireError, ValueError):
                 continue
-            if getattr(answer, "error_code", ErrorCode.NONE) not in (
-                ErrorCode.NOT_CONTROLLER,
-                ErrorCode.REQUEST_TIMED_OUT,
-            ):
+            if getattr(answer, "error_code", ErrorCode.NONE) not in AGAIN:
                 return answer
         time.sleep(0.1)
     return None

@@ -58,6 +58,7 @@ class RoundResult(BaseModel):
     committed: int = Field(default=0, description="transactions")
     aborted: int = Field(default=0, description="transactions")
     faults: dict[str, int] = {}
+    effects: dict[str, int] = Field(default={}, description="of faults that take effect only when the target answers")
     leader_changes: int = 0
     facts: int = 0
     engines: dict[str, str] = Field(default={}, description="engine -> its verdict")
@@ -249,6 +250,7 @@ class Round:
             committed=counts.get("committed", 0),
             aborted=counts.get("aborted", 0),
             faults=dict(nemesis.injected),
+            effects=dict(nemesis.world.effects),
             leader_changes=nemesis.leader_changes,
             facts=judgement.facts,
             engines={"local": judgement.verdict},

@@ -45,10 +45,12 @@ def sum_up(
     }
     anomalies: Counter[str] = Counter()
     faults: Counter[str] = Counter()
+    effects: Counter[str] = Counter()
     permitted: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
         anomalies.update(result.anomalies)
         faults.update(result.faults)
+        effects.update(result.effects)
         for name, causes in result.permitted.items():
             permitted[name].update(causes)
     found = next((result for result in results if result.verdict == "invalid"), None)
@@ -66,6 +68,7 @@ def sum_up(
         "seconds": round(seconds, 1),
         **totals,
         "faults": dict(sorted(faults.items())),
+        "effects": dict(sorted(effects.items())),
         "anomalies": dict(sorted(anomalies.items())),
         "permitted": {name: causes.total() for name, causes in sorted(permitted.items())},
         "permitted_because": {name: dict(causes) for name, causes in sorted(permitted.items())},

@@ -366,7 +366,12 @@ class Fetcher:
             self._followed[followed.key] = self._followed.pop(followed.key)
         if len(records) and not grew:
             followed.ready_at = now + self.settings.backoff_ms
-            fetched.notes.append(Note(partition, f"{len(records)} bytes at {before} hold no whole batch"))
+            fetched.notes.append(
+                Note(
+                    partition,
+                    f"{len(records)} bytes at {before} hold no whole batch of this leader epoch or an earlier one",
+                )
+            )
 
     def _truncate(
         self, followed: Followed, diverging: FetchResponse.EpochEndOffset, fetched: Fetched, now: TimestampMs

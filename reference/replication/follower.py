@@ -77,7 +77,7 @@ class Following:
         before = self.replica.log.log_end_offset
         try:
             self._begin_with_whole_batch(records, now)
-            self.replica.log.append_as_follower(records, now)
+            self.replica.log.append_as_follower(records, now, self.replica.state.leader_epoch)
         finally:
             # Of several batches those before one that the disk refused are appended, and must be traced.
             if self.replica.log.log_end_offset > before and self.replica.trace is not None:
@@ -95,7 +95,9 @@ class Following:
         if log.log_start_offset != log.log_end_offset:
             return
         first = next(iter(read_batches(records)), None)
-        if first is not None and first.header.base_offset < log.log_end_offset <= first.header.last_offset:
+        if first is None or first.header.leader_epoch > self.replica.state.leader_epoch:
+            return
+        if first.header.base_offset < log.log_end_offset <= first.header.last_offset:
             with self.replica.cutting_log():
                 log.truncate_fully_and_start_at(first.header.base_offset, now)
 

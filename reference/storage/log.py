@@ -195,9 +195,13 @@ class Log(Shortening):
             is_duplicate=True,
         )
 
-    def append_as_follower(self, records: Buffer, now: TimestampMs) -> AppendInfo:
+    def append_as_follower(
+        self, records: Buffer, now: TimestampMs, leader_epoch: LeaderEpoch | None = None
+    ) -> AppendInfo:
         """Write the batches that a leader sent, offsets and epochs as they are; a last one cut off is left out.
 
+        Those from the first one of a newer epoch than `leader_epoch` on are left out, too: a replica that sends slowly, and loses
+        its leadership meanwhile, reads them from a log that it has cut and filled again (KAFKA-18723).
         Batches before one that raises stay written: each is a step of its own.
         Errors: RecordsError for corrupt bytes; LogError when offsets do not go on from the log's end; StorageError.
         """
@@ -205,6 +209,8 @@ class Log(Shortening):
         first, newest, size = self.log_end_offset, NO_TIMESTAMP, 0
         for header, _, data in read_batches(records):
             check_crc(data, header)
+            if leader_epoch is not None and header.leader_epoch > leader_epoch:
+                break
             if header.base_offset < self.log_end_offset or header.last_offset_delta < 0:
                 raise LogError(
                     ErrorCode.UNKNOWN_SERVER_ERROR,

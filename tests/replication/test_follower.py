@@ -47,6 +47,28 @@ def test_records_that_do_not_continue_the_log_are_refused() -> None:
     assert contents(following.log) == [(0, 5, b"a")]
 
 
+def test_batches_of_a_newer_leader_epoch_are_left_for_their_own_leader_to_send() -> None:
+    """Broker 1 sends slowly. Before its answer is read from the file it follows broker 3, has cut its log, and filled it again."""
+    former, following = leader(), follower()
+    for value in (b"a", b"b", b"c"):
+        former.produce(batch(value), NOW)
+    take(following, former.log.read(0, 1 << 20, 2).records.read(), 0)
+    late = fetch(former, 2, 2, last_epoch=5).records
+    former.take_up(state(leader=3, epoch=6, partition_epoch=11), NOW)
+    former.require_follower_of(3).truncate(5, 1)
+    renewed = [batch(value, base_offset=at, epoch=6) for at, value in ((1, b"x"), (2, b"y"))]
+    former.require_follower_of(3).append_fetched(1, b"".join(renewed), 0, 0, NOW)
+    assert not take(following, late.read(), 2)
+    assert contents(following.log) == [(0, 5, b"a"), (1, 5, b"b")]
+
+
+def test_an_empty_log_does_not_begin_with_a_batch_of_a_newer_leader_epoch() -> None:
+    following = follower()
+    following.require_follower_of(1).start_over_at(2, NOW)
+    assert not take(following, batch(b"a", b"b", b"c", base_offset=1, epoch=6), 2)
+    assert following.log.log_end_offset == 2
+
+
 def test_only_the_leader_is_listened_to() -> None:
     for listener in (follower(), leader(), replica(2)):
         with pytest.raises(KafkaError) as error:

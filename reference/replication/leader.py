@@ -157,14 +157,16 @@ class Leading:
         end_before = progress.end
         low_before = self.low_watermark() if asked.log_start != progress.log_start else None
         log_end = replica.log.log_end_offset
-        has_changed = progress.take_fetch(asked.offset, asked.log_start, asked.broker_epoch, log_end, now)
+        # A follower that asks for the middle of a batch has nothing of it, as batches are replicated whole.
+        end = asked.offset if asked.offset == log_end else replica.log.batch_start(asked.offset)
+        has_changed = progress.take_fetch(end, asked.log_start, asked.broker_epoch, log_end, now)
         if has_changed and replica.trace is not None:
             replica.trace_step(
-                "AnswerFetch", leader=replica.node, follower=follower, end=asked.offset, brokerEpoch=asked.broker_epoch
+                "AnswerFetch", leader=replica.node, follower=follower, end=end, brokerEpoch=asked.broker_epoch
             )
         proposes = self.expand_isr(follower)
         # After the proposal: a follower that is about to join counts already, and may hold the high watermark back.
-        commits = asked.offset != end_before and self.advance_high_watermark(now)
+        commits = end != end_before and self.advance_high_watermark(now)
         read.moved = proposes or commits or (low_before is not None and low_before != self.low_watermark())
         return read
 

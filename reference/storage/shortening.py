@@ -72,10 +72,13 @@ class Shortening(SegmentList):
             raise storage_error(self.folder, error) from error
 
     def batch_start(self, offset: Offset) -> Offset:
-        """Where the batch begins that holds an offset; in a gap, the offset."""
+        """Where the batch begins that holds an offset; in a gap, the offset. Errors: StorageError, RecordsError."""
         segment = self._segment_of(offset)
-        found = segment.find(offset)
-        return offset if found is None else min(offset, segment.header_at(found.position).base_offset)
+        try:
+            found = segment.find(offset)
+            return offset if found is None else min(offset, segment.header_at(found.position).base_offset)
+        except OSError as error:
+            raise storage_error(self.folder, error) from error
 
     def _segment_of(self, offset: Offset) -> Segment:
         """The segment that holds an offset, or would."""

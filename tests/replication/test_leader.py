@@ -10,7 +10,19 @@ from reference.replication.partition import Partition
 from reference.replication.partition_state import Peer
 from reference.replication.proposal import ProposalOutcome
 from reference.storage.errors import StorageError
-from tests.replication.replicas import ALL, LAG_MS, NOW, contents, fetch, incarnation, leader, state, steps_of, values
+from tests.replication.replicas import (
+    ALL,
+    LAG_MS,
+    NOW,
+    batch,
+    contents,
+    fetch,
+    incarnation,
+    leader,
+    state,
+    steps_of,
+    values,
+)
 from tests.replication.serving import answer, caught_up, produce
 
 
@@ -144,6 +156,15 @@ def test_the_low_watermark_waits_for_live_followers_to_report_their_start() -> N
     assert replica.leading.low_watermark() == 0
     registry.peers[3] = Peer(incarnation(3), is_fenced=True)
     assert replica.leading.low_watermark() == 1
+
+
+def test_a_follower_that_asks_for_the_middle_of_a_batch_has_nothing_of_it() -> None:
+    leading = leader(isr=(1, 2))
+    leading.produce(batch(b"a"), NOW)
+    leading.produce(batch(b"b", b"c", b"d"), NOW)
+    for asked, known in ((1, 1), (2, 1), (3, 1), (4, 4)):
+        fetch(leading, 2, asked)
+        assert (leading.leading.followers[2].end, leading.high_watermark) == (known, known)
 
 
 @pytest.mark.step("replication", "AnswerFetch")

@@ -106,7 +106,10 @@ class Matrix:
             too_few = nodes > 1 and cell is not None and re.match(r"needs \d+ nodes", cell.reason)
             return cell is not None and not too_few and cell.verdict not in (Verdict.BLOCKED, Verdict.ENGINE_ERROR)
 
-        owed = [entry for entry in entries if entry.test and is_owed(entry, version)]
+        judged = [entry for entry in entries if entry.test]
+        for entry in judged:
+            _source(entry.test)  # that of the tests that are loaded; what is not owed here may be by a later release
+        owed = [entry for entry in judged if is_owed(entry, version)]
         asked = [entry for entry in owed if nodes == 1 or 1 < entry.requirement.needs.nodes <= nodes]
         return [entry for entry in asked if again or not known(entry)]
 

@@ -107,6 +107,19 @@ def test_only_what_is_lacking_or_has_changed_is_measured(runs, tmp_path):
     assert matrix.lacking("3.0.2", [later]) == [later]
 
 
+def test_a_test_that_is_edited_meanwhile_is_stored_as_it_was_loaded(monkeypatch):
+    def loaded(broker): ...
+
+    record = ENTRIES[0].requirement.model_copy(update={"since": "3.3"})
+    later = ENTRIES[0].model_copy(update={"requirement": record, "test": loaded})
+    assert Matrix().lacking("2.4.1", [later]) == []
+    monkeypatch.setattr(releases.inspect, "getsource", lambda _: "def edited(broker): ...")
+    stored = fingerprint(later)
+    monkeypatch.undo()
+    releases._source.cache_clear()
+    assert stored == fingerprint(later)
+
+
 def test_what_was_not_reached_blocked_or_an_engine_error_is_measured_again(tmp_path):
     keeper, path = releases.Keeper("2.4.1", tmp_path / "releases.json", lambda _: None), tmp_path / "releases.json"
     verdicts = (Verdict.NOT_JUDGED, True), (Verdict.BLOCKED, False), (Verdict.ENGINE_ERROR, False)

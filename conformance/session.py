@@ -32,6 +32,7 @@ from conformance.judging import (
 from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
 from conformance.results import Judgement, Verdict
+from conformance.stalls import Stalls
 from conformance.steps import STEPS
 from conformance.subject import Subject
 
@@ -47,8 +48,9 @@ GRACE_S = 1.0
 DEATHS = 40
 """The run ends after more crashes than this."""
 AGAIN_PATIENCE = 1.5
-"""The factor on the deadline of a requirement that timed out in parallel, when it is judged again alone."""
-
+"""The factor on the deadline of a requirement that timed out in parallel or was held up, when it is judged again alone."""
+HELD_UP_S = 1.0
+"""A machine that lost so much time may have made a requirement time out."""
 WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
 """Areas that mostly wait, on a target whose coordinator delays joins for long."""
 WAITING_JOBS = 24
@@ -72,8 +74,7 @@ class Session:
     host: Host
     entries: Sequence[Entry]
     jobs: int
-    report: Judged
-    """Called with each judgement when it is final."""
+    report: Judged  # called with each judgement when it is final
     starting: Callable[[Group, int, int], None] = lambda group, number, groups: None
     judging: Callable[[Entry], None] = lambda entry: None
     stop: threading.Event = field(default_factory=threading.Event)
@@ -222,11 +223,13 @@ class Session:
         return not asked or self.host.answers()
 
     def _alone(self, entry: Entry, *, patience: float = 1.0) -> Judgement:
-        """Judge one requirement in a thread, and break it off where it is overdue."""
-        running = {self._begin(entry, patience): entry}
+        """Judge one requirement in a thread, and break it off where it is overdue; again where the machine held it up."""
+        running, stalls = {self._begin(entry, patience): entry}, Stalls(MOMENT_S)
         while not (done := self._next_done(running)):
-            pass
-        return done.pop().result()
+            stalls.look()
+        judgement = done.pop().result()
+        held_up = judgement.timed_out and stalls.lost_s > HELD_UP_S and patience < AGAIN_PATIENCE
+        return self._alone(entry, patience=AGAIN_PATIENCE) if held_up else judgement
 
     def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:
         """Judge in parallel. Returns the requirements to be judged again alone, which others may have delayed or disturbed: those

@@ -10,6 +10,7 @@ from conformance.changes import refusals
 from conformance.given_topics import skip_unknown_configs
 from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.requirements.configs import NO_SUCH_TYPE, UNKNOWN_BROKER, described, plain_topic, set_on
+from conformance.steps import built_on
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_configs import AlterConfigsRequest
@@ -62,8 +63,17 @@ def expect_set(broker: Broker, topic: Topic, wanted: dict[str, str], what: str) 
     def agrees() -> bool:
         return set_on(broker, topic) == wanted
 
+    await_listed(broker, topic, wanted)
     broker.eventually(agrees, f"{what}: {wanted or 'nothing'} is set on the topic", within_s=5)
     broker.saw(f"{what}: {wanted or 'nothing'} is set on the topic")
+
+
+@built_on("CFG-01")
+def await_listed(broker: Broker, topic: Topic, names: Collection[str]) -> None:
+    """A name that is not listed says nothing of its value."""
+    broker.eventually(
+        lambda: {*names} <= described(broker, topic).keys(), f"DescribeConfigs lists {', '.join(names)}", within_s=5
+    )
 
 
 def altered(broker: Broker, topic: Topic, *changes: Change) -> None:

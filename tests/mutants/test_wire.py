@@ -227,11 +227,13 @@ def test_the_suite_finds_a_lie_and_accuses_no_bystander() -> None:
     with Worker("reference:1") as worker:
         trial = try_lie(LIES["earliest-has-timestamp"], few, worker, "reference:1", 0, whole=False)
         lines = worker.judge(LIES["complete-is-empty"], ["TXV-14", "TXN-08"])
+        unlisted = worker.judge(LIES["config-missing"], ["CFG-01", "CFG-04"])
     assert trial.found_by == ["LOF-16"], trial
     assert not trial.bystanders and not trial.engine_errors, trial
     assert {line["verdict"] for line in lines} == {"pass"}, (
         lines
     )  # a log is read from its start, which DeleteRecords moved
+    assert {line["id"]: line["verdict"] for line in unlisted}["CFG-04"] == "blocked", unlisted
 
 
 @pytest.mark.slow

@@ -115,9 +115,16 @@ class Hunt:
 
 
 def hunted(broker: Broker) -> Hunt:
-    """The hunt on this start of the target; the first who asks carries it out."""
+    """The hunt on this start of the target; the first who asks carries it out. Skips where its topic cannot be made."""
+    from linearizability.workload.cluster import TopicNotMade
+
     if broker.subject.hunt is None:
-        broker.subject.hunt = _carry_out(broker)
+        try:
+            broker.subject.hunt = _carry_out(broker)
+        except TopicNotMade as error:
+            broker.subject.hunt = str(error)
+    if isinstance(broker.subject.hunt, str):
+        broker.skip(broker.subject.hunt)
     return broker.subject.hunt
 
 

@@ -59,7 +59,7 @@ class Subject:
     ignorant: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
     """Brokers that did not report the last topic that was made, and how long the next one is waited for there, in seconds."""
     hunt: Any = None
-    """The short hunt on this start of the target, once it was made (`conformance.hunting`)."""
+    """The short hunt on this start of the target, once it was made, or why none could be (`conformance.hunting`)."""
 
     @property
     def by_zookeeper(self) -> bool:

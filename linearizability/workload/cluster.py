@@ -161,6 +161,10 @@ class TopicRefused(TargetError):
         self.code = code
 
 
+class TopicNotMade(TargetError):
+    """The target did not make a topic in time."""
+
+
 def create_topic(
     nodes: Sequence[Node],
     topic: str,
@@ -171,7 +175,7 @@ def create_topic(
     replicas: Sequence[int] = (),
     within_s: float = 60.0,
 ) -> None:
-    """Make the topic and wait until its replicas are all in sync. Errors: TargetError, TopicRefused.
+    """Make the topic and wait until its replicas are all in sync. Errors: TopicNotMade, TopicRefused.
 
     A topic with one replica is made without configurations where the target does not know them: they are about the others.
     `replicas` hold every partition, the preferred leader first; when none are named, the cluster chooses for each.
@@ -202,7 +206,7 @@ def create_topic(
                 return
             last = f"it has {len(view.partitions)} partitions with {sorted(copies)} replicas"
         time.sleep(0.2)
-    raise TargetError(f"the topic {topic} could not be made within {within_s:.0f} s: {last or 'replicas out of sync'}")
+    raise TopicNotMade(f"the topic {topic} could not be made within {within_s:.0f} s: {last or 'replicas out of sync'}")
 
 
 def _creation(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from conformance.broker import Broker
 from conformance.hunting import Hunt
 from conformance.judging import judge
 from conformance.requirement import Entry, catalogue
@@ -18,6 +19,7 @@ from conformance.unmarked import Unmarked
 from linearizability.history.notation import history
 from linearizability.pipeline.engine import judge_history
 from linearizability.rules import RULES
+from linearizability.workload.cluster import TopicNotMade
 from linearizability.workload.drain import Unread
 
 BREAKS = {
@@ -73,6 +75,22 @@ def test_is_skipped_where_the_hunt_shows_nothing(entry: Entry) -> None:
 def test_is_no_pass_where_the_history_is_unknown(entry: Entry) -> None:
     judgement = judged(entry, CLEAN, verdict="unknown", reasons=["t-0: read up to 3 of 4"])
     assert judgement.verdict in (Verdict.NOT_JUDGED, Verdict.FAIL), judgement.reason
+
+
+def test_a_topic_that_cannot_be_made_is_waited_for_once_and_is_no_fault_of_the_suite(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries: list[Broker] = []
+
+    def cannot_be_made(broker: Broker) -> Hunt:
+        tries.append(broker)
+        raise TopicNotMade("the topic could not be made within 60 s: CreateTopicsResponse v1: ends too early")
+
+    monkeypatch.setattr("conformance.hunting._carry_out", cannot_be_made)
+    subject = Subject([("127.0.0.1", 1)], "4.3.1")
+    judgements = [judge(catalogue()[id], subject) for id in ("HIS-01", "HIS-02")]
+    assert {judgement.verdict for judgement in judgements} == {Verdict.NOT_JUDGED}, judgements
+    assert len(tries) == 1
 
 
 OPEN = Unmarked(partition=0, transaction="open", first_offset=0, producer_id=7, hides=False)

@@ -10,7 +10,14 @@ from linearizability.mutants.wire.restricted import RESTRICTIONS, Restricted
 from linearizability.targets import Target, open_target
 from linearizability.targets.loop import Loop
 from linearizability.targets.wire import Wire
-from linearizability.workload.cluster import TopicRefused, create_topic, elect_preferred, find_controller, look
+from linearizability.workload.cluster import (
+    TopicNotMade,
+    TopicRefused,
+    create_topic,
+    elect_preferred,
+    find_controller,
+    look,
+)
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 
@@ -71,3 +78,8 @@ def test_one_replica_needs_no_configurations_that_the_target_does_not_know(tmp_p
         assert look(proxy.nodes, TOPIC).complete(2)
         with pytest.raises(TopicRefused, match="INVALID_CONFIG"):
             create_topic(proxy.nodes, "other", partitions=1, replication_factor=2, configs=unknown)
+
+
+def test_a_topic_that_no_node_makes_is_given_up() -> None:
+    with pytest.raises(TopicNotMade, match="no node answered"):
+        create_topic([], TOPIC, partitions=1, replication_factor=1, configs={}, within_s=0)

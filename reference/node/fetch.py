@@ -245,13 +245,13 @@ class Serving:
     def _is_beyond(self, partition: Partition, wanted: Wanted, read: Read) -> bool:
         """Whether a consumer asks for what lies behind the batch at which the part that it may see ends.
 
-        It is answered at once, as by Kafka, which takes it for one whose leader has lost records.
+        It is answered at once, as by Kafka, which takes it for one whose leader has lost records. Errors: LogError, RecordsError.
         """
         end = read.last_stable_offset if self._body.isolation_level == READ_COMMITTED else read.high_watermark
         return wanted.fetch_offset > end and partition.log.batch_start(wanted.fetch_offset) > end
 
     def _look(self, wanted: Wanted, max_bytes: int, minimum_one: bool, is_first: bool, now: TimestampMs) -> _Look:
-        name, preferred = self._name_of(wanted), None
+        name, preferred, is_beyond = self._name_of(wanted), None, False
         try:
             if name is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -272,6 +272,7 @@ class Serving:
                     last_epoch=wanted.last_fetched_epoch,
                     from_any_replica=self._request.version >= FIRST_VERSION_FROM_ANY_REPLICA,
                 )
+                is_beyond = self._is_beyond(partition, wanted, read)
         except (KafkaError, LogError, RecordsError) as error:
             return self._refuse(name, wanted, error)
         if preferred is not None:
@@ -281,8 +282,7 @@ class Serving:
         if self._context.has_session and self._is_settled(partition, wanted, read):
             progress = partition.leading.followers.get(self._follower) if partition.leading is not None else None
             self._settled.append(Settled(wanted, partition.key, progress))
-        is_urgent = self._follower < 0 and self._is_beyond(partition, wanted, read)
-        return _Look(read, is_urgent=is_urgent, waits=not is_urgent)
+        return _Look(read, is_urgent=is_beyond, waits=not is_beyond)
 
     def _preferred(self, partition: Partition, wanted: Wanted, now: TimestampMs) -> NodeId | None:
         brokers = self._fetching.context.image.brokers

@@ -73,11 +73,14 @@ def test_who_asks_for_what_lies_behind_all_that_it_may_see_is_answered_at_once(
     assert [offset for offset in range(9) if is_answered_at_once(node, offset, isolation_level)] == at_once
 
 
-def test_damage_is_reported_for_the_partition_that_has_it(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("reads", "offset"), [("read", 0), ("batch_start", 8)])
+def test_damage_is_reported_for_the_partition_that_has_it(
+    node: Node, monkeypatch: pytest.MonkeyPatch, reads: str, offset: int
+) -> None:
     def find_damage(log: Log, *_: object) -> None:
         raise CorruptBatch(f"{log.topic} holds no batch")
 
-    monkeypatch.setattr(Log, "read", find_damage)
-    answer = ask(node, 0, READ_UNCOMMITTED)
+    monkeypatch.setattr(Log, reads, find_damage)
+    answer = ask(node, offset, READ_UNCOMMITTED)
     assert answer is not None
     assert (answer.error_code, answer.high_watermark, answer.records) == (ErrorCode.CORRUPT_MESSAGE, -1, b"")

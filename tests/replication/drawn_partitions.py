@@ -100,6 +100,8 @@ class DrawnSteps:
             isr = old.isr if chance.random() < 0.6 else tuple(each for each in old.isr if each != old.leader)
             new = replace(new, leader=leader, leader_epoch=old.leader_epoch + chance.choice([1, 1, 2]))
             new = replace(new, isr=isr if leader in isr or (leader < 0 and isr) else (*isr, max(leader, 1)))
+            if chance.random() < 0.3:
+                new = replace(new, isr=(max(leader, 1),))
             if not {*new.isr} <= {*new.replicas}:
                 new = replace(new, replicas=tuple(sorted({*new.replicas, *new.isr})))
         elif drawn < 0.75:
@@ -114,7 +116,7 @@ class DrawnSteps:
             removed = 4 if 4 not in old.isr and old.leader != 4 else 0
             new = replace(new, replicas=tuple(each for each in old.replicas if each != removed), adding=())
         self.truth = new
-        if chance.random() < 0.9 or self.pair.partition.leading is not None:
+        if chance.random() < 0.9 or new.leader_epoch != old.leader_epoch:
             self.pair.take_up(new)
 
     def change_broker(self) -> None:
@@ -149,6 +151,8 @@ class DrawnSteps:
         elif drawn < 0.35:
             stale = AcceptedIsr(truth.leader_epoch - chance.choice([0, 1]), truth.partition_epoch - 1, proposal.isr)
             pair.answer(ErrorCode.NONE, stale)
+        elif drawn < 0.45:
+            pair.answer(chance.choice(STALE))
         else:
             self.truth = replace(truth, isr=proposal.isr, partition_epoch=truth.partition_epoch + 1)
             accepted = AcceptedIsr(truth.leader_epoch, self.truth.partition_epoch, proposal.isr)
@@ -235,7 +239,15 @@ class DrawnSteps:
     def _offset(self) -> int:
         log, chance = self.pair.partition.log, self.chance
         start, end = log.log_start_offset, log.log_end_offset
-        return chance.choice([*[end] * 6, *(chance.randint(start, end) for _ in range(3)), start - 1, end + 1])
+        return chance.choice(
+            [
+                *[end] * 6,
+                self.pair.partition.high_watermark,
+                *(chance.randint(start, end) for _ in range(3)),
+                start - 1,
+                end + 1,
+            ]
+        )
 
     def _last_epoch(self, offset: int) -> int:
         log, chance = self.pair.partition.log, self.chance

@@ -82,6 +82,7 @@ def test_one_node_has_one_replica_and_old_brokers_no_idempotence():
         (KafkaError.NOT_LEADER_FOR_PARTITION, False),
         (KafkaError._MSG_TIMED_OUT, False),
         (KafkaError._TRANSPORT, False),
+        (KafkaError._UNKNOWN_PARTITION, False),  # also of what was sent before, and would be sent again
         (KafkaError.UNKNOWN, False),
     ],
 )

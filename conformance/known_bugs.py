@@ -98,6 +98,10 @@ KNOWN_BUGS = (
         since="2.6", mended=("2.6.1", "2.7"), shows="names without documentation",
     ),
     KnownBug(
+        ("GAD-10",), "KAFKA-10239", "groups with static members are not described below DescribeGroups v4",
+        since="2.5", mended=("2.5.1", "2.6"), shows="v0: the members is []",
+    ),
+    KnownBug(
         ("PRD-13",), "KAFKA-9492", "a refusal that names records fails the whole request below Produce v8",
         since="2.4", mended=("2.4.1", "2.5"), shows="UNKNOWN_SERVER_ERROR(-1)",
     ),
@@ -120,8 +124,8 @@ KNOWN_BUGS = (
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
 rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
-1.1.0, 1.1.0 and 1.1.1, 2.4.0 and 2.4.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 3.0.2 and 3.1.2, 3.5.2 and 3.6.0,
-3.6.2 and 3.7.0, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
+1.1.0, 1.1.0 and 1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 3.0.2 and 3.1.2,
+3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -94,6 +94,14 @@ KNOWN_BUGS = (
         since="2.7", mended=("3.1",), strict=False, shows="REQUEST_TIMED_OUT(7)",
     ),
     KnownBug(
+        ("ELE-03",), "KAFKA-12670", "with KRaft no replica that is out of sync leads, whatever the topic allows",
+        since="3.3", mended=("3.9",), strict=False, shows="leads",
+    ),
+    KnownBug(
+        ("MET-11",), "KAFKA-12701", "a Metadata request that names a topic by its id, and one without a name, is not answered",
+        since="2.8", mended=("2.8.1", "3.0"), shows="no answer to Metadata v10",
+    ),
+    KnownBug(
         ("CFG-14",), "KAFKA-10557", "a topic's configurations are described without their documentation",
         since="2.6", mended=("2.6.1", "2.7"), shows="names without documentation",
     ),
@@ -124,8 +132,8 @@ KNOWN_BUGS = (
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
 rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
-1.1.0, 1.1.0 and 1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 3.0.2 and 3.1.2,
-3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
+1.1.0, 1.1.0 and 1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 2.8.0 and 2.8.2,
+3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from conformance import conversation, observations
+from conformance.judging import judge
 from conformance.liars import Behind, Lying
-from conformance.requirement import select
-from conformance.requirements import framing
-from conformance.results import Run
+from conformance.requirement import catalogue, select
+from conformance.requirements import framing, throttling
+from conformance.results import Run, Verdict
 from conformance.runner import Plan, run
+from conformance.subject import Subject
 from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, Proxy, sized
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
@@ -23,7 +26,9 @@ from linearizability.targets.wire import FIRST_FLEXIBLE, NEWER, answers
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_request, decode_response, encode_response
+from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.metadata import MetadataRequest
 
 NOT_READY_S = 2.0
 
@@ -364,3 +369,17 @@ def test_one_whose_controller_alone_takes_credentials_is_not_accused(
 def test_nothing_else_is_asked_after_a_handshake(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
     _, verdicts = judged(behind, Handshaken(), "API-05", tmp_path)
     assert verdicts == {"API-05": "pass"}
+
+
+def test_one_that_heeds_a_quota_late_is_not_accused(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def call(request: Any, version: int) -> Any:
+        calls.append(request)
+        return SimpleNamespace(throttle_time_ms=len(calls) // 2_500)
+
+    monkeypatch.setattr(throttling, "client", lambda *_: SimpleNamespace(call=call))
+    monkeypatch.setattr(throttling, "quota", lambda *_: nullcontext())
+    served = {MetadataRequest.KEY: (0, 12), DescribeClientQuotasRequest.KEY: (0, 1)}
+    judgement = judge(catalogue()["QTA-33"], Subject([("127.0.0.1", 1)], "2.8.2", api_versions=served))
+    assert judgement.verdict is Verdict.PASS, judgement.reason

@@ -36,6 +36,8 @@ class Defect:
     text: str
     file: str = ""
     line: int = 0
+    marks: bool = False
+    """Whether marks may be missing with it: faults and excuses that explain what clients saw."""
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}: " if self.line else f"{self.file}: " if self.file else ""
@@ -47,7 +49,7 @@ class HistoryError(Exception):
 
     def __init__(self, file: Path | str, line: int, text: str) -> None:
         super().__init__(f"{file}:{line}: {text}" if line else f"{file}: {text}")
-        self.defect = Defect(MISSING, text, str(file), line)
+        self.defect = Defect(MISSING, text, str(file), line, marks=True)
 
 
 class Contradiction(HistoryError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -104,9 +105,16 @@ class NativeFile:
             if not complete:
                 text = "the file ends without its closing line: what came after is not known"
                 self.summary.defects.append(Defect(MISSING, text, str(self.path), number))
+        marks = self._may_lack_marks
+        self.summary.defects = [replace(each, marks=marks and each.kind == MISSING) for each in self.summary.defects]
         finish(self._derivation, self._begun, complete, self.summary)
         if len(self._builder):
             yield self._builder.take()
+
+    @property
+    def _may_lack_marks(self) -> bool:
+        """Whether it has marks, or nothing at all: a file of a client has operations alone."""
+        return bool(self.summary.marks) or self._last_number < 0
 
     def _event(self, event: dict[str, Any], line: int) -> bool:
         kind = event["type"]
@@ -166,7 +174,7 @@ def distinct_files(paths: Iterable[Path], given: Contract = NOTHING_GIVEN) -> tu
             listed.add(path.parent)
         if twin is not path:
             text = f"process {summary.process} is already in {twin}; this file is left out"
-            defects.append(Defect(MISSING, text, str(path), 1))
+            defects.append(Defect(MISSING, text, str(path), 1, marks=True))
     return list(chosen.values()), [*defects, *_left_out(paths, listed)]
 
 
@@ -189,7 +197,7 @@ def listed_but_gone(list_: str | None, names: Collection[str], folder: str, list
     """
     if list_ is None:
         text = "the list of all files of the run was recorded beside these, and it is not there: some of them may be missing"
-        return [Defect(MISSING, text, f"{folder}/{LISTED}")] if listed else []
+        return [Defect(MISSING, text, f"{folder}/{LISTED}", marks=True)] if listed else []
     text = f"{LISTED} names this file of the run, and it is not there"
     gone = [name for name in dict.fromkeys(list_.splitlines()) if name not in names]
-    return [Defect(MISSING, text, f"{folder}/{name}") for name in gone]
+    return [Defect(MISSING, text, f"{folder}/{name}", marks=True) for name in gone]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,7 +110,8 @@ class EventStream:
         except UNREADABLE as error:
             self._defect(MISSING, f"event {index}: {reason(error)}", line)
         except HistoryError as error:
-            self.summary.defects.append(error.defect)
+            # All of it stands in one file, in the order of time: marks of what is read here stand before.
+            self.summary.defects.append(replace(error.defect, marks=False))
         finish(self._derivation, self._begun, complete, self.summary)
         yield self._builder.take()
 
@@ -223,4 +225,5 @@ def _reported(defect: dict[str, Any]) -> Defect:
     """A defect of the history from which this one was written."""
     if defect["kind"] not in (MISSING, CLOCK, CONTRACT):
         raise ValueError(f"{defect['kind']!r} is no kind of defect")
-    return Defect(defect["kind"], str(defect["text"]), str(defect.get("file", "")), int(defect.get("line", 0)))
+    place = str(defect.get("file", "")), int(defect.get("line", 0))
+    return Defect(defect["kind"], str(defect["text"]), *place, marks=defect.get("marks") is True)

@@ -223,7 +223,7 @@ def _recorded(folder: str, known: _Files) -> tuple[dict[str, StoredRun], list[st
         twin = chosen.setdefault(written.summary.process, written)
         if twin is not written:
             text = f"process {written.summary.process} is already in {twin.part}; this file is left out"
-            defects.append(Defect(MISSING, text, file, 1))
+            defects.append(Defect(MISSING, text, file, 1, marks=True))
             left_out.append(file)
     names = {file.rpartition("/")[2].removesuffix(".gz") for file in known.summaries}
     listed = any(each.summary.listed for each in known.summaries.values() if isinstance(each, Written))

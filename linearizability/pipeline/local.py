@@ -17,6 +17,7 @@ from linearizability.history.files import CLOCK, MISSING, Defect
 from linearizability.history.keys import NEVER
 from linearizability.history.marks import healing
 from linearizability.pipeline.plain import SMALL, Screen, applies
+from linearizability.rules.excusing import LOST_MARKS
 from linearizability.rules.partition import Columns, PartitionHistory, is_in, order_of
 from linearizability.rules.proof import Proofs
 from linearizability.rules.rule import Context, Found, Rule, RunRule
@@ -264,11 +265,14 @@ def context_of(
     still_on = any(heal is None for _, heal in healing(marks))
     heals = [mark["time"] for mark in marks if mark.get("f") == "heal"]
     excuses = excuses_of(sorted(marks, key=lambda mark: mark["time"]))
+    defects = list(defects)
     kinds = {defect.kind for defect in defects}
     if CLOCK in kinds:
         excuses = tuple(replace(excuse, begins=-NEVER, ends=NEVER) for excuse in excuses)
     heals_at = -1 if still_on else max(heals, default=-1)
     faults_at = min((mark["time"] for mark in marks if mark.get("f") == "fault"), default=NEVER)
+    if any(defect.marks for defect in defects):
+        excuses, heals_at, faults_at = (*excuses, LOST_MARKS), -1, -NEVER
     return Context(
         contract,
         faults_at=faults_at,

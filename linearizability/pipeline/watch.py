@@ -13,7 +13,7 @@ what clients saw of it would be missing where it excuses.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic_core import from_json
@@ -225,6 +225,7 @@ class Watch:
             raise HistoryError(summaries[0].file, 0, f"one run is watched, and here are {', '.join(sorted(runs))}")
         builder = FactsBuilder(summaries[0].run)
         history = History(summaries[0].run, merged_contract(summaries), defects=[Defect(MISSING, "a part is watched")])
+        history.defects += [replace(each.defect, marks=True) for each in self.files.values() if each.defect is not None]
         for each in known:
             each.forget(until - self.window_ns)
             each.derive(builder, history, until)

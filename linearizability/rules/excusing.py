@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from linearizability.history.excuses import Excuse
 from linearizability.history.facts import Flag
 from linearizability.history.keys import NEVER
 from linearizability.rules.partition import Array, Mask, PartitionHistory, is_in
-from linearizability.rules.rule import Context
+from linearizability.rules.rule import UNPROVEN, Context
 
 GROUPS, TRANSACTIONS = "__consumer_offsets", "__transaction_state"
 """Topics of groups' offsets and generations, and of transactions' outcomes: a loss there shows in other topics."""
@@ -81,6 +82,23 @@ def sent_at(partition: PartitionHistory) -> Array:
     """For each observation when its record was sent; long ago where the writer is not known."""
     writer = partition.writer
     return np.where(writer >= 0, np.append(partition.appends.invoked, 0)[writer], -NEVER)
+
+
+class LostMarks(Excuse):
+    """Stands for the excuses that may be missing from a damaged history: of any partition, at any time."""
+
+    def covers(self, topic: str, partition: int) -> bool:
+        return True
+
+    def touches(self, topic: str) -> bool:
+        return True
+
+    @property
+    def reason(self) -> str:
+        return f"{UNPROVEN}whether an excuse explains it, for marks of the history may be missing"
+
+
+LOST_MARKS = LostMarks(-1, "", frozenset(), (), begins=-NEVER)
 
 
 @dataclass(frozen=True)

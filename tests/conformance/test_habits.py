@@ -383,3 +383,13 @@ def test_one_that_heeds_a_quota_late_is_not_accused(monkeypatch: pytest.MonkeyPa
     served = {MetadataRequest.KEY: (0, 12), DescribeClientQuotasRequest.KEY: (0, 1)}
     judgement = judge(catalogue()["QTA-33"], Subject([("127.0.0.1", 1)], "2.8.2", api_versions=served))
     assert judgement.verdict is Verdict.PASS, judgement.reason
+
+
+def test_one_that_stores_bytes_after_a_batch_fails(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    def longer(answer: Any, exchange: Exchange) -> None:
+        for partition in (partition for topic in answer.responses for partition in topic.partitions):
+            if partition.records:
+                partition.records = bytes(partition.records) + bytes(partition.records)[:16]
+
+    _, verdicts = judged(behind, Habit("Fetch", longer), "PRD-25", tmp_path)
+    assert verdicts == {"PRD-25": "fail"}

@@ -288,6 +288,15 @@ class Segment:
         """The batches from a position on, up to the first that is not whole. Errors: CorruptBatch."""
         return batches_of(self.file, position)
 
+    def batch_start(self, offset: Offset) -> Offset:
+        """Where the batch begins that holds an offset; in a gap, or behind the last batch, the offset. Errors: CorruptBatch."""
+        if self._recent_from is not None and offset > self._recent_from:
+            slot = bisect_left(self._recent_last_offsets, offset)
+            if slot and self._recent_last_offsets[slot - 1] == offset - 1:
+                return offset  # as with nearly every follower's fetch: the file need not be read
+        found = self.find(offset)
+        return offset if found is None else min(offset, self.header_at(found.position).base_offset)
+
     def header_at(self, position: int) -> BatchHeader:
         """The header of the batch at a position. Errors: CorruptBatch."""
         header = next(self._headers(position), None)

@@ -73,10 +73,8 @@ class Shortening(SegmentList):
 
     def batch_start(self, offset: Offset) -> Offset:
         """Where the batch begins that holds an offset; in a gap, the offset. Errors: StorageError, RecordsError."""
-        segment = self._segment_of(offset)
         try:
-            found = segment.find(offset)
-            return offset if found is None else min(offset, segment.header_at(found.position).base_offset)
+            return self._segment_of(offset).batch_start(offset)
         except OSError as error:
             raise storage_error(self.folder, error) from error
 

@@ -15,6 +15,7 @@ from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
 from reference.storage.log import Log, LogSlice, PendingFlush
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.recovery import PreviousRun
+from reference.storage.segment import Segment
 from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
@@ -49,6 +50,16 @@ def test_only_place_and_epoch_of_a_batch_change() -> None:
     stored = data.read()
     assert stored[16:] == before[16:]
     assert read_header(stored)[:3] == (5, len(before) - 12, 9)
+
+
+def test_a_batch_begins_where_it_was_appended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what this process has appended, the file is read only where an offset is within a batch."""
+    log = open_log()
+    for count in (3, 1, 4):
+        append(log, count)
+    assert [log.batch_start(offset) for offset in range(9)] == [0, 0, 0, 3, 4, 4, 4, 4, 8]
+    monkeypatch.setattr(Segment, "header_at", lambda *_: pytest.fail("the file was read"))
+    assert [log.batch_start(offset) for offset in (3, 4, 8)] == [3, 4, 8]
 
 
 def test_bytes_that_must_not_change_are_copied() -> None:

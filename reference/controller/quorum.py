@@ -41,14 +41,14 @@ with what it has flushed. When the disk refuses, the step has not happened: a ha
 raises it, and everything else is tried again after STORAGE_PAUSE_MS. But when it refuses within a truncation, the member
 `is_broken`: the log's state is unknown then, and only a restart can recover it.
 
-# Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model
+# Known deviations from Apache Kafka 4.3, whose org.apache.kafka.raft.KafkaRaftClient is the model (tests/controller/drawn_quorum)
 
-- Where the voters are the configuration's (kraft.version 0), a vote or epoch of a node that is no voter is refused with
-  INCONSISTENT_VOTER_SET (as Kafka did up to 3.8) before its epoch is looked at: a stranger cannot depose a leader.
-- The leader flushes before it answers fetches that wait, so that no node has a record durably before the leader.
+- Where the voters are the configuration's (kraft.version 0), a stranger's vote or epoch is refused with INCONSISTENT_VOTER_SET
+  (as Kafka did up to 3.8) before its epoch is looked at: it cannot depose a leader.
+- The leader flushes before it answers fetches that wait: no node has a record durably before it. They count when they come.
 - A member that is prospective and knows a leader follows it again when that leader's BeginQuorumEpoch comes.
-- A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once, so that the best
-  successor need not wait for the others' timeouts.
+- A follower that learns by EndQuorumEpoch that its leader has resigned grants pre-votes at once: the best need not wait.
+- A follower that had voted for itself follows its leader after a start; in Kafka it asks for votes again.
 - A leader that is no voter any more resigns when the record that says so is committed, also where the request timed out before.
 - A member that was removed may be a candidate until it knows that this is committed (`Member.may_stand`).
 
@@ -125,14 +125,15 @@ class Quorum(Member):
     def _first_role(self, now: TimestampMs) -> RoleState:
         """The role after a start: a former leader never leads its epoch again, for it may have lost the end of its log."""
         stored, others = self.stored, self.others
+        if stored.leader in others:
+            timeout = TimestampMs(now + self.settings.fetch_timeout_ms)
+            return Follower(self, timeout, next_report=timeout)
         if not self.may_stand:
             return Unattached(NEVER)
         if not others:
             return Unattached(now)
         if stored.leader == self.node:
-            return Resigned(self.election_deadline(now), list(others), set(others))
-        if stored.leader in others:
-            return Follower(self, now + self.settings.fetch_timeout_ms)
+            return Resigned(self.election_deadline(now), [], set(others))
         if stored.voted == self.node:
             return Candidate(self, self.election_deadline(now))
         return Unattached(self.election_deadline(now))
@@ -164,7 +165,7 @@ class Quorum(Member):
             return min(times, default=None)
         if self._paused_until is not None:
             return min([*times, self._paused_until])
-        if self.state.deadline != NEVER and not self._stays_until_the_end():
+        if self.state.deadline != NEVER and not self._stays():
             times.append(self.state.deadline)
         if (request := self.requests.next_deadline()) is not None:
             times.append(request)
@@ -186,7 +187,7 @@ class Quorum(Member):
 
     def _act(self, now: TimestampMs) -> None:
         state = self.state
-        overdue = now >= state.deadline and not self._stays_until_the_end()
+        overdue = now >= state.deadline and not self._stays()
         match state:
             case Leader():
                 state.lead(now)
@@ -194,10 +195,8 @@ class Quorum(Member):
                 state.lose(now)
             case Nominee():
                 state.ask_for_votes(now)
-            case Follower() if overdue and self.may_stand:
-                become_prospective(self, now)
             case Follower() if overdue:
-                become_unattached(self, self.epoch, self.stored.leader, now)
+                become_prospective(self, now)
             case Follower():
                 state.fetch_from_leader(now)
             case Unattached() if overdue and self.may_stand:
@@ -211,8 +210,10 @@ class Quorum(Member):
             case _:
                 raise AssertionError(f"no work for {state}")
 
-    def _stays_until_the_end(self) -> bool:
-        """A member that shuts down begins no election."""
+    def _stays(self) -> bool:
+        """A member that shuts down begins no election; one without a vote follows the leader that it knows."""
+        if self.role is Role.FOLLOWER and not self.may_stand:
+            return True
         return self._is_shutting_down and self.role is not Role.LEADER
 
     # ---- resigning
@@ -246,29 +247,32 @@ class Quorum(Member):
         self._drive(now)
 
     def _read_answer(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
-        self.addresses.learn_from(response)
         match request, response:
             case ApiVersionsRequest(), ApiVersionsResponse():
                 if self.leading is not None:
                     changing.on_api_versions(self.leading, peer, response, now)
             case UpdateRaftVoterRequest(), UpdateRaftVoterResponse():
-                if isinstance(self.state, Follower):
-                    self.state.on_update_raft_voter(response)
+                said = response.current_leader
+                code = ErrorCode.NONE if response.error_code == ErrorCode.UNSUPPORTED_VERSION else response.error_code
+                is_valid = learn_from_response(self, peer, code, said.leader_epoch, said.leader_id, now, response)
+                if isinstance(self.state, Follower) and is_valid:
+                    self.state.on_update_raft_voter(now)
             case AddRaftVoterRequest() | RemoveRaftVoterRequest(), _:
                 pass  # the log says what became of it
             case _ if isinstance(response, messages.ABOUT_THE_PARTITION.get(type(request), ())):
-                self._read_partition(peer, request, messages.answered(response), now)
+                self._read_partition(peer, request, response, now)
             case _:
                 self.requests.pause(peer, now)
 
-    def _read_partition(self, peer: NodeId, request: Message, answer: Any | None, now: TimestampMs) -> None:
+    def _read_partition(self, peer: NodeId, request: Message, response: Message, now: TimestampMs) -> None:
         """Learn the leader from a response, and pass the rest to the role that sent the request."""
+        answer = messages.answered(response)
         if answer is None:
             if not isinstance(request, BeginQuorumEpochRequest):
                 self.requests.pause(peer, now)
             return
         said = getattr(answer, "current_leader", answer)
-        is_valid = learn_from_response(self, peer, answer.error_code, said.leader_epoch, said.leader_id, now)
+        is_valid = learn_from_response(self, peer, answer.error_code, said.leader_epoch, said.leader_id, now, response)
         state = self.state
         match state, request:
             case Follower(), FetchSnapshotRequest():
@@ -316,9 +320,9 @@ class Quorum(Member):
             except StorageError as failure:
                 self.say_error(failure.message)
                 error = ErrorCode.KAFKA_STORAGE_ERROR
-        response = messages.vote_response(error, self.epoch, self.stored.leader, granted=granted)
+        response = self.with_leader(messages.vote_response(error, self.epoch, self.stored.leader, granted=granted))
         self._drive(now)
-        return self.with_leader(response)
+        return response
 
     def _learn_from_report(
         self, request: BeginQuorumEpochRequest | EndQuorumEpochRequest, now: TimestampMs
@@ -329,8 +333,7 @@ class Quorum(Member):
         reported = messages.of_metadata(request.topics)
         if reported is None:
             return ErrorCode.INVALID_REQUEST, None
-        self.addresses.learn(reported.leader_id, request.leader_endpoints)
-        return learn_from_leader(self, reported.leader_id, reported.leader_epoch, now), reported
+        return learn_from_leader(self, reported, request.leader_endpoints, now), reported
 
     def handle_begin_quorum_epoch(self, request: BeginQuorumEpochRequest, now: TimestampMs) -> BeginQuorumEpochResponse:
         """A leader reports its epoch. Errors in the answer as for `handle_vote`."""
@@ -341,9 +344,9 @@ class Quorum(Member):
             error = ErrorCode.INVALID_VOTER_KEY
         if error is ErrorCode.NONE and self.role is Role.PROSPECTIVE and reported.leader_id == self.stored.leader:
             self.attempt(lambda: become_follower(self, self.epoch, reported.leader_id, now), now)
-        response = messages.voter_response(BeginQuorumEpochResponse, error, self.epoch, self.stored.leader)
+        response = self.voter_response(BeginQuorumEpochResponse, error)
         self._drive(now)
-        return self.with_leader(response)
+        return response
 
     def handle_end_quorum_epoch(self, request: EndQuorumEpochRequest, now: TimestampMs) -> EndQuorumEpochResponse:
         """A leader has resigned: its followers become candidates, the one with the best log first. Errors: as `handle_vote`."""
@@ -352,9 +355,9 @@ class Quorum(Member):
             return EndQuorumEpochResponse(error_code=error)
         if error is ErrorCode.NONE and isinstance(self.state, Follower) and self.stored.leader == reported.leader_id:
             self.state.leader_resigned(messages.successors_in(reported), now)
-        response = messages.voter_response(EndQuorumEpochResponse, error, self.epoch, self.stored.leader)
+        response = self.voter_response(EndQuorumEpochResponse, error)
         self._drive(now)
-        return self.with_leader(response)
+        return response
 
     def handle_fetch(self, request: FetchRequest, token: object, now: TimestampMs) -> None:
         """Serve a member's fetch, or a consumer's: records now, or when there are some, or nothing after max_wait_ms.

@@ -37,27 +37,33 @@ class Addresses:
         found = [(each.host, each.port) for each in self._endpoints if each.listener == self._listener]
         return found[0] if found else None
 
-    def of(self, peer: NodeId, voters: VoterSet) -> Address | None:
-        """A peer's address; None where it is not known."""
+    def of(self, peer: NodeId, voters: VoterSet, leader: NodeId) -> Address | None:
+        """A peer's address; None where it is not known. Where a leader is reached its messages say before the voters' record."""
         if peer in self.bootstrap:
             return self._servers[FIRST_BOOTSTRAP - peer]
+        if peer == leader and peer in self._named:
+            return self._named[peer]
         voter = voters.get(peer)
         for each in voter.endpoints if voter is not None else ():
             if each.listener == self._listener:
                 return each.host, each.port
         return self._named.get(peer)
 
-    def learn(self, peer: NodeId, endpoints: Sequence[NamedEndpoint]) -> None:
+    def learn(self, peer: NodeId, endpoints: Sequence[NamedEndpoint], kept: NodeId) -> None:
         """A request says where a node is reached that may be no voter in this member's log."""
         for each in endpoints:
             if each.name.upper() == self._listener:
-                self._named = {peer: (each.host, each.port)}
+                self._name({peer: (each.host, each.port)}, kept)
 
-    def learn_from(self, response: Message) -> None:
-        """Take the addresses that a response names; those of earlier ones are forgotten."""
+    def learn_from(self, response: Message, kept: NodeId) -> None:
+        """Take the addresses that a response names."""
         named: Sequence[Any] = getattr(response, "node_endpoints", ())
         if named:
-            self._named = {each.node_id: (each.host, each.port) for each in named}
+            self._name({each.node_id: (each.host, each.port) for each in named}, kept)
+
+    def _name(self, named: dict[NodeId, Address], kept: NodeId) -> None:
+        """Those that were named before are forgotten, but for that of `kept`, the leader of this epoch."""
+        self._named = named | {peer: known for peer, known in self._named.items() if peer == kept}
 
     def add_own(self, request: Any) -> None:
         """Add this leader's endpoints to a request to another voter."""

@@ -64,7 +64,7 @@ def add_voter(leader: Leader, request: AddRaftVoterRequest, token: object, now: 
         )
     if not member.requests.may_ask(voter.id):
         raise _timed_out(f"New voter {voter} is not ready to receive requests")
-    member.addresses.learn(voter.id, request.listeners)
+    member.addresses.learn(voter.id, request.listeners, member.node)
     leader.change = VoterChange(request, token, TimestampMs(now + member.settings.request_timeout_ms))
     member.send(voter.id, ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="1"), now)
 
@@ -113,13 +113,8 @@ def _checked_levels(
             f"Aborted add voter operation since the {FEATURE} range {levels} doesn't support the finalized version "
             f"{finalized}",
         )
-    progress = leader.members.observers.get(NodeId(new.voter_id))
-    if (
-        progress is None
-        or progress.directory != new.voter_directory_id
-        or progress.caught_up <= 0
-        or progress.last_fetch <= now - CAUGHT_UP_WITHIN_MS
-    ):
+    progress = leader.members.observers.get((NodeId(new.voter_id), new.voter_directory_id))
+    if progress is None or progress.caught_up <= 0 or progress.last_fetch <= now - CAUGHT_UP_WITHIN_MS:
         raise _timed_out("Aborted add voter operation since it is lagging behind")
     return levels
 
@@ -151,15 +146,18 @@ def _check_names_voter(what: str, request: AddRaftVoterRequest | RemoveRaftVoter
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{what} voter request didn't include a valid voter")
 
 
-def check_order(leader: Leader, what: str, now: TimestampMs) -> None:
-    """One change at a time, upon what is committed. Errors: KafkaError REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+def check_order(leader: Leader, what: str, now: TimestampMs, *, takes_static: bool = False) -> None:
+    """One change at a time, upon what is committed. Errors: KafkaError REQUEST_TIMED_OUT, UNSUPPORTED_VERSION.
+
+    `takes_static` where kraft.version may be 0.
+    """
     member = leader.member
     leader.expire_change(now)
     if leader.change is not None:
         raise _timed_out("Request timed out waiting for leader to handle previous voter change request")
     if not leader.is_ready:
         raise _timed_out("Request timed out waiting for leader to establish HWM and fence previous voter changes")
-    if member.kraft_version == 0:
+    if member.kraft_version == 0 and not takes_static:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             f"Cluster doesn't support {what.lower().removesuffix('e')}ing voter because the {FEATURE} feature is 0",
@@ -183,31 +181,29 @@ def update_voter(leader: Leader, request: UpdateRaftVoterRequest, listener: str,
         or request.voter_id == member.node
         or request.voter_directory_id == NO_UUID
         or listener not in _names(request)
-        or not 0 <= levels.min_supported_version <= level <= levels.max_supported_version
+        or not 0 <= levels.min_supported_version <= levels.max_supported_version
     ):
         return ErrorCode.INVALID_REQUEST
-    if not leader.is_ready:
-        return ErrorCode.REQUEST_TIMED_OUT
-    if request.voter_id not in member.voters:
-        return ErrorCode.VOTER_NOT_FOUND
     voter = Voter(
         NodeId(request.voter_id),
         request.voter_directory_id,
         endpoints_of(request.listeners),
         (levels.min_supported_version, levels.max_supported_version),
     )
-    if level == 0:
-        leader.reported[voter.id] = voter
-        return ErrorCode.NONE
     try:
-        check_order(leader, "Update", now)
+        check_order(leader, "Update", now, takes_static=True)
+        if not levels.min_supported_version <= level <= levels.max_supported_version:
+            return ErrorCode.INVALID_REQUEST
         voters = member.voters.updated(voter)
         if voters is None:
             return ErrorCode.VOTER_NOT_FOUND
-        if voters.get(voter.id) != member.voters.get(voter.id):
+        if level == 0:
+            leader.reported[voter.id] = voter
+        elif voter != member.voters.get(voter.id):
             leader.append_voters(voters, now)
     except KafkaError as error:
         return ErrorCode(error.code)
+    leader.note_following(voter.id, voter.directory, now)
     return ErrorCode.NONE
 
 

@@ -5,6 +5,7 @@ Source: KIP-595, KIP-996; org.apache.kafka.raft.ProspectiveState, CandidateState
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 from uuid import UUID
@@ -16,10 +17,16 @@ from reference.controller.quorum_member import MAX_EPOCH, Member
 from reference.controller.quorum_roles import NEVER, Resigned, Role, Unattached
 from reference.controller.quorum_rules import grants_vote, is_up_to_date
 from reference.controller.quorum_state import QuorumState
+from reference.controller.quorum_voters import NamedEndpoint
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from reference.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from reference.protocol.messages.vote import VoteRequest
 from reference.protocol.primitives import NO_NODE, NO_UUID, LeaderEpoch, NodeId, TimestampMs
+from reference.protocol.schema import Message
 from reference.storage.errors import StorageError
+
+LeaderReport = BeginQuorumEpochRequest.PartitionData | EndQuorumEpochRequest.PartitionData
 
 
 @dataclass(slots=True, eq=False)
@@ -81,10 +88,10 @@ class Nominee:
         member, leader = self.member, self.member.stored.leader
         if self.role is Role.CANDIDATE:
             become_prospective(member, now)
-        elif leader in member.others:
+        elif leader in member.others or (leader != NO_NODE and member.address_of(leader) is not None):
             become_follower(member, member.epoch, leader, now)
         else:
-            become_unattached(member, member.epoch, NO_NODE, now)
+            become_unattached(member, member.epoch, leader, now)
 
 
 class Prospective(Nominee):
@@ -126,7 +133,7 @@ def become_unattached(member: Member, epoch: LeaderEpoch, leader: NodeId, now: T
     lost = isinstance(state, Prospective) and state.has_lost
     if not member.may_stand:
         deadline = NEVER
-    elif isinstance(state, Unattached | Nominee | Resigned) and state.deadline > now and not lost:
+    elif isinstance(state, Unattached | Nominee | Resigned) and not lost:
         deadline = state.deadline
     else:
         deadline = member.election_deadline(now)
@@ -228,29 +235,42 @@ def adopt(member: Member, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs, 
 
 
 def learn_from_response(
-    member: Member, peer: NodeId, error: int, epoch: LeaderEpoch, leader: NodeId, now: TimestampMs
+    member: Member,
+    peer: NodeId,
+    error: int,
+    epoch: LeaderEpoch,
+    leader: NodeId,
+    now: TimestampMs,
+    response: Message,
 ) -> bool:
     """Learn epoch and leader from a response; True when the rest of the response is to be handled too."""
     if epoch >= member.epoch and error != ErrorCode.UNKNOWN_LEADER_EPOCH:
         newer = epoch > member.epoch
+        member.addresses.learn_from(response, NO_NODE if newer else member.stored.leader)
         if adopt(member, epoch, leader, now, peer) and (newer or error != ErrorCode.NONE):
             return False
-        if error == ErrorCode.NONE and epoch == member.epoch:
+        if error in (ErrorCode.NONE, ErrorCode.SNAPSHOT_NOT_FOUND) and epoch == member.epoch:
             return True
     member.requests.pause(peer, now)
     return False
 
 
-def learn_from_leader(member: Member, leader: NodeId, epoch: LeaderEpoch, now: TimestampMs) -> ErrorCode:
+def learn_from_leader(
+    member: Member, reported: LeaderReport, endpoints: Sequence[NamedEndpoint], now: TimestampMs
+) -> ErrorCode:
     """Learn from a leader's request that it leads its epoch; the error code where the request is refused."""
+    leader, epoch = reported.leader_id, reported.leader_epoch
     error = member.voter_error(leader, epoch)
     if error is not ErrorCode.NONE:
         return error
     # Two leaders of one epoch: one of them has lost its stored vote. The leader known first remains.
-    is_second = epoch == member.epoch and member.stored.leader not in (NO_NODE, leader)
+    if epoch == member.epoch and member.stored.leader not in (NO_NODE, leader):
+        member.say_error(f"nodes {member.stored.leader} and {leader} are said to lead epoch {epoch}")
+        return ErrorCode.INVALID_REQUEST
+    member.addresses.learn(leader, endpoints, member.stored.leader if epoch == member.epoch else NO_NODE)
     try:
         adopt(member, epoch, leader, now, leader)
     except StorageError as failure:
         member.say_error(failure.message)
         return ErrorCode.KAFKA_STORAGE_ERROR
-    return ErrorCode.INVALID_REQUEST if is_second else ErrorCode.NONE
+    return ErrorCode.NONE

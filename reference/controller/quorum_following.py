@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
+from uuid import UUID
 
 from reference.controller import quorum_messages as messages
 from reference.controller.quorum_member import Member
@@ -26,8 +27,8 @@ from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
-from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
-from reference.protocol.primitives import AT_ONCE, LeaderEpoch, NodeId, TimestampMs
+from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from reference.protocol.primitives import AT_ONCE, NO_UUID, LeaderEpoch, NodeId, TimestampMs
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.schema import Message
 from reference.storage.errors import CorruptFile, LogError, StorageError
@@ -82,10 +83,16 @@ class Follower:
         if self.receipt is not None:
             self.receipt.abandon()
 
-    def leader_resigned(self, successors: Sequence[NodeId], now: TimestampMs) -> None:
-        """Wait for this member's turn among the preferred successors."""
-        position = successors.index(self.member.node) if self.member.node in successors else -1
-        most_ms = self.member.settings.election_backoff_max_ms
+    def leader_resigned(self, successors: Sequence[tuple[NodeId, UUID]], now: TimestampMs) -> None:
+        """Wait for this member's turn among the preferred successors; a leader that was started again names none."""
+        member = self.member
+        turns = [
+            at
+            for at, (id, directory) in enumerate(successors)
+            if id == member.node and directory in (NO_UUID, member.directory)
+        ]
+        position = turns[0] if turns else -1 if successors else 0
+        most_ms = member.settings.election_backoff_max_ms
         self.deadline = now + successor_delay_ms(position, len(successors), most_ms)
         self.has_fetched = False
 
@@ -101,10 +108,12 @@ class Follower:
         A request for this node's own entry goes first, once in each fetch timeout.
         """
         member, leader = self.member, self.member.stored.leader
-        request = self._request_for_entry() if now >= self.next_report and self.receipt is None else None
-        if request is not None and not member.requests.any_open and member.requests.may_ask(leader):
-            self.next_report = TimestampMs(now + member.settings.fetch_timeout_ms)
-            member.send(leader, request, now)
+        request = self._request_for_entry() if now >= self.next_report else None
+        if request is not None:
+            if member.requests.may_ask(leader):
+                self.next_report = TimestampMs(now + member.settings.fetch_timeout_ms)
+                member.send(leader, request, now)
+            return
         if member.requests.is_pausing(leader):
             fetch_from_any_voter(member, now)
         elif not member.requests.any_open:
@@ -204,7 +213,10 @@ class Follower:
         # The leader has dropped the snapshot, or sends what does not fit: fetch again, and learn of another.
         self.receipt.abandon()
         self.receipt = None
-        self.member.requests.pause(peer, now)
+        if answer.error_code == ErrorCode.SNAPSHOT_NOT_FOUND:
+            self._is_answered(now)
+        else:
+            self.member.requests.pause(peer, now)
 
     def _take_piece(
         self, receipt: SnapshotReceipt, answer: FetchSnapshotResponse.PartitionSnapshot, now: TimestampMs
@@ -284,6 +296,7 @@ class Follower:
             ),
         )
 
-    def on_update_raft_voter(self, response: UpdateRaftVoterResponse) -> None:
-        if response.error_code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-            self.has_reported = True
+    def on_update_raft_voter(self, now: TimestampMs) -> None:
+        """The leader has taken this node's entry, or knows no such request."""
+        self.has_reported = True
+        self._is_answered(now)

@@ -112,9 +112,13 @@ class Leader:
     @property
     def is_ready(self) -> bool:
         """Whether it may decide: a record of its epoch is committed, so it knows all that was ever committed."""
+        return self.member.state is self and self._has_committed
+
+    @property
+    def _has_committed(self) -> bool:
         # Only a record of the leader's own epoch commits those before it (Raft, figure 8): until then the image may
         # lack decisions.
-        return self.member.state is self and self.member.high_watermark > self.epoch_start
+        return self.member.high_watermark > self.epoch_start
 
     def lead(self, now: TimestampMs) -> None:
         """Do what is due: resign without a majority, or report the epoch to voters that do not fetch."""
@@ -145,7 +149,7 @@ class Leader:
         member = self.member
         for waiting in self.waiting:
             refusal = messages.fetch_response(ErrorCode.NOT_LEADER_OR_FOLLOWER, member.epoch, member.stored.leader)
-            member.answers.append((waiting.token, refusal))
+            member.answers.append((waiting.token, member.with_leader(refusal)))
         self.waiting = []
         self.end_change(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -303,7 +307,7 @@ class Leader:
             # read again after waiting.
             if now is not None:
                 self.answer_fetch(replica, partition.replica_directory_id, partition.fetch_offset, now)
-        high_watermark = member.high_watermark if self.is_ready else NO_OFFSET
+        high_watermark = member.high_watermark if self._has_committed else NO_OFFSET
         response = messages.fetch_response(
             ErrorCode.NONE,
             member.epoch,
@@ -322,7 +326,7 @@ class Leader:
         if replica in members.voters and member.voters.is_voter(replica, directory):
             members.voters[replica].fetched(end, member.log.end, now)
             member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
-            self._note_following(replica, directory, now)
+            self.note_following(replica, directory, now)
             self.advance_high_watermark(now)
         # An observer's end is kept and commits nothing; also a voter's whose directory is another: it has lost the
         # voter's log.
@@ -331,8 +335,8 @@ class Leader:
             if not member.is_static:  # it counts from the moment in which it becomes a voter
                 member.trace_step("AnswerFetch", {"from": replica, "to": member.node, "end": end})
 
-    def _note_following(self, replica: NodeId, directory: UUID, now: TimestampMs) -> None:
-        """A voter has fetched: when a majority has, the check-quorum timer begins again."""
+    def note_following(self, replica: NodeId, directory: UUID, now: TimestampMs) -> None:
+        """A voter has asked for something: when a majority has, the check-quorum timer begins again."""
         member, members = self.member, self.members
         if replica not in members.voters or not member.voters.is_voter(replica, directory):
             return
@@ -366,14 +370,14 @@ class Leader:
     ) -> FetchSnapshotResponse:
         """A piece of a snapshot, from a position on."""
         try:
-            response = self._piece(asked, request.max_bytes)
+            return self._piece(request, asked, now)
         except StorageError as failure:
             self.member.say_error(failure.message)
             return refuse_piece(self.member, ErrorCode.KAFKA_STORAGE_ERROR)
-        self._note_following(request.replica_id, asked.replica_directory_id, now)
-        return response
 
-    def _piece(self, asked: FetchSnapshotRequest.PartitionSnapshot, max_bytes: int) -> FetchSnapshotResponse:
+    def _piece(
+        self, request: FetchSnapshotRequest, asked: FetchSnapshotRequest.PartitionSnapshot, now: TimestampMs
+    ) -> FetchSnapshotResponse:
         member, snapshots = self.member, self.member.log.snapshots
         id = SnapshotId(asked.snapshot_id.epoch, asked.snapshot_id.end_offset)
         if id not in snapshots.ids or id == BOOTSTRAP:
@@ -381,11 +385,13 @@ class Leader:
         size = snapshots.size_bytes(id)
         if not 0 <= asked.position < size:
             return refuse_piece(member, ErrorCode.POSITION_OUT_OF_RANGE)
-        length = max(1, min(max_bytes, member.settings.snapshot_chunk_bytes))
+        length = max(1, min(request.max_bytes, member.settings.snapshot_chunk_bytes))
         data = snapshots.read(id, asked.position, length)
-        return messages.fetch_snapshot_response(
+        self.note_following(request.replica_id, asked.replica_directory_id, now)
+        response = messages.fetch_snapshot_response(
             ErrorCode.NONE, member.epoch, member.node, id=id, size=size, position=asked.position, data=data
         )
+        return member.with_leader(response)
 
     # ---- describing
 
@@ -393,9 +399,10 @@ class Leader:
         """How far every member is."""
         member = self.member
         self.members.drop_silent(now)
+        voters = {(id, progress.directory): progress for id, progress in self.members.voters.items()}
         own = DescribeQuorumResponse.ReplicaState(
             replica_id=member.node,
-            replica_directory_id=member.directory,
+            replica_directory_id=member.voters.directory_of(member.node),
             log_end_offset=member.log.end,
             last_fetch_timestamp=now,
             last_caught_up_timestamp=now,
@@ -404,7 +411,7 @@ class Leader:
             leader_id=member.node,
             leader_epoch=member.epoch,
             high_watermark=member.high_watermark if self.is_ready else NO_OFFSET,
-            current_voters=[*([own] if member.is_voter else ()), *described(self.members.voters)],
+            current_voters=[*([own] if member.is_voter else ()), *described(voters)],
             observers=described(self.members.observers),
         )
 

@@ -11,6 +11,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
+from reference.controller import quorum_messages as messages
 from reference.controller.metadata_records import NEWEST_LEVEL
 from reference.controller.quorum_addresses import Address, Addresses, add_leader
 from reference.controller.quorum_log import QuorumLog
@@ -140,7 +141,7 @@ class Member:
 
     def address_of(self, peer: NodeId) -> Address | None:
         """Where a node's controller is reached, as far as this member knows."""
-        return self.addresses.of(peer, self.voters)
+        return self.addresses.of(peer, self.voters, self.stored.leader)
 
     @property
     def leader_address(self) -> Address | None:
@@ -154,6 +155,10 @@ class Member:
         """Add the leader's address to a response."""
         add_leader(response, self.stored.leader, self.leader_address)
         return response
+
+    def voter_response(self, form: type[messages.VoterResponse], error: ErrorCode) -> messages.VoterResponse:
+        """The answer to a leader's report, with the epoch and leader that this member knows."""
+        return self.with_leader(messages.voter_response(form, error, self.epoch, self.stored.leader))
 
     def name_itself(self, request: Message) -> None:
         """Add this leader's endpoints to a request, for members whose log does not have them."""
@@ -310,10 +315,12 @@ class Member:
         assert self.may_stand or removed or state.role in OBSERVER_ROLES, f"an observer as {state.role.value}"
         # The disk first, and so before any message: a member that forgot its vote could vote twice in one epoch, and two leaders
         # of one epoch could both commit.
+        is_new = state.role is not self.role or stored.leader_epoch != self.epoch
         self._store(stored)
         before, self.state = self.state, state
         before.end()
-        self.requests.reset()
+        if is_new:  # and not where a vote was given: what was asked before is still of use
+            self.requests.reset()
 
     def _store(self, stored: QuorumState) -> None:
         if stored != self.stored:

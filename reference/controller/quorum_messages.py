@@ -24,6 +24,7 @@ from reference.protocol.primitives import (
     FIRST_OFFSET,
     NO_NODE,
     NO_OFFSET,
+    NO_UUID,
     Buffer,
     LeaderEpoch,
     NodeId,
@@ -155,9 +156,10 @@ def end_request(asker: Asker, successors: Sequence[tuple[NodeId, UUID]]) -> EndQ
     return EndQuorumEpochRequest(cluster_id=asker.cluster_id, topics=[topic])
 
 
-def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[NodeId]:
-    """The preferred successors, by the field of either version."""
-    return [each.candidate_id for each in partition.preferred_candidates] or list(partition.preferred_successors)
+def successors_in(partition: EndQuorumEpochRequest.PartitionData) -> list[tuple[NodeId, UUID]]:
+    """The preferred successors and their directories, by the field of either version."""
+    named = [(each.candidate_id, each.candidate_directory_id) for each in partition.preferred_candidates]
+    return named or [(id, NO_UUID) for id in partition.preferred_successors]
 
 
 def voter_response(form: type[VoterResponse], error: ErrorCode, epoch: LeaderEpoch, leader: NodeId) -> VoterResponse:

@@ -44,12 +44,16 @@ class Progress:
         self.end = end
 
 
+Replica = tuple[NodeId, UUID]
+"""A node with one data directory."""
+
+
 @dataclass(slots=True, eq=False)
 class Members:
     """The voters but the leader, and the observers."""
 
     voters: dict[NodeId, Progress]
-    observers: dict[NodeId, Progress] = field(default_factory=dict[NodeId, Progress])
+    observers: dict[Replica, Progress] = field(default_factory=dict[Replica, Progress])
     fetched: set[NodeId] = field(default_factory=set[NodeId])
     """Voters that have fetched since a majority last had."""
 
@@ -58,41 +62,36 @@ class Members:
 
         `others` are the new voters but the leader.
         """
-        known = {**self.observers, **self.voters}
-        former = {id: progress for id, progress in self.voters.items() if not voters.is_voter(id, progress.directory)}
+        former = {(id, progress.directory): progress for id, progress in self.voters.items()}
         self.voters = {}
         for id in others:
-            directory, progress = voters.directory_of(id), known.get(id)
-            matches = progress is not None and progress.directory == directory
-            self.voters[id] = progress if matches and progress is not None else Progress(directory)
-            if matches:
-                self.observers.pop(id, None)
-        for id, progress in former.items():
-            self.observers.setdefault(id, progress)
+            key = id, voters.directory_of(id)
+            found = former.pop(key, None) or self.observers.pop(key, None)
+            self.voters[id] = found or Progress(key[1])
+        for key, progress in former.items():
+            self.observers.setdefault(key, progress)
         self.fetched &= self.voters.keys()
 
     def observer_fetched(self, id: NodeId, directory: UUID, end: Offset, leader_end: Offset, now: TimestampMs) -> None:
         """A member without a vote has asked for records from `end` on."""
         self.drop_silent(now)
-        if id in self.observers or len(self.observers) < MAX_OBSERVERS:
-            known = self.observers.get(id)
-            if known is None or known.directory != directory:
-                known = self.observers[id] = Progress(directory)
-            known.fetched(end, leader_end, now)
+        key = id, directory
+        if key in self.observers or len(self.observers) < MAX_OBSERVERS:
+            self.observers.setdefault(key, Progress(directory)).fetched(end, leader_end, now)
 
     def drop_silent(self, now: TimestampMs) -> None:
-        for observer in [id for id, seen in self.observers.items() if now - seen.last_fetch >= OBSERVER_SESSION_MS]:
+        for observer in [key for key, seen in self.observers.items() if now - seen.last_fetch >= OBSERVER_SESSION_MS]:
             del self.observers[observer]
 
 
-def described(members: Mapping[NodeId, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:
+def described(members: Mapping[Replica, Progress]) -> list[DescribeQuorumResponse.ReplicaState]:
     return [
         DescribeQuorumResponse.ReplicaState(
-            replica_id=member,
-            replica_directory_id=progress.directory,
+            replica_id=id,
+            replica_directory_id=directory,
             log_end_offset=progress.end,
             last_fetch_timestamp=progress.last_fetch,
             last_caught_up_timestamp=progress.caught_up,
         )
-        for member, progress in sorted(members.items())
+        for (id, directory), progress in sorted(members.items())
     ]

@@ -47,7 +47,7 @@ TRANSITIONS: dict[tuple[Role, Role], str] = {
     (Role.LEADER, Role.UNATTACHED): "a newer epoch",
     (Role.LEADER, Role.RESIGNED): "a clean shutdown, no majority fetches from it, or it was removed from the voters",
     (Role.LEADER, Role.FOLLOWER): "a leader of a newer epoch is known",
-    (Role.FOLLOWER, Role.UNATTACHED): "a newer epoch, or an observer's leader is silent",
+    (Role.FOLLOWER, Role.UNATTACHED): "a newer epoch",
     (Role.FOLLOWER, Role.PROSPECTIVE): "the fetch timeout is over",
     (Role.FOLLOWER, Role.FOLLOWER): "a leader of a newer epoch is known",
     (Role.RESIGNED, Role.UNATTACHED): "a newer epoch, or the election timeout is over",

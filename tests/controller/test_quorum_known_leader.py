@@ -1,0 +1,102 @@
+"""What a member keeps of a leader: who it is, and where it is reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.controller import quorum_messages as messages
+from reference.controller.quorum_roles import Role
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.primitives import NO_UUID
+from tests.controller.quorum_members import CLUSTER, Members
+
+STRANGER = 3
+"""No voter in the log of node 0."""
+
+
+@pytest.fixture
+def members() -> Members:
+    members = Members(3, 2, changing=True)
+    members.start(0)
+    return members
+
+
+def report(members: Members, leader: int, epoch: int, host: str) -> Any:
+    """BeginQuorumEpoch of a leader to node 0."""
+    request = messages.begin_request(messages.Asker(CLUSTER, leader, members.directories[leader], epoch), 0)
+    form = BeginQuorumEpochRequest.LeaderEndpoint
+    request.leader_endpoints = [form(name="CONTROLLER", host=host, port=1)]
+    return members.ask(0, request).topics[0].partitions[0]
+
+
+def stand(members: Members) -> None:
+    while members[0].role is not Role.PROSPECTIVE:
+        members.now += 10
+        members[0].tick(members.now)
+
+
+def test_one_that_loses_follows_a_leader_again_that_is_no_voter_in_its_log(members: Members) -> None:
+    report(members, STRANGER, 5, "there")
+    stand(members)
+    for peer, request in [(to, each) for to, each in members[0].take_sends() if isinstance(each, VoteRequest)]:
+        refusal = messages.vote_response(ErrorCode.NONE, 5, STRANGER, granted=False)
+        members[0].receive(peer, request, refusal, members.now)
+    assert (members[0].role, members[0].leader) == (Role.FOLLOWER, STRANGER)
+
+
+def test_one_that_loses_keeps_the_leader_that_it_cannot_reach(members: Members) -> None:
+    """It gives no vote in an epoch that has a leader."""
+    report(members, STRANGER, 5, "there")
+    members.start(0)
+    stand(members)
+    members[0].tick(members.now + 2000)
+    assert (members[0].stored.leader, members[0].epoch) == (STRANGER, 5)
+
+
+def test_a_leader_of_an_earlier_epoch_does_not_take_the_place_of_the_leaders_address(members: Members) -> None:
+    report(members, STRANGER, 5, "there")
+    assert report(members, 4, 4, "another").error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert members[0].leader_address == ("there", 1)
+
+
+def test_a_leader_that_has_moved_is_reached_where_it_says(members: Members) -> None:
+    report(members, 1, 5, "moved")
+    assert members[0].leader_address == ("moved", 1)
+    assert members[0].address_of(2) == ("node-2", 9093)
+
+
+@pytest.mark.parametrize(
+    ("successors", "stands"),
+    [([], True), ([0], True), ([1, 0], False), ([1], False)],
+)
+def test_the_first_successor_stands_at_once_and_each_where_none_is_named(
+    members: Members, successors: list[int], stands: bool
+) -> None:
+    report(members, 1, 5, "node-1")
+    named = [(id, members.directories[id]) for id in successors]
+    asker = messages.Asker(CLUSTER, 1, members.directories[1], 5)
+    members.ask(0, messages.end_request(asker, named))
+    assert (members[0].role is Role.PROSPECTIVE) == stands
+
+
+def test_a_successor_is_named_with_its_directory(members: Members) -> None:
+    report(members, 1, 5, "node-1")
+    asker = messages.Asker(CLUSTER, 1, members.directories[1], 5)
+    members.ask(0, messages.end_request(asker, [(0, members.directories[2])]))
+    assert members[0].role is Role.FOLLOWER
+    members.ask(0, messages.end_request(asker, [(0, NO_UUID)]))
+    assert members[0].role is Role.PROSPECTIVE
+
+
+def test_one_without_a_vote_follows_its_silent_leader_on() -> None:
+    members = Members(3, 1)
+    members.start(0, 1, 2, 3)
+    members.elect(0)
+    members.pass_time(1000)
+    del members.quorums[0], members.quorums[1], members.quorums[2]
+    members.pass_time(10_000, step=50)
+    assert (members[3].role, members[3].leader) == (Role.FOLLOWER, 0)

@@ -116,7 +116,7 @@ class DrawnSteps:
         return [form(name="CONTROLLER", host=f"node-{node}", port=9093)]
 
     def _pass_time(self) -> None:
-        """Time goes by; requests are lost before they time out, after which Kafka pauses elsewhere."""
+        """Time goes by; requests are lost before they time out, for after that only ours pauses."""
         pair, ms = self._pair, self._chance.choice([20, 50, 100, 300, 500, 1000, 1500, 1900])
         for peer, (request, deadline) in list(pair.quorum.requests._open.items()):
             if deadline <= pair.members.now + ms + 100 and pair.is_open(peer, request):
@@ -381,38 +381,38 @@ class DrawnSteps:
             last_epoch = self._chance.randint(last_epoch, epoch) if last_epoch < epoch else epoch
             # After a truncation Kafka's member does not read again how far it had read: it misses voters below.
             control = self._pair.changing and self._chance.random() < 0.2 and offset >= self._read_to
-            batch, offset = self._voters_batch(offset, last_epoch) if control else self._batch(offset, last_epoch)
-            data += batch
             if control:
-                break
+                voter = self._chance.choice([0, 1, 2, 3, 4])
+                # A removed member is no candidate in Kafka, and is one in ours until this is committed (`Member.may_stand`).
+                self._commits = voter == NODE
+                return data + self.voters_batch(voter, offset, last_epoch), offset + 1
+            count = self._chance.randint(1, 3)
+            data += self.batch(offset, last_epoch, count=count)
+            offset += count
         return data, offset
 
     _commits = False
 
-    def _batch(self, offset: int, epoch: int) -> tuple[bytes, int]:
-        count = self._chance.randint(1, 3)
-        values = []
+    def batch(self, offset: int, epoch: int, *, count: int) -> bytes:
+        values: list[bytes] = []
         for _ in range(count):
             self._number += 1
             values.append(encode_metadata_record(topic(self._number)))
         now = self._pair.members.now
-        records = [Record(offset + index, now, None, value) for index, value in enumerate(values)]
-        return bytes(build(records, leader_epoch=epoch)), offset + count
+        return bytes(
+            build([Record(offset + at, now, None, value) for at, value in enumerate(values)], leader_epoch=epoch)
+        )
 
-    def _voters_batch(self, offset: int, epoch: int) -> tuple[bytes, int]:
+    def voters_batch(self, voter: int, offset: int, epoch: int) -> bytes:
+        """The voters with one more, or one less where it is one and not the only one."""
         members, quorum = self._pair.members, self._pair.quorum
-        voter = self._chance.choice([0, 1, 2, 3, 4])
         if voter in quorum.voters:
             voters = quorum.voters.removed(voter, quorum.voters.directory_of(voter))
         else:
             voters = quorum.voters.added(members.voter(voter))
-        if voters is None:
-            return self._batch(offset, epoch)
-        # A removed member is no candidate in Kafka, and is one in ours until the change is committed (`Member.may_stand`).
-        self._commits = voter == NODE
-        body = encode(voters.record(), 0)
+        body = encode((voters or quorum.voters).record(), 0)
         record = Record(offset, members.now, control_key(ControlType.KRAFT_VOTERS), body)
-        return bytes(build([record], control=True, leader_epoch=epoch)), offset + 1
+        return bytes(build([record], control=True, leader_epoch=epoch))
 
     def _new_snapshot(self, epoch: int) -> tuple[tuple[int, int], bytes]:
         quorum, now = self._pair.quorum, self._pair.members.now

@@ -1,0 +1,119 @@
+# pyright: reportArgumentType=false, reportPrivateUsage=false
+"""Where a member of ours holds, and Kafka 4.3.1's KafkaRaftClient has wrong voters or exits. None has a known JIRA issue."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from reference.controller import quorum_messages as messages
+from reference.controller.quorum_log import IN_LINE, Comparison, Verdict
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from reference.protocol.messages.fetch import FetchRequest
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.schema import Message
+from tests.controller.drawn_quorum import DrawnSteps
+from tests.controller.paired_quorum import PairedQuorum
+from tests.controller.quorum_members import CLUSTER
+from tests.controller.test_quorum_beside_kafka import FOLDERS, kafkas
+
+
+class Scripted(DrawnSteps):
+    """The same messages, in a given order."""
+
+    def __init__(self, folder: str) -> None:
+        self.pair = PairedQuorum(changing=True, folder=folder)
+        super().__init__(self.pair, Random(1))
+
+    def follow(self, leader: int, epoch: int) -> None:
+        request = messages.begin_request(self._asker(leader, epoch), 0)
+        request.leader_endpoints = self._endpoints(BeginQuorumEpochRequest.LeaderEndpoint, leader)
+        self.pair.ask(request)
+
+    def open(self, form: type[Message], peer: int) -> Message:
+        return next(request for to, request in self.pair.open_requests if to == peer and isinstance(request, form))
+
+    def fetched(self, high_watermark: int, records: bytes = b"", compared: Comparison = IN_LINE) -> None:
+        epoch, leader = self.pair.quorum.epoch, self.pair.quorum.leader
+        response = messages.fetch_response(
+            ErrorCode.NONE,
+            epoch,
+            leader,
+            high_watermark=high_watermark,
+            log_start=0,
+            records=records,
+            compared=compared,
+        )
+        self.pair.respond(leader, self.open(FetchRequest, leader), self._naming(response, leader))
+
+    def fetch(self) -> None:
+        quorum = self.pair.quorum
+        last = quorum.log.last_epoch, quorum.log.end
+        self.pair.ask(messages.fetch_request(self._asker(2, quorum.epoch), last, 0, max_wait_ms=0, max_bytes=1000))
+
+
+def truncated_below_new_voters(script: Scripted) -> None:
+    """The log is cut from 3 to 0, and the next leader writes voters at offset 0: Kafka's member has read up to 3."""
+    script.follow(1, 1)
+    script.fetched(0, script.batch(0, 1, count=3))
+    script.follow(2, 2)
+    script.fetched(0, compared=Comparison(Verdict.DIVERGING, 0, 0))
+    script.fetched(0, script.voters_batch(1, 0, 2))
+    script.fetched(1)
+
+
+def snapshot_before_new_voters(script: Scripted) -> None:
+    """A snapshot up to 2, voters at offset 2 that are not committed, and a truncation to 2."""
+    script.follow(1, 1)
+    script.fetched(2, script.batch(0, 1, count=2))
+    script.fetched(2, script.voters_batch(2, 2, 1))
+    script.pair.write_snapshot()
+    script.follow(2, 2)
+    script.fetched(2, compared=Comparison(Verdict.DIVERGING, 1, 2))
+
+
+def removed_voter_answers(script: Scripted) -> None:
+    """A voter is removed while BeginQuorumEpoch is on its way to it, and answers."""
+    pair = script.pair
+    pair.pass_time(1000)
+    for _ in ("pre-vote", "vote"):
+        granted = messages.vote_response(ErrorCode.NONE, pair.quorum.epoch, -1, granted=True)
+        pair.respond(2, script.open(VoteRequest, 2), granted)
+    script.fetch()
+    removal = RemoveRaftVoterRequest(cluster_id=CLUSTER, voter_id=1, voter_directory_id=pair.members.directories[1])
+    pair.ask(removal)
+    script.fetch()
+    answer = messages.voter_response(BeginQuorumEpochResponse, ErrorCode.NONE, pair.quorum.epoch, 0)
+    pair.respond(1, script.open(BeginQuorumEpochRequest, 1), answer)
+
+
+CASES: list[tuple[Callable[[Scripted], None], list[int], Any]] = [
+    (truncated_below_new_voters, [0, 2], [0, 1, 2]),
+    (snapshot_before_new_voters, [0, 1, 2], []),
+    (removed_voter_answers, [0, 2], "java.lang.IllegalArgumentException: Unexpected acknowledgement from non-voter 1"),
+]
+
+
+def ids(voters: list[str]) -> list[int]:
+    return [int(each.split()[0]) for each in voters]
+
+
+@pytest.mark.java
+def test_ours_holds_where_kafkas_member_fails() -> None:
+    with tempfile.TemporaryDirectory(dir=FOLDERS) as folder:
+        scripts = [Scripted(str(Path(folder) / run.__name__)) for run, _, _ in CASES]
+        for script, (run, _, _) in zip(scripts, CASES, strict=True):
+            run(script)
+        answers = iter(kafkas([script.pair for script in scripts]))
+    for script, (run, own, theirs) in zip(scripts, CASES, strict=True):
+        last = [next(answers) for _ in script.pair.steps][-1]
+        assert ids(script.pair.ours[-1]["voters"]) == own, run.__name__
+        assert last.get("dead", ids(last.get("voters", []))) == theirs, json.dumps(last)

@@ -71,7 +71,8 @@ class QuorumDriver(QuorumHolds):
 
     def _is_leaderless(self) -> bool:
         quorums = [self._quorum(voter) for voter in self._nodes]
-        waiting = all(quorum is not None and quorum.role is Role.UNATTACHED for quorum in quorums)
+        waits = Role.UNATTACHED, Role.PROSPECTIVE
+        waiting = all(quorum is not None and quorum.role in waits and quorum.leader < 0 for quorum in quorums)
         return waiting and len({quorum.epoch for quorum in quorums if quorum is not None}) == 1
 
     def _begin(self) -> None:

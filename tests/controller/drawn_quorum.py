@@ -312,7 +312,9 @@ class DrawnSteps:
         drawn = chance.random()
         if drawn < 0.75:
             return None
-        if drawn < 0.8 and not isinstance(request, FetchRequest | FetchSnapshotRequest):
+        # After this error Kafka asks again at once, and ours after a pause.
+        soon = quorum.state.deadline <= self._pair.members.now + 100
+        if drawn < 0.8 and not soon and not isinstance(request, FetchRequest | FetchSnapshotRequest):
             return ErrorCode.UNKNOWN_LEADER_EPOCH, max(0, quorum.epoch - 1), NO_LEADER
         epoch = quorum.epoch + chance.choice([1, 1, 2])
         leader = self._leader_of(epoch) if chance.random() < 0.6 and self._could_lead(epoch) else NO_LEADER

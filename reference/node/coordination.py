@@ -13,7 +13,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime; KIP-848.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -92,6 +92,8 @@ class AwaitingCommit:
 
 LOAD_BYTES = 1 << 20
 """How much of a partition one step replays."""
+MOST_OVERHEAD = 64
+"""Bytes that a batch or a record has at most, beside keys and values."""
 
 KeyValue = tuple[bytes, bytes | None]
 """Key and value of one record; a null value is a tombstone."""
@@ -248,6 +250,23 @@ class Coordination(Generic[S]):
         for key, value in records:
             held.shard.replay(key, value, now, producer)
         self._context.purgatories.wake(held.partition, now)
+
+    def write_apart(self, index: int, records: Iterable[KeyValue], now: TimestampMs) -> None:
+        """Write records that may be lost apart from each other, in batches that the partition takes.
+
+        Errors: as `write`; what was written before the error stays.
+        """
+        limit = self._held_by(index).partition.log.config.max_message_bytes - MOST_OVERHEAD
+        batch: list[KeyValue] = []
+        size = 0
+        for key, value in records:
+            added = len(key) + len(value or b"") + MOST_OVERHEAD
+            if size + added > limit and batch:
+                self.write(index, batch, now)
+                batch, size = [], 0
+            batch.append((key, value))
+            size += added
+        self.write(index, batch, now)
 
     def _refused(self, partition: Partition, error: LogError | RecordsError | KafkaError) -> ErrorCode:
         if error.code is ErrorCode.KAFKA_STORAGE_ERROR:

@@ -217,7 +217,7 @@ class Transactions:
     def _expire(self, now: TimestampMs) -> None:
         for index, coordinator in self.coordination.loaded():
             try:
-                self.coordination.write(index, coordinator.expire(now), now)
+                self.coordination.write_apart(index, coordinator.expire(now), now)
             except KafkaError as error:  # the next turn tries again
                 self.context.log("warning", f"transactional ids of partition {index} are kept: {error.code.name}")
 

@@ -33,6 +33,8 @@ RETRY_MS = 50
 GIVEN_UP = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 """A newer epoch has ended the transaction in the partition: no marker of ours will ever be taken."""
 
+TAKES_NONE = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
+"""A partition of a message format without transactions, at a broker before Kafka 4.0: it has nothing of the transaction."""
 
 NOT_NOW = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 """The coordinator's own log does not take the end now: too few replicas, or a disk that refuses. Who is coordinator no more finds
@@ -96,7 +98,9 @@ class Markers:
         while self._again and self._again[0][0] <= now:
             self._enqueue(heapq.heappop(self._again)[2], now)
         while (ready := next((broker for broker in self._lines if broker not in self._asked), None)) is not None:
-            self._ask(ready, self._lines.pop(ready), now)
+            held = [part for part in self._lines.pop(ready) if self._holds(part[0])]
+            if held:
+                self._ask(ready, held, now)
 
     def next_deadline(self) -> TimestampMs:
         return self._again[0][0] if self._again else NEVER
@@ -105,7 +109,7 @@ class Markers:
 
     def _enqueue(self, part: _Part, now: TimestampMs) -> None:
         work, partitions = part
-        if not self._coordination.holds(work.index, work.coordinator):
+        if not self._holds(work):
             return
         by_leader: dict[NodeId, list[TopicPartition]] = {}
         for partition in partitions:
@@ -118,6 +122,9 @@ class Markers:
         for leader, wanted in by_leader.items():
             self._lines.setdefault(leader, []).append((work, wanted))
         self._complete_if_done(work, now)
+
+    def _holds(self, work: _Work) -> bool:
+        return self._coordination.holds(work.index, work.coordinator)
 
     def _try_again(self, work: _Work, partitions: list[TopicPartition], now: TimestampMs) -> None:
         if partitions:
@@ -162,12 +169,12 @@ class Markers:
         results: dict[tuple[int, TopicPartition], int],
         now: TimestampMs,
     ) -> None:
-        if not self._coordination.holds(work.index, work.coordinator):
+        if not self._holds(work):
             return
         left: list[TopicPartition] = []
         for partition in partitions:
             error = results.get((work.transaction.producer_id, partition), ErrorCode.NETWORK_EXCEPTION)
-            if error == ErrorCode.NONE:
+            if error == ErrorCode.NONE or error in TAKES_NONE:
                 work.coordinator.write_marker(work.id, work.identity, partition)
             elif error in GIVEN_UP:
                 self._context.log(

@@ -206,9 +206,18 @@ def test_a_completion_that_cannot_be_written_is_tried_again(code: ErrorCode) -> 
     assert room.state("x") is State.COMPLETE_COMMIT
 
 
+@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
+def test_a_partition_that_can_have_no_transaction_needs_no_marker(code: ErrorCode) -> None:
+    room = Room()
+    room.prepare("x", A)
+    room.answer(code)
+    assert room.state("x") is State.COMPLETE_COMMIT and not room.asked
+
+
 def test_who_is_no_coordinator_any_more_sends_nothing() -> None:
     room = Room()
     room.prepare("x", A)
+    room.prepare("y", A)  # in line
     room.is_held = False
     room.answer(None)
     room.markers.send(10 * RETRY_MS)

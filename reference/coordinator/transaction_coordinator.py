@@ -58,14 +58,16 @@ class TransactionSettings:
     expiration_ms: int
     allows_two_phase_commit: bool
 
-    def timeout_of(self, asked_ms: int, two_phase: bool) -> int:
+    def timeout_of(self, asked_ms: int, two_phase: bool, keep_prepared: bool = False) -> int:
         """How long a session's transactions may be open; with two-phase commit (KIP-939) for ever (TXN-04).
 
-        Errors: KafkaError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_TRANSACTION_TIMEOUT.
+        Errors: KafkaError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, INVALID_TRANSACTION_TIMEOUT.
         """
+        if two_phase and not self.allows_two_phase_commit:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if keep_prepared:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
         if two_phase:
-            if not self.allows_two_phase_commit:
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
             return FOR_EVER_MS
         if not 0 < asked_ms <= self.max_timeout_ms:
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)

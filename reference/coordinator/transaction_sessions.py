@@ -73,9 +73,12 @@ def _is_known(transaction: Transaction, expected: Identity) -> bool:
 def aborted_and_fenced(
     transaction: Transaction, version: int, new_producer_id: NewProducerId, now: TimestampMs
 ) -> Transaction:
-    """An open transaction is aborted by the coordinator, and its producer's epoch is over."""
+    """An open transaction is aborted by the coordinator, and its producer's epoch is over.
+
+    `version` is the cluster's transaction.version.
+    """
     assert transaction.state is State.ONGOING
-    next_producer_id = NO_PRODUCER_ID
-    if version >= TRANSACTION_VERSION_2 and transaction.is_exhausted:
-        next_producer_id = new_producer_id(now)
+    if version < TRANSACTION_VERSION_2:
+        return transaction.fenced().prepared(False, 0, now)
+    next_producer_id = new_producer_id(now) if transaction.is_exhausted else NO_PRODUCER_ID
     return transaction.fenced().prepared(False, version, now, next_producer_id)

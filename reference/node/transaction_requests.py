@@ -74,10 +74,7 @@ def _timeout(transactions: Transactions, body: InitProducerIdRequest) -> int:
     """Errors: KafkaError for what no coordinator would grant."""
     if not body.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    timeout_ms = transactions.settings.timeout_of(body.transaction_timeout_ms, body.enable2_pc)
-    if body.keep_prepared_txn:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-    return timeout_ms
+    return transactions.settings.timeout_of(body.transaction_timeout_ms, body.enable2_pc, body.keep_prepared_txn)
 
 
 def end_txn(

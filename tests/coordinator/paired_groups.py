@@ -77,10 +77,10 @@ class Difference(AssertionError):
 class Kafka:
     """Kafka's coordinator, in a process of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Path = SOURCE) -> None:
         class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
         self._process = subprocess.Popen(
-            [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE)],
+            [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(source)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

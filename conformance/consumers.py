@@ -36,6 +36,8 @@ from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHe
 
 REBALANCE_MS = 60_000
 SESSION, SESSION_MS = "group.consumer.session.timeout.ms", 45_000
+LEAST_SESSION_S = 1.0
+"""No broker that describes a shorter session can be asked in time: what it puts out in less is a failure."""
 STABLE = "Stable"
 CHOSEN_BY_CLIENT = 1
 """The version of ConsumerGroupHeartbeat from which on a member names itself (KIP-1082)."""
@@ -102,12 +104,8 @@ class Consumer:
 
     def _session_s(self) -> float:
         """For how long the broker may receive nothing from it."""
-        held = (
-            self.broker.requirement.needs.configs.get(SESSION)
-            or self.broker.subject.profile.configs.get(SESSION)
-            or str(SESSION_MS)
-        )
-        return number(held, SESSION) / 1000
+        held = self.broker.requirement.needs.configs.get(SESSION) or self.broker.subject.profile.configs.get(SESSION)
+        return (number(held, SESSION) if held else SESSION_MS) / 1000
 
     @property
     def held(self) -> set[Owned]:
@@ -144,7 +142,8 @@ class Consumer:
             )
         silent_s, self.beaten_s = time.monotonic() - self.beaten_s, time.monotonic()
         answer = self.ask(request)
-        if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID and silent_s >= self._session_s() and self.epoch > JOINING:
+        is_unknown = answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID and self.epoch > JOINING
+        if is_unknown and silent_s >= max(self._session_s(), LEAST_SESSION_S):
             self.broker.skip(
                 f"this machine was too slow: {self.id} said nothing for {silent_s:.1f} s, a session or more"
             )

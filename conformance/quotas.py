@@ -15,6 +15,7 @@ from typing import Any
 from conformance.answers import error_name, message_of, number, only
 from conformance.batches import batch
 from conformance.broker import Broker
+from conformance.results import Lack
 from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, produce_request
 from reference.protocol.errors import ErrorCode
@@ -194,7 +195,11 @@ def _counts_for_s(broker: Broker) -> float:
     """How long what a client has used counts at the least."""
     described = broker.subject.profile.configs
     windows = number(described.get("quota.window.num") or WINDOWS, "quota.window.num")
-    return (windows - 1) * number(described.get("quota.window.size.seconds") or WINDOW_S, "quota.window.size.seconds")
+    seconds = number(described.get("quota.window.size.seconds") or WINDOW_S, "quota.window.size.seconds")
+    if windows < 2 or seconds < 1:
+        what = f"quota.window.num={windows} and quota.window.size.seconds={seconds}"
+        broker.skip(f"needs quotas that count what was used before; the target has {what}", Lack.CONFIGURATION)
+    return (windows - 1) * seconds
 
 
 def expect_throttled(broker: Broker, ask: Callable[[], int], what: str) -> None:

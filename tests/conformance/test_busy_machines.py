@@ -1,0 +1,188 @@
+"""On a busy machine a sound cluster's followers lag, its writes run out of time, and its leaders lack what one alone had."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from conformance.cluster import State, Writes
+from conformance.consumers import Consumer
+from conformance.observations import Observations, Skipped
+from conformance.quotas import throttled_after
+from conformance.requirement import catalogue
+from conformance.requirements import controller_elections, elections, replication
+from conformance.subject import Subject
+from conformance.wire import Failed
+from linearizability.client.requests import Topic
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import NO_UUID
+
+NOWHERE = ("127.0.0.1", 1)
+
+
+class Sound:
+    """Three nodes and one partition. `lags` are the looks at which a follower is not in sync, `late` the writes that fail."""
+
+    def __init__(self, broker: Observations, lags: set[int], late: int = 0) -> None:
+        self.broker, self.lags, self.late = broker, lags, late
+        self.now = State(1, 0, (1, 2, 3), frozenset({1, 2, 3}))
+        self.active, self.looks = 3, 0
+        self.addresses = dict.fromkeys((1, 2, 3), NOWHERE)
+        self.entrance: Any = None
+
+    def cast(self) -> tuple[int, int, int]:
+        one, other = (node for node in (1, 2, 3) if node != self.active)
+        return one, other, self.active
+
+    def topic(self, *replicas: int, **_: Any) -> Topic:
+        self.now = State(replicas[0], 0, replicas, frozenset(replicas))
+        return Topic("t", NO_UUID, 1)
+
+    def state(self, topic: Topic, via: int | None = None) -> State:
+        self.looks += 1
+        isr = self.now.isr - ({self.now.replicas[-1]} if self.looks in self.lags else set())
+        return replace(self.now, isr=isr)
+
+    def await_isr(self, topic: Topic, *nodes: int) -> State:
+        return self.now
+
+    def lead(self, topic: Topic, node: int) -> State:
+        self.now = replace(
+            self.now, leader=node, epoch=self.now.epoch + 1, replicas=(node, *sorted({*self.now.replicas} - {node}))
+        )
+        return self.state(topic)
+
+    change_leader = lead
+
+    def elect(self, topic: Topic, kind: int = 0) -> int:
+        if topic.name != "t":
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.ELECTION_NOT_NEEDED if self.now.replicas[0] == 1 else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+
+    def reassign(self, topic: Topic, *replicas: int) -> Any:
+        self.now = replace(self.now, replicas=replicas)
+        return SimpleNamespace(error_code=0)
+
+    def freeze_out(self, topic: Topic, follower: int, value: bytes) -> State:
+        self.now = replace(self.now, isr=self.now.isr - {follower})
+        return self.now
+
+    def write_some(self, topic: Topic, writes: Writes, acknowledged: int) -> None:
+        if acknowledged == 50 and self.late:
+            self.late -= 1
+            writes.errors.append(int(ErrorCode.REQUEST_TIMED_OUT))
+
+    def quorum(self) -> Any:
+        return SimpleNamespace(leader_id=self.active, leader_epoch=self.active + 10 * self.looks)
+
+    def kill(self, node: int) -> None:
+        self.active, self.looks = self.active % 3 + 1, self.looks + 1
+
+    def mend(self) -> None:
+        """All are alive again."""
+
+    def expect_kept(self, topic: Topic, writes: Writes) -> None:
+        """Nothing is lost."""
+
+    def address(self, node: int) -> tuple[str, int]:
+        return NOWHERE
+
+
+@pytest.fixture
+def broker() -> Iterator[Any]:
+    held: Any = Observations(Subject([NOWHERE], "4.3.1"), catalogue()["ELE-04"].requirement)
+    held.unused_name = lambda: "unknown"
+    yield held
+
+
+def on(monkeypatch: pytest.MonkeyPatch, module: Any, nodes: Sound) -> None:
+    @contextmanager
+    def cluster(_: Any) -> Generator[Sound]:
+        yield nodes
+
+    monkeypatch.setattr(module, "cluster", cluster)
+
+
+@pytest.mark.parametrize("lags", [set[int](), {2}, {3}, {4, 5}, set(range(1, 9))])
+@pytest.mark.parametrize("id", ["ELE-04", "ELE-05"])
+def test_a_follower_may_lag_at_an_election(
+    id: str, lags: set[int], broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, elections, Sound(broker, lags))
+    catalogue()[id].test(broker)  # type: ignore[misc]
+
+
+def test_an_election_that_always_shortens_the_isr_is_found(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Shortening(Sound):
+        def lead(self, topic: Topic, node: int) -> State:
+            return replace(super().lead(topic, node), isr=frozenset({node}))
+
+    on(monkeypatch, elections, Shortening(broker, set()))
+    with pytest.raises(Failed, match="the ISR is the same"):
+        catalogue()["ELE-04"].test(broker)  # type: ignore[misc]
+
+
+def test_a_write_may_run_out_of_time_while_the_active_controller_is_dead(
+    broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on(monkeypatch, controller_elections, Sound(broker, set(), late=1))
+    catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
+    on(monkeypatch, controller_elections, Sound(broker, set(), late=99))
+    with pytest.raises(Failed, match="produce goes on"):
+        catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("begins", [1, 2, 4, 5])
+def test_the_next_leader_may_lack_what_the_leader_alone_had(
+    begins: int, broker: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one committed record three others were written; it is in the epoch from 5 on that no sound leader begins."""
+    nodes, fetched = Sound(broker, set()), list[int]()
+
+    def fetch_as(_: Any, topic: Topic, follower: int, offset: int, to: Any) -> None:
+        fetched.append(offset)
+        if offset == begins:
+            nodes.now = replace(nodes.now, isr=nodes.now.isr | {follower})
+
+    on(monkeypatch, replication, nodes)
+    monkeypatch.setattr(replication, "end_of_epoch", lambda *_: SimpleNamespace(end_offset=begins))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(replication, "fetch_as", fetch_as)
+    monkeypatch.setattr(replication, "NEWS_S", 0.001)
+    broker.append, broker.leader_epoch = lambda *_, **__: 0, lambda _: 1
+    broker.fetch = lambda *_: SimpleNamespace(high_watermark=1)
+    wanted = {1: pytest.raises(Skipped, match="reached the next leader"), 5: pytest.raises(Failed, match="begins at 5")}
+    with wanted.get(begins) or contextmanager(lambda: iter([None]))():
+        catalogue()["REP-19"].test(broker)  # type: ignore[misc]
+        assert fetched[0] == 1
+        assert fetched[-1] == begins
+
+
+def test_a_session_that_is_described_as_none_does_not_make_this_machine_slow(broker: Any) -> None:
+    broker.subject.profile.configs = {"group.consumer.session.timeout.ms": "0"}
+    member = Consumer.__new__(Consumer)
+    member.broker, member.group, member.id, member.instance_id = broker, "g", "m", None
+    member.epoch, member.beaten_s = 1, time.monotonic()
+    member.assigned = member.reported = set()
+    member.ask = lambda *_, **__: SimpleNamespace(error_code=ErrorCode.UNKNOWN_MEMBER_ID, error_message="")
+    with pytest.raises(Failed, match="UNKNOWN_MEMBER_ID"):
+        member.beat()
+    member.beaten_s -= 2
+    with pytest.raises(Skipped, match="too slow"):
+        member.beat()
+
+
+@pytest.mark.parametrize(("windows", "why"), [("1", "quota.window.num=1 "), ("11", "throttle time")])
+def test_a_quota_with_one_window_is_named(windows: str, why: str, broker: Any) -> None:
+    broker.subject.profile.configs = {"quota.window.num": windows}
+    try:
+        assert throttled_after(broker, lambda: None, lambda: 0) == 0
+        said = "throttle time of 0"
+    except Skipped as skip:
+        said = str(skip)
+    assert why in said

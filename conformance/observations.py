@@ -21,7 +21,7 @@ T = TypeVar("T")
 LONGEST_S = 180.0
 """The longest that patience makes a requirement, which may ask for more by itself: a slow target costs no hours."""
 BEGUN_S = 2.0
-"""A wait of less, which the end of the requirement's time cuts off, says nothing about the target."""
+"""A wait of less, or of less than a tenth of the requirement's time, says nothing about the target where its end cuts it off."""
 READY_WITHIN_S = 15.0
 """How long a state that must come may take, unless the requirement says otherwise."""
 
@@ -117,15 +117,22 @@ class Observations:
     ) -> T:
         """Ask until the answer is neither None nor False. Fails when it does not come in time (15 s unless said)."""
         within_s = (within_s or READY_WITHIN_S) * self.patience
-        until = time.monotonic() + within_s
+        began = time.monotonic()
+        until = began + within_s
         pause_s = every_s
         while True:
-            found = probe()
+            try:
+                found = probe()
+            except DeadlinePassed as failure:
+                failure.waited_s = time.monotonic() - began
+                raise
             if found is not None and found is not False:
                 return found
             if time.monotonic() + pause_s > min(until, self.deadline.at_s):
                 if until > self.deadline.at_s:
-                    raise DeadlinePassed(f"not before the requirement's deadline passed: {what}")
+                    late = DeadlinePassed(f"not before the requirement's deadline passed: {what}")
+                    late.waited_s = time.monotonic() - began
+                    raise late
                 raise NoAnswer(f"not within {within_s:g} s: {what}")
             time.sleep(pause_s)
             pause_s = min(pause_s * 1.5, 0.5)
@@ -150,7 +157,7 @@ class Observations:
     def out_of_time(self, failure: Failed) -> str:
         """Why a requirement is not judged that ran out of time although the target answered; empty for other failures.
 
-        So it is where joins take long, and where the last wait had only begun.
+        So it is where joins take long, where many requests take long together, and where the last wait had only begun.
         """
         profile, deadline_s = self.subject.profile, self.requirement.deadline_s * self.patience
         deadline_s = min(deadline_s, max(self.requirement.deadline_s, LONGEST_S))
@@ -158,12 +165,10 @@ class Observations:
             return ""
         if 1 < profile.patience <= self.patience:
             return f"needs more than {deadline_s:g} s, for a join takes {profile.join_s:g} s here: {failure}"
-        begun = failure.about is not None and failure.waited_s < BEGUN_S
-        return (
-            f"needs more than {deadline_s:g} s here, in which the target answered all but the last request"
-            if begun
-            else ""
-        )
+        if failure.waited_s >= min(BEGUN_S, deadline_s / 10):
+            return ""
+        answered = "every request" if failure.about is None else "all but the last request"
+        return f"needs more than {deadline_s:g} s here, in which the target answered {answered}"
 
     def step_of(self, failure: Failed) -> str:
         """The requirement that speaks of the step that failed: API-05 where it found this version not served."""

@@ -15,6 +15,7 @@ from conformance import conversation, observations
 from conformance.host import addresses
 from conformance.judging import HASTENING, judge
 from conformance.requirement import Entry, catalogue
+from conformance.requirements import framing
 from conformance.results import Verdict
 from conformance.subject import Subject
 from linearizability.targets import AddressMap
@@ -64,7 +65,8 @@ BIRDS: tuple[type[Parrot], ...] = (Parrot, Echoing, Unclosing, Outdated, Aged)
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong brokers need no long waits."""
-    monkeypatch.setattr(conversation, "CLOSED_WITHIN_S", WAIT_S)
+    for module in (conversation, framing):
+        monkeypatch.setattr(module, "CLOSED_WITHIN_S", WAIT_S)
     for module in (conversation, observations):
         monkeypatch.setattr(module, "READY_WITHIN_S", WAIT_S)
     monkeypatch.setattr(conformance.cluster, "STATE_WITHIN_S", WAIT_S)

@@ -38,6 +38,22 @@ def test_a_case_that_begins_too_late_is_not_judged_and_what_does_not_come_is_a_f
     assert judgement.verdict is first
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_many_answers_that_take_long_together_are_no_failure(waits: bool) -> None:
+    """As from a broker that is far away. A state that is waited for, and does not come, is a failure."""
+
+    def test(broker: Broker) -> None:
+        if waits:
+            broker.eventually(lambda: broker.deadline.left_s(1) < 0, "what never comes")
+        for _ in range(10):
+            broker.deadline.left_s(1)  # as each request does
+            time.sleep(0.05)
+
+    judgement = judge(entry(test, deadline_s=0.3), Subject([("127.0.0.1", 1)], "4.3.1"))
+    assert judgement.verdict is (Verdict.FAIL if waits else Verdict.NOT_JUDGED), judgement.reason
+    assert judgement.timed_out
+
+
 def test_topics_are_pinned_to_the_defaults_that_the_broker_does_not_have() -> None:
     described = {
         "log.message.timestamp.type": "LogAppendTime",

@@ -109,15 +109,17 @@ def commits_by_epoch(broker: Broker) -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNSUPPORTED_VERSION,
     )
-    for version, shift, id, error in (
-        (9, 0, consumer.id, ErrorCode.NONE), (9, 1, consumer.id, stale), (9, -1, consumer.id, stale),
-        (9, 0, "nobody", unknown), (8, 0, consumer.id, unsupported), (2, 0, consumer.id, unsupported),
+    epoch, before = (
+        consumer.epoch,
+        0,
+    )  # one in which it had no partition: an earlier one in which it had this is taken (KIP-1251)
+    for version, said, id, error in (
+        (9, epoch, consumer.id, ErrorCode.NONE), (9, epoch + 1, consumer.id, stale), (9, before, consumer.id, stale),
+        (9, epoch, "nobody", unknown), (8, epoch, consumer.id, unsupported), (2, epoch, consumer.id, unsupported),
     ):  # fmt: skip
         offset = 70 if error == ErrorCode.NONE else 99
-        code = commit_one(
-            broker, group, topic, offset, version=version, generation=consumer.epoch + shift, member_id=id
-        )
-        broker.expect_error(code, error, what=f"OffsetCommit v{version} in epoch {shift:+d}")
+        code = commit_one(broker, group, topic, offset, version=version, generation=said, member_id=id)
+        broker.expect_error(code, error, what=f"OffsetCommit v{version} of {id} in epoch {said}, after {epoch}")
     broker.expect_error(commit_one(broker, group, topic, 99), unknown, what="OffsetCommit of nobody")
     for epoch, id, error in (
         (consumer.epoch, consumer.id, ErrorCode.NONE), (consumer.epoch + 1, consumer.id, stale),

@@ -22,7 +22,7 @@ LOOKS_S = 0.5
 TIMES_OUT_S = 0.7
 """Longer than the shortest transaction timeout of TXN-20 and TXN-23."""
 FORGETS_S = 2.0
-"""Longer than a transactional id lives without an open transaction in TXN-27."""
+"""Longer than a transactional id is kept without an open transaction in TXN-27."""
 
 
 def dawdle(

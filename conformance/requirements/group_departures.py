@@ -179,6 +179,34 @@ def never_came_back(broker: Broker) -> None:
 
 
 @requirement(
+    "GRP-50",
+    notices="client: each client that is stopped while it joins stops the whole group for a rebalance",
+    source="KIP-394; GroupMetadataManager.removePendingMemberAndUpdateClassicGroup",
+    sentence="A member id that was given out and expires unused makes no stable group rebalance.",
+    accepted="with 4 seconds: NONE(0) for each Heartbeat of both members for twice as long, and the same assignments; the id is "
+    "UNKNOWN_MEMBER_ID(25) afterwards",
+    configs=SHORT_SESSIONS,
+    apis={"JoinGroup": 4},
+    deadline_s=60,
+)
+def unused_ids(broker: Broker) -> None:
+    group, leader, follower = stable_pair(broker)
+    before = [bytes(member.sync().assignment) for member in (leader, follower)]
+    lost = group.member(session_timeout_ms=SHORT_MS)
+    lost.identify()
+    if not lost.id:
+        broker.skip("needs member ids that are given out before a member joins, and the target admits members at once")
+    until = time.monotonic() + 2 * SHORT_MS / 1000
+    while time.monotonic() < until:
+        for member in (leader, follower):
+            broker.expect_error(member.heartbeat(), ErrorCode.NONE, what="Heartbeat")
+        time.sleep(HELD_FOR_S)
+    after = [bytes(member.sync().assignment) for member in (leader, follower)]
+    broker.expect_equal("the assignments", after, before)
+    broker.expect_error(lost.ask_to_join().error_code, ErrorCode.UNKNOWN_MEMBER_ID, what="JoinGroup with the id")
+
+
+@requirement(
     "GRP-35",
     notices="client: each lost connection stops the whole group for a rebalance",
     source="documentation, group membership protocol; GroupMetadataManager",

@@ -81,6 +81,19 @@ def session_never_ends(original: Any, rebalances: Any, group: Any, member_id: st
 
 
 @mutant(
+    "unused-id-makes-a-rebalance",
+    "reference.coordinator.classic_rebalances:Rebalances._member_expired",
+    "A member id that was given out and expires unused sends the whole group into a rebalance.",
+    caught_by=("GRP-50",),
+)
+def unused_id_makes_a_rebalance(original: Any, rebalances: Any, group: Any, member_id: str, now: int) -> None:
+    is_unused = member_id in group.pending_members
+    original(rebalances, group, member_id, now)
+    if is_unused and group.state is State.STABLE:
+        rebalances.prepare(group, now)
+
+
+@mutant(
     "static-member-not-fenced",
     "reference.coordinator.classic_group:ClassicGroup.check_member",
     "The former member of an instance id goes on beside the one that has taken its place.",

@@ -42,7 +42,7 @@ def known_after_a_failover(broker: Broker) -> None:
 
         nodes.lead(topic, second)
         expect_known(REMEMBERED, "with another leader")
-        epoch_before = nodes.state(topic).epoch
+        epoch_before = nodes.await_isr(topic, first, second).epoch
         nodes.kill(second)
         nodes.await_leader(topic, first, above=epoch_before)
         expect_known(REMEMBERED, "after that leader was killed")

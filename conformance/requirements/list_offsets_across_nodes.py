@@ -73,7 +73,7 @@ def end_of_a_new_leader(broker: Broker) -> None:
                 nodes.change_leader(topic, next_)
                 codes = {version: last_offset(broker, topic, version) for version in range(max(lowest, 1), highest + 1)}
                 state, lasts = nodes.state(topic), moment.lasts
-            if not lasts or frozen not in state.isr:
+            if not lasts or frozen not in state.isr or lost_with_its_leader(broker, topic, highest):
                 return False
             for version, (code, offset) in codes.items():
                 by_version = version >= OFFSET_NOT_AVAILABLE_SINCE
@@ -88,6 +88,16 @@ def end_of_a_new_leader(broker: Broker) -> None:
             return True
 
         in_time(broker, once)
+
+
+def lost_with_its_leader(broker: Broker, topic: Topic, version: int) -> bool:
+    """Whether the next leader lacks what only the leader before had: then its epoch begins at the high watermark."""
+
+    def end() -> int | None:
+        code, offset = last_offset(broker, topic, version)
+        return offset if code == ErrorCode.NONE else None
+
+    return broker.eventually(end, "the last offset is reported", within_s=STATE_WITHIN_S) == 1
 
 
 def last_offset(broker: Broker, topic: Topic, version: int) -> tuple[int, int]:

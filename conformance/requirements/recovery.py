@@ -27,6 +27,7 @@ def torn_tail(broker: Broker) -> None:
         for number in range(20):
             broker.append(topic, batch(*(Record(b"%d-%d" % (number, part) * 30) for part in range(1 + number % 4))))
         nodes.lose_power(follower)
+        nodes.await_isr(topic, leader)
         broker.append(topic, batch(b"while it is down"))
         nodes.restart(follower)
         nodes.await_isr(topic, leader, follower)

@@ -3,7 +3,6 @@
 - `subscription`   what an assignor receives, and what it answers
 - `range`, `round_robin`, `sticky`   one eager assignor each: a pure function from a group to an assignment
 - `cooperative_sticky`   the sticky one, for members that keep their partitions while they join again (KIP-429)
-- `comparison`     the three on one example, as the table of the page
 
 Each member of a group offers the assignors that it knows, by name; the coordinator chooses one that all know (GRP-07).
 """

@@ -57,6 +57,11 @@ def owning(group: Group, assignment: Assignment, generation: int = 1) -> Group:
     )
 
 
+def moved(before: Assignment, after: Assignment) -> int:
+    """How many partitions were taken from members that are still there."""
+    return sum(len(set(partitions) - set(after[id])) for id, partitions in before.items() if id in after)
+
+
 def with_members(group: Group, **members: Member) -> Group:
     return Group({**group.members, **members}, group.partition_counts)
 

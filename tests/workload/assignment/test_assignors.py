@@ -9,10 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from linearizability.workload.assignment import ASSIGNORS, round_robin, sticky
-from linearizability.workload.assignment.comparison import moved
-from linearizability.workload.assignment.range import assign as assign_ranges
 from linearizability.workload.assignment.subscription import Assignment, Group, Member
-from tests.workload.assignment.groups import TOPICS, claims, counts, groups, owning, with_members, without_member
+from tests.workload.assignment.groups import claims, counts, groups, moved, owning, with_members, without_member
 
 every_assignor = pytest.mark.parametrize("name", ASSIGNORS)
 balanced_assignor = pytest.mark.parametrize("assign", [round_robin.assign, sticky.assign])
@@ -68,50 +66,6 @@ class TestEveryAssignor:
     @given(group=groups(same_topics=True))
     def test_equal_subscriptions_are_balanced_within_one(self, assign, group: Group) -> None:
         assert imbalance(assign(group)) <= 1
-
-
-class TestRange:
-    @given(group=groups())
-    def test_each_topic_is_cut_into_runs_of_nearly_one_length(self, group: Group) -> None:
-        assignment = assign_ranges(group)
-        for topic in group.topics():
-            runs = [[n for at, n in assignment[id] if at == topic] for id in group.subscribers(topic)]
-            assert [number for run in runs for number in run] == [*range(group.partition_counts[topic])]
-            assert {len(run) for run in runs} <= {len(runs[0]), len(runs[0]) - 1}
-
-    @given(group=groups(same_topics=True), count=st.integers(1, 9))
-    def test_equally_long_topics_are_co_partitioned(self, group: Group, count: int) -> None:
-        level = Group(group.members, dict.fromkeys(TOPICS, count))
-        for id, partitions in assign_ranges(level).items():
-            numbers = [
-                {n for at, n in partitions if at == topic} for topic in TOPICS if topic in group.members[id].topics
-            ]
-            assert all(each == numbers[0] for each in numbers)
-
-    def test_short_topics_pile_up_on_the_first_member(self) -> None:
-        topics = {f"topic-{number}": 1 for number in range(10)}
-        group = Group({id: Member(frozenset(topics)) for id in "ab"}, topics)
-        assert {id: len(each) for id, each in assign_ranges(group).items()} == {"a": 10, "b": 0}
-
-    def test_static_members_come_first_and_keep_their_place_under_a_new_member_id(self) -> None:
-        wanted = frozenset({"orders"})
-        before = Group({"x": Member(wanted, "2"), "a": Member(wanted), "z": Member(wanted, "1")}, {"orders": 3})
-        after = Group({"x": Member(wanted, "2"), "a": Member(wanted), "b": Member(wanted, "1")}, {"orders": 3})
-        assert assign_ranges(before) == {"z": [("orders", 0)], "x": [("orders", 1)], "a": [("orders", 2)]}
-        assert assign_ranges(after) == {"b": [("orders", 0)], "x": [("orders", 1)], "a": [("orders", 2)]}
-
-
-class TestRoundRobin:
-    def test_unequal_subscriptions_pile_up(self) -> None:
-        """Kafka's own example: C alone wants three of the partitions, and gets two of the others' besides."""
-        subscriptions = {"a": "x", "b": "xy", "c": "xyz"}
-        group = Group({id: Member(frozenset(wanted)) for id, wanted in subscriptions.items()}, {"x": 1, "y": 2, "z": 3})
-        assert round_robin.assign(group) == {
-            "a": [("x", 0)],
-            "b": [("y", 0)],
-            "c": [("y", 1), ("z", 0), ("z", 1), ("z", 2)],
-        }
-        assert sorted(map(len, sticky.assign(group).values())) == [1, 2, 3]
 
 
 def least_moves(group: Group) -> int:

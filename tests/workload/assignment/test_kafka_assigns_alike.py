@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from linearizability.workload.assignment import ASSIGNORS, sticky
-from linearizability.workload.assignment.comparison import moved
 from linearizability.workload.assignment.subscription import Assignment, Group, Member
-from tests.workload.assignment.groups import IDS, TOPICS, owning
+from tests.workload.assignment.groups import IDS, TOPICS, moved, owning
 from tests.workload.kafka_decides import kafka_decides
 
 pytestmark = pytest.mark.java

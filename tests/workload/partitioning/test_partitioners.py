@@ -24,22 +24,8 @@ from tests.workload.kafka_decides import kafka_decides
 
 ORDERS = Topic("orders", 6)
 
-JAVAS_VECTORS = {
-    b"21": -973932308,
-    b"foobar": -790332482,
-    b"a-little-bit-long-string": -985981536,
-    b"a-little-bit-longer-string": -1486304829,
-    b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
-    b"abc": 479470107,
-}
-"""Key -> hash, as Kafka's own test of murmur2 has them."""
-
 
 class TestKeyHash:
-    @pytest.mark.parametrize(("key", "digest"), JAVAS_VECTORS.items())
-    def test_javas_vectors(self, key: bytes, digest: int) -> None:
-        assert murmur2(key) == digest & 0xFFFFFFFF
-
     @pytest.mark.java
     def test_kafkas_producer_chooses_alike(self) -> None:
         chance = random.Random(1)

@@ -20,7 +20,6 @@ from reference.protocol.records.batch import (
     build,
     check_crc,
     read_all_records,
-    read_batches,
     read_header,
     records_of,
     set_max_timestamp,
@@ -29,7 +28,7 @@ from reference.protocol.records.batch import (
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.errors import CorruptBatch, RecordsError
 from reference.protocol.records.record import Record
-from tests.protocol.records.random_records import TIME, plain, random_records
+from tests.protocol.records.random_records import TIME, random_records
 
 GOLDEN = (
     "0000000000000005" "00000044" "00000003" "02" "{crc:08x}" "0010" "00000001" "0000018bcfe56800" "0000018bcfe56801"
@@ -49,16 +48,6 @@ def golden() -> bytearray:
 def test_every_byte() -> None:
     batch = golden()
     assert batch.hex() == GOLDEN.format(crc=crc32c(bytes(batch[21:])))
-
-
-def test_the_header_says_what_was_built() -> None:
-    header = read_header(golden())
-    assert (header.base_offset, header.last_offset, header.next_offset, header.record_count) == (5, 6, 7, 2)
-    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.last_sequence) == (7, 2, 10, 11)
-    assert (header.leader_epoch, header.max_timestamp, header.codec) == (3, TIME + 1, Codec.NONE)
-    assert (header.is_transactional, header.is_control, header.is_log_append_time) == (True, False, False)
-    assert header.size == len(golden())
-    assert header.delete_horizon is None
 
 
 def test_sequences_wrap_inside_of_a_batch() -> None:
@@ -93,18 +82,6 @@ def test_log_append_time_is_inside_of_it() -> None:
     assert {record.timestamp for record in records_of(memoryview(batch))} == {TIME + 50}
     set_max_timestamp(batch, TIME + 1, log_append_time=False)
     assert batch == golden()
-
-
-def test_batches_of_a_buffer() -> None:
-    chance = random.Random(1)
-    sets = [random_records(chance, 1000 * index) for index in range(5)]
-    data = b"".join(build(records, codec=codec) for records, codec in zip(sets, Codec, strict=True))
-    batches = list(read_batches(data))
-    assert [batch.header.base_offset for batch in batches] == [0, 1000, 2000, 3000, 4000]
-    assert b"".join(batch.data for batch in batches) == data
-    assert plain(list(read_all_records(data))) == [row for records in sets for row in plain(records)]
-    assert len(list(read_batches(data[:-1]))) == 4, "a last one that is cut off is left out"
-    assert list(read_batches(b"")) == []
 
 
 def test_a_changed_bit_fails_the_checksum() -> None:

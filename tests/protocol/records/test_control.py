@@ -2,34 +2,13 @@
 
 import pytest
 
-from reference.protocol.records.batch import read_header, records_of
 from reference.protocol.records.control import (
     ControlType,
-    EndTransaction,
-    build_end_transaction,
     control_key,
-    control_type,
     read_end_transaction,
 )
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import Record
-
-
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_marker(committed: bool) -> None:
-    batch = build_end_transaction(EndTransaction(committed, 9), 12, 3, now=1000)
-    header = read_header(batch)
-    assert (header.is_control, header.is_transactional, header.base_sequence, header.record_count) == (
-        True,
-        True,
-        -1,
-        1,
-    )
-    (record,) = records_of(memoryview(batch))
-    assert record.key is not None
-    assert bytes(record.key).hex() == ("00000001" if committed else "00000000")
-    assert read_end_transaction(record) == EndTransaction(committed, 9)
-    assert control_type(record) == (ControlType.COMMIT if committed else ControlType.ABORT)
 
 
 @pytest.mark.parametrize(

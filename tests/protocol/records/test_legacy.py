@@ -10,7 +10,7 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.errors import CorruptBatch, InvalidRecord, RecordsError
 from reference.protocol.records.legacy import read_message_set, write_message_set
 from reference.protocol.records.record import Record
-from tests.protocol.records.random_records import TIME, plain
+from tests.protocol.records.random_records import TIME
 
 RECORDS = [Record(10 + index, TIME + index, b"key", b"value" * index) for index in range(4)]
 RECORDS[1] = RECORDS[1]._replace(key=None, value=None)
@@ -21,26 +21,6 @@ def test_a_message_of_magic_1_by_bytes() -> None:
     data = write_message_set([Record(5, TIME, b"k", None)], 1)
     assert data[:12].hex() == "000000000000000500000017"
     assert data[16:].hex() == "01000000018bcfe56800000000016bffffffff"
-
-
-@pytest.mark.parametrize("magic", [0, 1])
-@pytest.mark.parametrize("codec", LEGACY_CODECS)
-def test_round_trip(magic: int, codec: Codec) -> None:
-    found = list(read_message_set(write_message_set(RECORDS, magic, codec)))
-    expected = RECORDS if magic else [record._replace(timestamp=-1) for record in RECORDS]
-    assert plain(found) == plain(expected)
-
-
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_log_append_time(codec: Codec) -> None:
-    data = write_message_set(RECORDS, 1, codec, log_append_time=TIME + 99)
-    assert {record.timestamp for record in read_message_set(data)} == {TIME + 99}
-
-
-def test_a_set_that_is_cut_off_gives_its_whole_messages() -> None:
-    data = write_message_set(RECORDS, 1)
-    assert len(list(read_message_set(data[:-1]))) == 3
-    assert list(read_message_set(data[:11])) == []
 
 
 def test_what_the_format_cannot_carry() -> None:

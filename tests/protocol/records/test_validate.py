@@ -159,20 +159,6 @@ def test_a_wrong_max_timestamp_is_put_right() -> None:
     assert header.crc == crc32c(valid.batch[21:])
 
 
-@pytest.mark.parametrize("target", list(Codec))
-@pytest.mark.parametrize("source", list(Codec))
-def test_the_topics_codec(source: Codec, target: Codec) -> None:
-    """ACK-11."""
-    sent = [Record(index, NOW + index, b"k", None, ((b"h", b""),)) for index in range(3)]
-    data = build(sent, codec=source, producer=BatchProducer(5, 1, 9, transactional=True))
-    valid = validate(data, ProduceRules(codec=target), NOW)
-    header = read_header(valid.batch)
-    assert header.codec is target
-    assert header == valid.header
-    assert (header.producer_id, header.producer_epoch, header.base_sequence, header.is_transactional) == (5, 1, 9, True)
-    assert list(records_of(valid.batch)) == sent
-
-
 def test_control_batches_are_not_packed() -> None:
     marker = build_end_transaction(EndTransaction(True, 0), 1, 0, NOW)
     valid = validate(marker, ProduceRules(codec=Codec.GZIP), NOW, Origin.COORDINATOR)

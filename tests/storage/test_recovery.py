@@ -246,18 +246,26 @@ def test_a_batch_whose_offset_goes_back_is_damage() -> None:
     assert again.log_end_offset == 2
 
 
-@pytest.mark.parametrize("suffix", [INDEX, TIMES])
-@pytest.mark.parametrize("how", ["missing", "torn"])
-def test_indexes_are_built_again(suffix: str, how: str) -> None:
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("suffix", "how"),
+    [(TIMES, "empty"), *((suffix, how) for suffix in (INDEX, TIMES) for how in ("missing", "torn", "zeros"))],
+)
+@pytest.mark.parametrize("count", [1, None], ids=["one", "all"])
+def test_indexes_are_built_again(count: int | None, how: str, suffix: str, clean: bool) -> None:
+    """As appending wrote them. A power failure may spare the length of a file and none of its bytes. An offset index without
+    entries is a sound one."""
     disk = SimulatedDisk()
     log = written(disk, close=True)
     before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
-    name = names(log, suffix)[0]
-    if how == "missing":
-        disk.remove(FOLDER / name)
-    else:
-        damage(disk, name, 5)
-    open_log(disk, CONFIG, clean=True).close()
+    for name in names(log, suffix)[:count]:
+        if how == "missing":
+            disk.remove(FOLDER / name)
+        elif how == "zeros":
+            damage(disk, name, 0, bytes(len(before[name])))
+        else:
+            damage(disk, name, 5 if how == "torn" else 0)
+    open_log(disk, CONFIG, clean=clean).close()
     assert {name: disk.read_file(FOLDER / name) for name in before} == before
 
 
@@ -289,38 +297,6 @@ def test_indexes_without_an_entry_are_built_again(slot: int, what: str, suffix: 
     assert append(again)[:1] == (end,)
     if slot == 0:
         assert disk.read_file(FOLDER / name) == before[name]
-
-
-@pytest.mark.parametrize("suffix", [INDEX, TIMES])
-def test_indexes_of_zeros_are_built_again(suffix: str) -> None:
-    """The length of a file outlived a power failure, and its bytes did not."""
-    disk = SimulatedDisk()
-    log = written(disk, close=True)
-    before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
-    for name in names(log, suffix):
-        damage(disk, name, 0, bytes(len(before[name])))
-    open_log(disk, CONFIG, clean=True).close()
-    assert {name: disk.read_file(FOLDER / name) for name in before} == before
-
-
-def test_a_time_index_that_lost_its_entries_is_built_again() -> None:
-    disk = SimulatedDisk()
-    log = written(disk, close=True)
-    before = {name: disk.read_file(FOLDER / name) for name in names(log, TIMES)}
-    for name in before:
-        damage(disk, name, 0)
-    open_log(disk, CONFIG, clean=True).close()
-    assert {name: disk.read_file(FOLDER / name) for name in before} == before
-
-
-def test_recovery_writes_the_indexes_that_appending_wrote() -> None:
-    disk = SimulatedDisk()
-    log = written(disk, close=True)
-    before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
-    for name in before:
-        disk.remove(FOLDER / name)
-    open_log(disk, CONFIG).close()
-    assert {name: disk.read_file(FOLDER / name) for name in before} == before
 
 
 def test_aborted_transactions_are_found_again() -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from linearizability.faults.fault import FAULTS
 from linearizability.faults.injection import Injection
@@ -34,8 +34,7 @@ class Wave(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    injections: list[Injection] = Field(validation_alias=AliasChoices("injections", "strikes"))
-    """Earlier versions stored them as `strikes`."""
+    injections: list[Injection]
     quiet_s: float = Field(ge=0)
 
 

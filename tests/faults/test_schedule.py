@@ -1,7 +1,5 @@
 """Schedules are values: equal seeds give equal ones, files give them back, and none hurts what it should not."""
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,13 +62,3 @@ def test_other_files_are_refused(tmp_path, text, reason):
     (tmp_path / "schedule.json").write_text(text)
     with pytest.raises(ScheduleError, match=reason):
         Schedule.load(tmp_path / "schedule.json")
-
-
-def test_a_schedule_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    """It has `strikes` where today's has `injections`."""
-    drawn = draw(1, 30, NAMES, 3)
-    path = tmp_path / "schedule.json"
-    drawn.save(path)
-    assert Schedule.load(path) == drawn
-    path.write_text(path.read_text().replace('"injections"', '"strikes"'))
-    assert Schedule.load(path) == drawn

@@ -1,9 +1,6 @@
 """Bad lines in a sandbox: what is sent comes late, or not all of it, and all is well when the line is mended."""
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,12 +8,11 @@ from linearizability.faults.fault import FAULTS, World, select
 from linearizability.faults.injection import Injection
 from linearizability.faults.lines import DELAY_MS, LOSS, Lossy, Slow
 from linearizability.faults.network import Line, Lines, Network
-from linearizability.faults.sandbox import obstacle, unshare
+from linearizability.faults.sandbox import obstacle
 from linearizability.targets import open_target
 from linearizability.targets.target import TargetError
+from tests.faults.sandboxed import sandboxed
 from tests.faults.test_nemesis import Pretended
-
-REPOSITORY = Path(__file__).parents[2]
 
 SCRIPT = """
 import itertools, json, socket, subprocess, sys, time
@@ -108,14 +104,7 @@ def test_a_line_is_slow_then_lossy_then_good():
     reason = obstacle()
     if reason:
         pytest.skip(f"no sandbox on this machine: {reason}")
-    done = subprocess.run(
-        [*unshare(), sys.executable, "-c", SCRIPT],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    done = sandboxed(SCRIPT, timeout_s=300)
     assert done.returncode == 0, done.stderr
     reported = json.loads(done.stdout)
     assert (reported["spoilt"], reported["again"], reported["bytes"]) == (True, False, 1_000_000)

@@ -10,9 +10,9 @@ import pytest
 
 from linearizability.faults.network import groups_cut
 from linearizability.faults.sandbox import obstacle, unshare
+from tests.faults.sandboxed import REPOSITORY, sandboxed
 from tests.waiting import await_true
 
-REPOSITORY = Path(__file__).parents[2]
 NAP_S = str(1_000_000 + os.getpid())
 """What marks the sleepers of this run among the processes of the machine."""
 
@@ -73,14 +73,7 @@ def sandbox():
 
 
 def test_links_are_cut_in_one_direction_and_joined():
-    done = subprocess.run(
-        [*unshare(), sys.executable, "-c", SCRIPT],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = sandboxed(SCRIPT)
     # Columns: clients to 1 2 3, then 1 to 2 3, 2 to 1 3, 3 to 1 2. A connection needs both directions.
     assert done.stdout.splitlines() == [
         "whole 111111111",
@@ -93,14 +86,7 @@ def test_links_are_cut_in_one_direction_and_joined():
 
 
 def test_another_network_can_follow_in_the_same_sandbox():
-    done = subprocess.run(
-        [*unshare(), sys.executable, "-c", SCRIPT + SCRIPT],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = sandboxed(SCRIPT + SCRIPT)
     lines = done.stdout.splitlines()
     assert len(lines) == 12 and lines[:6] == lines[6:], done.stderr
 
@@ -124,15 +110,7 @@ def test_ctrl_c_leaves_the_network_to_those_who_heal():
         "    code = code or network._relays[1].poll()\n"
         "    print('gone' if code else 'left')"
     )
-    done = subprocess.run(
-        [*unshare(), sys.executable, "-c", code],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        start_new_session=True,
-    )
+    done = sandboxed(code, in_a_session=True)
     assert done.stdout == "left\n", done.stderr
 
 

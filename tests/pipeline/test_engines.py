@@ -297,6 +297,15 @@ def without_a_row(part: Path) -> None:
     pq.write_table(table.slice(1), part)
 
 
+def flipped(part: Path) -> None:
+    """A bit of the values, in the last byte of their page."""
+    place = pq.read_metadata(part).row_group(0).column(SCHEMA.names.index("value"))
+    data = bytearray(part.read_bytes())
+    begin = place.data_page_offset if place.dictionary_page_offset is None else place.dictionary_page_offset
+    data[begin + place.total_compressed_size - 1] ^= 1
+    part.write_bytes(data)
+
+
 DAMAGES = {"gone": Path.unlink, "cut": cut, "another schema": without_a_column, "a row less": without_a_row}
 
 
@@ -322,10 +331,7 @@ def test_a_flipped_bit_in_a_store_costs_its_run_and_no_other(tmp_path: Path) -> 
     texts = {"a": "0 send t-0:1@0\n0 poll t-0:1@0", "b": "0 send t-0:1@0\n1 poll t-0:7@0", "c": "0 send t-0:1@0"}
     write_histories(tmp_path, [history(text, identifier=name) for name, text in texts.items()])
     part = tmp_path / "facts" / "run-0001" / "part-0000.parquet"
-    place = pq.read_metadata(part).row_group(0).column(SCHEMA.names.index("value"))
-    data = bytearray(part.read_bytes())
-    data[place.data_page_offset + place.total_compressed_size - 1] ^= 1
-    part.write_bytes(data)
+    flipped(part)
     local, spark = (list(check([tmp_path], engine=name, master=MASTER)) for name in ("local", "spark"))
     assert [judgement.verdict for judgement in local] == ["valid", "unknown", "unknown"]
     assert local[1].facts == 0 and str(part) in local[1].reasons[0]

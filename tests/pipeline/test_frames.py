@@ -8,13 +8,11 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from linearizability.history.commands import app as history_commands
 from linearizability.history.contract import Contract
-from linearizability.history.facts import SCHEMA
 from linearizability.history.native import history_files, read_run
 from linearizability.history.places import NoSuchPlace
 from linearizability.history.store import write_histories
@@ -23,7 +21,7 @@ from linearizability.pipeline import engine as engines
 from linearizability.pipeline.series import series_of
 from linearizability.pipeline.spark_session import session
 from tests.history.judged_histories import record
-from tests.pipeline.test_engines import hurt_run
+from tests.pipeline.test_engines import flipped, hurt_run, without_a_row
 
 EXAMPLE = Path(engines.__file__).with_name("example.py")
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
@@ -125,18 +123,6 @@ def test_runs_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     assert kept.where(kept["run"] == hurt["run"]).count() == len(table)
 
 
-def flipped(part: Path) -> None:
-    place = pq.read_metadata(part).row_group(0).column(SCHEMA.names.index("value"))
-    data = bytearray(part.read_bytes())
-    begin = place.data_page_offset if place.dictionary_page_offset is None else place.dictionary_page_offset
-    data[begin + place.total_compressed_size - 1] ^= 1
-    part.write_bytes(data)
-
-
-def a_row_less(part: Path) -> None:
-    pq.write_table(pq.read_table(part).slice(1), part)
-
-
 @pytest.mark.sampled(days=3)
 def test_runs_of_a_store_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     """By way of another file system of Hadoop; a damaged part costs its own run and no other."""
@@ -145,7 +131,7 @@ def test_runs_of_a_store_are_judged_as_from_files(spark, tmp_path: Path) -> None
     write_histories(tmp_path / "store", [history] * 5)
     parts = [tmp_path / "store" / "facts" / f"run-{number:04d}" / "part-0000.parquet" for number in range(5)]
     flipped(parts[1])
-    a_row_less(parts[2])
+    without_a_row(parts[2])
     parts[3].unlink()
     expected = list(engines.check([tmp_path / "store"], engine="local"))
     assert [judgement.facts > 0 for judgement in expected] == [True, False, False, False, True]

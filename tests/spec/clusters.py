@@ -60,3 +60,16 @@ def small_traces(seeds: Iterable[int], mutant: str = "") -> list[Trace]:
 def as_read(rows: Iterable[Row]) -> list[Row]:
     """Rows as they come back from a file."""
     return [json.loads(json.dumps(row)) for row in rows]
+
+
+def split(rows: list[Row], grain: int) -> list[list[Row]]:
+    """Each node's rows, timed by a clock that does not report `grain` rows apart."""
+    timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
+    return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
+
+
+def step(node: int, action: str, epoch: int, leo: int = 0, last: int = 0, mark: int = 0, **more: object) -> Row:
+    """A voter's step, and its epoch, log end offset, last record's epoch and high watermark; `source` is `from`."""
+    named = {name.replace("source", "from"): value for name, value in more.items()}
+    state = {"epoch": epoch, "leo": leo, "lastEpoch": last, "highWatermark": mark}
+    return {"node": node, "action": action} | state | named

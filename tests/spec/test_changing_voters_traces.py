@@ -18,7 +18,7 @@ from spec.changing_voters_trace import ARGUMENTS, CHANGE, ChangingVotersTrace, c
 from spec.checker import Verdict
 from spec.quorum_trace import quorum_traces
 from spec.trace import TraceError, check_traces, read_trace, trace_of
-from tests.spec.clusters import Row, as_read, rows_of
+from tests.spec.clusters import Row, as_read, rows_of, step
 
 RUNS = (1, 5, 7)
 SEEDS_FOR_A_MISTAKE = range(40)
@@ -58,13 +58,6 @@ def one_voter_for_good(trace: ChangingVotersTrace) -> tuple[Row, ...]:
 
 
 # ---- what KIP-853 forbids
-
-
-def step(node: int, action: str, epoch: int, leo: int = 0, last: int = 0, mark: int = 0, **more: object) -> Row:
-    """A node's step, with its epoch, log end offset, last record's epoch and high watermark; `source` is `from`."""
-    named = {name.replace("source", "from"): value for name, value in more.items()}
-    state = {"epoch": epoch, "leo": leo, "lastEpoch": last, "highWatermark": mark}
-    return {"node": node, "action": action} | state | named
 
 
 def election(leader: int, voter: int, epoch: int, *, leo: int, last: int, marks: tuple[int, int]) -> list[Row]:

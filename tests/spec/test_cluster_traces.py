@@ -20,7 +20,7 @@ from spec.commands import app
 from spec.killed_steps import with_killed_steps
 from spec.merging import merged
 from spec.trace import Trace, check_traces, cluster_traces, trace_of
-from tests.spec.clusters import Row, as_read, rows_of, small, small_traces
+from tests.spec.clusters import Row, as_read, rows_of, small, small_traces, split
 
 FOUND = Path(__file__).parents[1] / "simulation" / "found"
 PARTS = 4
@@ -169,12 +169,6 @@ def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> No
 
 
 # ---- each node's own order
-
-
-def split(rows: list[Row], grain: int) -> list[list[Row]]:
-    """Each node's rows, timed by a clock that does not report `grain` rows apart."""
-    timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
-    return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
 
 
 @pytest.mark.sampled(days=2)

@@ -18,7 +18,7 @@ from spec.commands import app
 from spec.merging import merged
 from spec.quorum_trace import ARGUMENTS, QuorumTrace, quorum_traces
 from spec.trace import TraceError, check_traces, read_trace, trace_of
-from tests.spec.clusters import Row, as_read, rows_of, small
+from tests.spec.clusters import Row, as_read, rows_of, small, split, step
 
 RUNS = [seed for seed in range(40) if small(seed).is_traceable][:36]
 MERGED = 6
@@ -33,12 +33,6 @@ def reported() -> list[list[Row]]:
 def traces_in(rows: list[Row], name: object) -> list[QuorumTrace]:
     found = [trace_of(events, f"{name} {title}") for title, events in quorum_traces(rows).items()]
     return [trace for trace in found if isinstance(trace, QuorumTrace)]
-
-
-def split(rows: list[Row], grain: int) -> list[list[Row]]:
-    """Each node's rows, timed by a clock that does not report `grain` rows apart."""
-    timed = [row | {"at": number // grain} for number, row in enumerate(rows)]
-    return [[row for row in timed if row["node"] == node] for node in (3, 1, 2)]
 
 
 @pytest.mark.java
@@ -70,19 +64,6 @@ def test_what_was_caused_waits_for_its_cause(reported: list[list[Row]]) -> None:
 
 
 # ---- what Raft forbids
-
-
-def step(node: int, action: str, epoch: int, leo: int = 0, last: int = 0, mark: int = 0, **arguments: int) -> Row:
-    """A voter's step, and its epoch, log end offset, last record's epoch and high watermark; `source` is `from`."""
-    reported = {name.replace("source", "from"): value for name, value in arguments.items()}
-    return {
-        "node": node,
-        "action": action,
-        "epoch": epoch,
-        "leo": leo,
-        "lastEpoch": last,
-        "highWatermark": mark,
-    } | reported
 
 
 RIVALS = [

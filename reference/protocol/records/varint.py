@@ -25,6 +25,9 @@ def read_raw(data: Buffer, position: int, max_bytes: int = VARINT_BYTES) -> tupl
 
     Errors: InvalidRecord when it has more than `max_bytes`; IndexError when the data end inside of it.
     """
+    raw = data[position]
+    if raw < 0x80:
+        return raw, position + 1
     raw = 0
     for shift in range(0, 7 * max_bytes, 7):
         byte = data[position]

@@ -129,11 +129,16 @@ KNOWN_BUGS = (
         ("SEC-28",), "KAFKA-18573", "brought a validator that checks no signature, time, audience or issuer of a token",
         since="4.1", mended=("4.1.2", "4.2"), shows="another key: does not hold: the token is refused",
     ),
+    KnownBug(
+        ("SEC-44",), "linearizability/findings/lost_users/README.md", "a deleted user takes the mechanism's others with it",
+        since="3.9", shows="the user that is left is accepted again",
+    ),
 )  # fmt: skip
 """The bugs that runs of the suite have met. Where one ends, the releases on both sides were run, but for KAFKA-6324, which is
 rarely seen, and for the beginning of KAFKA-13091, which is the release that brought AlterIsr: 0.11.0.0 and 0.11.0.1, 1.0.2 and
 1.1.0, 1.1.0 and 1.1.1, 2.4.0 and 2.4.1, 2.5.0 and 2.5.1, 2.5.1 and 2.6.0, 2.6.0 and 2.6.1, 2.6.3 and 2.7.0, 2.8.0 and 2.8.2,
-3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0."""
+3.0.2 and 3.1.2, 3.5.2 and 3.6.0, 3.6.2 and 3.7.0, 3.7.0 and 3.9.2, 4.0.0 and 4.0.1, 4.1.1 and 4.1.2, 4.1.2 and 4.2.0.
+SEC-44's is named from the first release on that it can be judged on; SCRAM in KRaft is older."""
 
 
 def known_bugs(spec: str) -> dict[str, KnownBug]:

@@ -138,6 +138,12 @@ def set_password(broker: Broker, user: str, password: str, mechanism: str = "SCR
     broker.expect_error(only(answer.results, "result").error_code, ErrorCode.NONE, what="AlterUserScramCredentials")
 
 
+def delete_password(broker: Broker, user: str, mechanism: str) -> None:
+    deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion(name=user, mechanism=SCRAM[mechanism][0])
+    answer = broker.call(AlterUserScramCredentialsRequest(deletions=[deletion], upsertions=[]))
+    broker.expect_error(only(answer.results, "result").error_code, ErrorCode.NONE, what="the deletion")
+
+
 def accepted(broker: Broker, mechanism: str, user: str, password: str) -> bool:
     """Whether the user may log in: credentials take effect when they are replayed."""
     return exchange_scram(broker, unauthenticated(broker), mechanism, user, password).error_code == ErrorCode.NONE

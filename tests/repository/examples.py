@@ -328,6 +328,10 @@ BY_OTHERS = {command: test for test, commands in BY_TUTORIAL.items() for command
     "docker run --rm --network container:broker": "tests/targets/test_image.py::test_it_judges_a_broker_in_another_container",
     "tidegauge adapter check './remote.py cluster.json' --json": "tests/targets/test_adapter_examples.py::test_machines_keep_the_contract",
     "make image": "tests/targets/test_image.py::test_it_is_not_root_and_has_all_packages",
+    "python -m tests.coordinator.drawn_transactions 0 1000": "tests/coordinator/test_transactions_beside_kafka.py::test_transactions_do_as_kafkas",
+    "python -m tests.replication.drawn_partitions 0 1000": "tests/replication/test_partition_beside_kafka.py::test_partitions_do_as_kafkas",
+    "python -m tests.controller.test_quorum_beside_kafka --members 1000": "tests/controller/test_quorum_beside_kafka.py::test_members_do_as_kafkas",
+    "python -m tests.node.test_sessions_beside_kafka 0 3000": "tests/node/test_sessions_beside_kafka.py::test_sessions_are_those_of_kafka",
     "make run": ".ci/",
     "make test": ".ci/",
 }

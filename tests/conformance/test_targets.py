@@ -1,4 +1,4 @@
-"""The suite on real brokers: every must-requirement passes on Apache Kafka and on the reference.
+"""The suite on real brokers: every must-requirement passes on the reference, and on Apache Kafka but for its known bugs.
 
 The runs mostly wait, for a judge of time must: they go on side by side, each in a process of its own. Apache Kafka does not change.
 In CI it is asked for what has another test than when its verdict was stored, and for a half of the day's areas; the other half
@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from conformance import releases
+from conformance.known_bugs import known_bugs
 from conformance.requirement import AREAS, catalogue
 from tests.shares import share
 from tests.tools.secured import STORE
@@ -106,9 +107,11 @@ def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.sampled(days=PARTS)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_apache_kafka_passes(runs: dict[str, Run], part: int) -> None:
+    """But for its own bugs, which are named."""
     summary, _, reported = runs[f"test_apache_kafka_passes[{part}]"].finished()
-    assert summary["verdict"] == "pass", reported
-    assert summary["must"]["fail"] == summary["engine_errors"] == 0, reported
+    assert summary["verdict"] == "pass" and summary["engine_errors"] == 0, reported
+    failed = {line.split()[0] for line in reported.splitlines()[1:]}
+    assert failed <= known_bugs(KAFKA).keys(), reported
 
 
 @pytest.mark.timeout(RUN_WITHIN_S)

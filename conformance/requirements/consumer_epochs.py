@@ -109,13 +109,11 @@ def commits_by_epoch(broker: Broker) -> None:
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.UNSUPPORTED_VERSION,
     )
-    epoch, before = (
-        consumer.epoch,
-        0,
-    )  # one in which it had no partition: an earlier one in which it had this is taken (KIP-1251)
+    epoch = consumer.epoch
+    before = 0  # without the partition; an earlier epoch in which the member had it is taken (KIP-1251)
     for version, said, id, error in (
         (9, epoch, consumer.id, ErrorCode.NONE), (9, epoch + 1, consumer.id, stale), (9, before, consumer.id, stale),
-        (9, epoch, "nobody", unknown), (8, epoch, consumer.id, unsupported), (2, epoch, consumer.id, unsupported),
+        (9, epoch, "unknown", unknown), (8, epoch, consumer.id, unsupported), (2, epoch, consumer.id, unsupported),
     ):  # fmt: skip
         offset = 70 if error == ErrorCode.NONE else 99
         code = commit_one(broker, group, topic, offset, version=version, generation=said, member_id=id)

@@ -113,7 +113,7 @@ def are_refused_without_a_change(nodes: JudgedCluster, topic: Topic, leader: int
     broker, before = nodes.broker, nodes.state(topic)
     error = nodes.reassign(Topic(broker.unused_name(), topic.id, 1), leader).error_code
     broker.expect_error(error, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, what="an unknown topic")
-    for what, replicas in (("nobody", ()), ("the same one twice", (leader, leader)), ("a stranger", (leader, 99))):
+    for what, replicas in (("no replica", ()), ("the same one twice", (leader, leader)), ("a stranger", (leader, 99))):
         error = nodes.reassign(topic, *replicas).error_code
         broker.expect_error(error, ErrorCode.INVALID_REPLICA_ASSIGNMENT, what=f"to {what}")
     error = nodes.reassign(topic, cancel=True).error_code

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import subprocess
 import tempfile
 from pathlib import Path
 from random import Random
@@ -10,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from linearizability.targets.artifacts import java, kafka_jars
 from tests.controller.drawn_quorum import DrawnSteps
 from tests.controller.paired_quorum import Comparison, PairedQuorum
+from tests.kafka_classes import answers_of
 
 SOURCE = Path(__file__).parent / "java" / "Quorums.java"
 MEMBERS, STEPS = 20, 60
@@ -22,17 +21,7 @@ FOLDERS = Path("/dev/shm") if Path("/dev/shm").exists() else None
 
 def kafkas(pairs: list[PairedQuorum]) -> list[dict[str, Any]]:
     """What each step gave at Kafka's members."""
-    class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
-    done = subprocess.run(
-        [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE)],
-        input="".join(f"{step}\n" for pair in pairs for step in pair.steps),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return answers_of(SOURCE, (step for pair in pairs for step in pair.steps))
 
 
 def drawn(folder: Path, seed: int, steps: int) -> PairedQuorum:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from linearizability.targets.artifacts import java, kafka_jars
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.records.batch import read_batches
 from reference.protocol.records.errors import RecordsError
@@ -22,6 +20,7 @@ from reference.replication.proposal import AcceptedIsr, Proposal
 from reference.replication.reading import FollowerFetch, Read
 from reference.storage.config import LogConfig
 from reference.storage.errors import LogError
+from tests.kafka_classes import answers_of
 from tests.replication.replicas import LAG_MS, NOW, Registry, bytes_of, open_log
 
 SOURCE = Path(__file__).parent / "java" / "Partitions.java"
@@ -32,17 +31,7 @@ ISOLATIONS = {"READ_COMMITTED": (True, False), "READ_UNCOMMITTED": (False, False
 
 def kafkas(folder: Path, pairs: list[PairedPartition]) -> list[dict[str, Any]]:
     """What each step gave on Kafka's partitions, whose logs are in a folder."""
-    class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
-    done = subprocess.run(
-        [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE), str(folder)],
-        input="".join(f"{step}\n" for pair in pairs for step in pair.steps),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return answers_of(SOURCE, (step for pair in pairs for step in pair.steps), str(folder))
 
 
 def java_map(values: dict[int, Any]) -> str:

@@ -2,13 +2,12 @@
 
 import json
 import random
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from linearizability.targets.artifacts import java, kafka_jars
+from tests.kafka_classes import answers_of
 from tests.storage.paired_log import DrawnSteps, PairedLog, first_difference
 
 SOURCE = Path(__file__).parent / "java" / "Logs.java"
@@ -17,17 +16,7 @@ LOGS, STEPS = 60, 60
 
 def kafkas(pairs: list[PairedLog]) -> list[dict[str, Any]]:
     """What each step gave on Kafka's logs."""
-    class_path = ":".join(str(jar) for jar in kafka_jars("4.3.1"))
-    done = subprocess.run(
-        [str(java()), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE)],
-        input="".join(f"{step}\n" for pair in pairs for step in pair.steps),
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return answers_of(SOURCE, (step for pair in pairs for step in pair.steps))
 
 
 def drawn(folder: Path, seed: int) -> PairedLog:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batches
 from conformance.broker import Broker
-from conformance.markers import ABORT, marker_of
+from conformance.markers import ABORT, COMMIT, marker_of, markers
 from conformance.transaction_client import expect_agreed
 from conformance.wire import Failed
 from linearizability.client.requests import READ_COMMITTED, Topic
@@ -80,3 +80,18 @@ def committed_values(broker: Broker, topic: Topic, **options: Any) -> list[bytes
 def expect_committed(broker: Broker, what: str, topic: Topic, *wanted: bytes, partition: int = 0) -> None:
     """A read_committed consumer gets these values, and nothing else."""
     broker.expect_equal(what, committed_values(broker, topic, partition=partition), list(wanted))
+
+
+def expect_ended(broker: Broker, topic: Topic, value: bytes, *, committed: bool) -> None:
+    """A transaction of one record is over in its partition: nothing follows the record but markers of this outcome.
+
+    There may be several: a coordinator sends a marker again after an answer that is lost, and after it has loaded its state.
+    """
+    stable = broker.end_offset(topic, isolation=READ_COMMITTED)
+    broker.expect(stable > 1, f"nothing is open in {topic.name}, whose stable end is {stable}")
+    log = broker.log(topic)
+    written = [record.value for one in batches(log) if not one.attributes & CONTROL for record in one.records()]
+    broker.expect_equal("what was written", written, [value])
+    ends = {one.kind for one in markers(log)}
+    broker.expect_equal("the kinds of its markers", ends, {COMMIT if committed else ABORT})
+    expect_committed(broker, f"what counts in {topic.name}", topic, *([value] if committed else []))

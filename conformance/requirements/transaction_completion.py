@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from conformance.broker import Broker
 from conformance.cluster import PATIENT, STATE_WITHIN_S, JudgedCluster, cluster
-from conformance.read_committed import expect_committed
+from conformance.read_committed import expect_ended
 from conformance.requirement import requirement
 from conformance.transaction_client import (
     CLASSIC,
@@ -79,8 +79,8 @@ def end_of(broker: Broker, case: Held) -> None:
     """End it while the node is frozen: agreed to, and marked where a replica leads."""
     expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
     broker.eventually(
-        lambda: broker.end_offset(case.free, isolation=READ_COMMITTED) == 2,
-        f"{case.free.name} has its marker",
+        lambda: broker.end_offset(case.free, isolation=READ_COMMITTED) > 1,
+        f"{case.free.name} has a marker",
         within_s=STATE_WITHIN_S,
     )
 
@@ -89,9 +89,7 @@ def expect_completed(broker: Broker, case: Held) -> None:
     """Once the node goes on, the transaction is completed, in the partition that was held up too, and the next one begins."""
     case.client.await_state(COMPLETE_COMMIT if case.committed else COMPLETE_ABORT, within_s=STATE_WITHIN_S)
     for topic in (case.held, case.free):
-        wanted = [topic_value(case, topic)] if case.committed else []
-        expect_committed(broker, f"what counts in {topic.name}", topic, *wanted)
-        broker.expect_equal("its stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 2)
+        expect_ended(broker, topic, topic_value(case, topic), committed=case.committed)
     case.client.write(case.held, b"next")
 
 
@@ -187,7 +185,7 @@ def writes_wait(broker: Broker) -> None:
             broker.expect_error(result.error_code, wanted, what=f"Produce v{version}")
         for error in client.commit_offsets(case.group, {(case.free, 0): 1}, patient=False).values():
             broker.expect_error(error, CONCURRENT, what=f"TxnOffsetCommit v{client.protocol.commit_offsets}")
-        broker.expect_equal("the log end offset", broker.end_offset(case.free), 2)
+        expect_ended(broker, case.free, b"free", committed=case.committed)
 
     in_each_outcome(broker, judge)
 

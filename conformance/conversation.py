@@ -35,6 +35,11 @@ IDLE_S = 5.0
 CONTROLLERS = ("CreateTopics", "DeleteTopics", "CreatePartitions", "ElectLeaders", "AlterPartitionReassignments",
                "ListPartitionReassignments", "UpdateFeatures", "AlterUserScramCredentials")  # fmt: skip
 """APIs that only the controller answers, unless brokers forward them (since KRaft; KIP-590)."""
+FORWARDED = (*CONTROLLERS, "DescribeQuorum", "AlterConfigs", "IncrementalAlterConfigs")
+"""APIs that brokers of a KRaft cluster forward to the controller."""
+FORWARDED_WITHIN_S = 45.0
+"""How long a forwarded request may take where a node is frozen: a broker sends it to the controller that answered it last,
+and to another one once that has been silent for 30 s (NodeToControllerRequestThread; controller.socket.timeout.ms)."""
 AUTHENTICATING = ("SaslHandshake", "SaslAuthenticate")
 """APIs with which a connection begins: a broker, or a proxy, may take what follows on it for a mechanism's own bytes."""
 ESSENTIAL = {"session_id", "session_epoch", "key_type", "types_filter", "states_filter", "resource_types",
@@ -156,6 +161,8 @@ class Conversation(Observations):
         name = APIS[type(request).KEY].name
         if to is None and name in CONTROLLERS and self.subject.nodes > 1:
             to = self.controller()
+        if name in FORWARDED and self.hurt:
+            timeout_s = max(timeout_s or 0.0, FORWARDED_WITHIN_S)
         if name in AUTHENTICATING and not isinstance(to, BrokerConnection):
             to = self.connect(to)
         connection = to if isinstance(to, BrokerConnection) else self.connection(to)

@@ -15,10 +15,12 @@ from conformance.levels import MAY
 from conformance.observations import Skipped
 from conformance.requirement import Requirement
 from conformance.subject import LEADER_AND_ISR, Subject
-from conformance.wire import Failed
+from conformance.wire import BrokerConnection, Failed, NoAnswer
 from linearizability.client.requests import Topic
 from linearizability.targets import AddressMap
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.primitives import NO_UUID
 from tests.conformance.parrot import Flock
 
@@ -69,6 +71,24 @@ def test_whatever_was_done_is_undone(broker: Broker) -> None:
     assert broker.target.done == [("pause", 1), ("kill", 2), ("resume", 1), ("restart", 2)]
     assert nodes.reachable == [1, 2, 3]
     assert broker.entrance is None
+
+
+def test_a_request_may_be_forwarded_to_a_frozen_controller_first(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker of Kafka asks the controller that answered it last, and another one after 30 s of silence."""
+    as_it_is = BrokerConnection.call
+
+    def call(self: BrokerConnection, request: Any, version: int, *, timeout_s: float | None = None) -> Any:
+        if isinstance(request, (AlterPartitionReassignmentsRequest, DescribeQuorumRequest)) and (timeout_s or 0) <= 31:
+            raise NoAnswer("no answer in time")
+        return as_it_is(self, request, version)
+
+    with cluster(broker) as nodes:
+        nodes.pause(1)
+        monkeypatch.setattr(BrokerConnection, "call", call)
+        for request in (AlterPartitionReassignmentsRequest(topics=[]), DescribeQuorumRequest(topics=[])):
+            assert broker.call(request, timeout_s=30).error_code == ErrorCode.NONE
 
 
 def test_it_is_undone_after_a_failure_too(broker: Broker) -> None:

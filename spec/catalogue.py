@@ -9,7 +9,7 @@ from spec.edited_switches import edited_switches
 from spec.models import Case, Model, cases
 
 MODELS: tuple[Model, ...] = tuple(
-    replace(model, switches=model.switches + edited_switches(model.name))
+    replace(model, switches=model.switches + edited_switches(model.folder, model.name))
     for model in (*replication_catalogue.MODELS, *other_catalogue.MODELS)
 )
 

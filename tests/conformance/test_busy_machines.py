@@ -174,6 +174,25 @@ def test_the_next_leader_may_lack_what_the_leader_alone_had(
         assert fetched[-1] == begins
 
 
+def test_an_isr_that_shrinks_may_raise_the_epoch(broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """KRaft does so before 3.6 (KAFKA-15021)."""
+
+    class Raising(Sound):
+        def freeze_out(self, topic: Topic, follower: int, value: bytes) -> State:
+            self.now = replace(super().freeze_out(topic, follower, value), epoch=self.now.epoch + 1)
+            return self.now
+
+        def living(self) -> list[int]:
+            return [1, 2, 3]
+
+        def resume(self, node: int) -> None:
+            self.now = replace(self.now, isr=self.now.isr | {node})
+
+    on(monkeypatch, replication, Raising(broker, set()))
+    broker.append, broker.end_offset = lambda *_: 0, lambda _: 2
+    catalogue()["REP-03"].test(broker)  # type: ignore[misc]
+
+
 def test_a_session_that_is_described_as_none_does_not_make_this_machine_slow(broker: Any) -> None:
     broker.subject.profile.configs = {"group.consumer.session.timeout.ms": "0"}
     member = Consumer.__new__(Consumer)

@@ -184,7 +184,7 @@ def an_agreed_end(broker: Broker) -> None:
 )  # fmt: skip
 def the_leader_dies(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        leader, one, other = nodes.cast()
+        one, leader, other = cast(nodes)
         topic = nodes.topic(leader, one, other, in_sync=2)
         cases = each_outcome(nodes, lambda node: node not in (leader, -1))
         for case in cases:
@@ -300,7 +300,7 @@ def late_at_the_next_coordinator(broker: Broker) -> None:
 )  # fmt: skip
 def while_nobody_leads(broker: Broker) -> None:
     with cluster(broker) as nodes:
-        frozen, living, _ = nodes.cast()
+        living, frozen, _ = cast(nodes)
         held, free = nodes.topic(frozen), nodes.topic(living)
         cases = each_outcome(nodes, lambda node: node not in (frozen, NO_ID))
         for case in cases:

@@ -14,6 +14,8 @@ from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.observations import Skipped
 from conformance.requirement import Requirement
+from conformance.requirements import transaction_completion
+from conformance.requirements.group_survival import group_at
 from conformance.subject import LEADER_AND_ISR, Subject
 from conformance.wire import BrokerConnection, Failed, NoAnswer
 from linearizability.client.requests import Topic
@@ -89,6 +91,29 @@ def test_a_request_may_be_forwarded_to_a_frozen_controller_first(
         monkeypatch.setattr(BrokerConnection, "call", call)
         for request in (AlterPartitionReassignmentsRequest(topics=[]), DescribeQuorumRequest(topics=[])):
             assert broker.call(request, timeout_s=30).error_code == ErrorCode.NONE
+
+
+def test_a_node_that_is_not_to_be_hurt_may_coordinate_every_group(broker: Broker) -> None:
+    with cluster(broker) as nodes:
+        nodes.addresses = {1: ("one", 1), 2: ("other", 1), 3: broker.coordinator("any")}
+        group, node = group_at(broker, nodes, 1, 2)
+        assert (node, group.address) == (3, nodes.address(3))
+
+
+def test_the_node_that_coordinates_every_transaction_is_not_frozen(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frozen: list[int] = []
+
+    def begun(nodes: JudgedCluster, node: int, *_: Any, **__: Any) -> None:
+        frozen.append(node)
+        raise Failed("enough")
+
+    monkeypatch.setattr(JudgedCluster, "cast", lambda _: (1, 2, 3))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(transaction_completion, "begun", begun)
+    with pytest.raises(Failed, match="enough"):
+        transaction_completion.in_each_outcome(broker, lambda _: None)
+    assert frozen == [2]
 
 
 def test_it_is_undone_after_a_failure_too(broker: Broker) -> None:

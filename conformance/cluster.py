@@ -44,8 +44,9 @@ QUICK = {
 """Short bounds, for who leaves an ISR and for who counts as dead."""
 PATIENT = QUICK | {"broker.session.timeout.ms": str(PATIENT_SESSION_MS)}
 """Who is silent leaves the ISRs long before it counts as dead: so the two can be distinguished."""
-STATE_WITHIN_S = 45.0
-"""How long a state that the bounds above make come may take on a machine that is busy."""
+STATE_WITHIN_S = 60.0
+"""How long a state that the bounds above make come may take on a machine that is busy: also where a leader asks for a smaller
+ISR at a controller of before, which is frozen, and at the present one after 30 s (as in FORWARDED_WITHIN_S)."""
 WHOLE_WITHIN_S = 120.0
 MOMENT_S = (LAG_MS - 700) / 1000
 """For so long a follower that was in sync when it froze is still in the ISR; its last fetch may be half a second old."""

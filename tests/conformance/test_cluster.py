@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import conformance.cluster
+import conformance.observations
 from conformance.broker import Broker
 from conformance.cluster import ATTEMPTS, JudgedCluster, Moment, Writes, cluster, in_time
 from conformance.host import addresses
@@ -47,6 +48,18 @@ class Hooks:
 
     def __getattr__(self, name: str) -> Any:
         return lambda node, **_: self.done.append((name, node))
+
+
+class Clock:
+    """Time goes on only where it is waited for."""
+
+    now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, pause_s: float) -> None:
+        self.now_s += pause_s
 
 
 @pytest.fixture
@@ -91,6 +104,16 @@ def test_a_request_may_be_forwarded_to_a_frozen_controller_first(
         monkeypatch.setattr(BrokerConnection, "call", call)
         for request in (AlterPartitionReassignmentsRequest(topics=[]), DescribeQuorumRequest(topics=[])):
             assert broker.call(request, timeout_s=30).error_code == ErrorCode.NONE
+
+
+def test_an_isr_may_shrink_after_a_frozen_controller_was_asked(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lags for 4.5 s, and the leader asks a controller of before for 30 s; on a busy machine all of it takes longer."""
+    clock = Clock()
+    with cluster(broker) as nodes:
+        topic = nodes.topic(1, 2)
+        monkeypatch.setattr(conformance.observations, "time", clock)
+        broker.deadline.at_s = 1e9
+        nodes.await_state(topic, lambda _: clock.now_s > 50, "node 2 is not in sync")
 
 
 def test_a_node_that_is_not_to_be_hurt_may_coordinate_every_group(broker: Broker) -> None:

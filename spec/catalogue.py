@@ -1,17 +1,45 @@
-"""All models and all switches: replication's, then those of the shorter books."""
+"""All models and all switches, book by book: `models.toml` and `switches.toml` of each book's folder.
+
+`[model]` says what differs from `models.Model`; `[model.switches.name]` is a known bug (`KnownBugs` of the modules): the errors
+that were made, or might well be made, by those who build a log. `switches.toml` has changes of a definition's text, for each
+rule, and each promise, that no bug of the modules has to do with. These show that a rule is needed, and that a promise can be
+broken, and are kept out of the reader's way. There `[model.switch]` has the promise that breaks, the definition, what is there,
+what instead, and the story.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import Any
 
-from spec import other_catalogue, replication_catalogue
-from spec.edited_switches import edited_switches
-from spec.models import Case, Model, cases
+from spec.models import Case, Edit, Model, Switch, cases
 
-MODELS: tuple[Model, ...] = tuple(
-    replace(model, switches=model.switches + edited_switches(model.folder, model.name))
-    for model in (*replication_catalogue.MODELS, *other_catalogue.MODELS)
-)
+BOOKS = ("replication", "quorum", "transactions", "groups", "historical")
+EDITED = "found by mutating the specification"
+
+
+def _table(folder: str, name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads(files("spec").joinpath(folder, name).read_text())
+
+
+def _models(folder: str) -> Iterator[Model]:
+    models, edited = _table(folder, "models.toml"), _table(folder, "switches.toml")
+    if strangers := edited.keys() - models.keys():
+        raise ValueError(f"spec/{folder}/switches.toml: {', '.join(strangers)} is no model of models.toml")
+    for name, row in models.items():
+        known = [_switch(switch, each) for switch, each in row.pop("switches", {}).items()]
+        changes = [_switch(switch, each) for switch, each in edited.get(name, {}).items()]
+        yield Model(name, folder, (*known, *changes), **row)
+
+
+def _switch(name: str, row: dict[str, Any]) -> Switch:
+    edit = Edit(row.pop("definition"), row.pop("was"), row.pop("becomes")) if "definition" in row else None
+    return Switch(name, row.pop("breaks"), row.pop("source", EDITED), edit=edit, **row)
+
+
+MODELS: tuple[Model, ...] = tuple(model for folder in BOOKS for model in _models(folder))
 
 
 def all_cases() -> dict[str, Case]:

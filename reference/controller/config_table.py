@@ -7,15 +7,7 @@ configuration written for Kafka is understood, and the broker says which of its 
 from reference.controller.config_definition import REQUIRED, Definition
 
 TOPIC: dict[str, Definition] = {
-    "cleanup.policy": Definition(
-        "list",
-        "delete",
-        choices=(
-            "compact",
-            "delete",
-        ),
-        synonyms=("log.cleanup.policy",),
-    ),
+    "cleanup.policy": Definition("list", "delete", choices=("compact", "delete"), synonyms=("log.cleanup.policy",)),
     "compression.gzip.level": Definition(
         "int", "-1", lowest=1, highest=9, also=(-1,), synonyms=("compression.gzip.level",)
     ),
@@ -23,14 +15,7 @@ TOPIC: dict[str, Definition] = {
     "compression.type": Definition(
         "string",
         "producer",
-        choices=(
-            "uncompressed",
-            "zstd",
-            "lz4",
-            "snappy",
-            "gzip",
-            "producer",
-        ),
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonyms=("compression.type",),
     ),
     "compression.zstd.level": Definition("int", "3", lowest=-131072, highest=22, synonyms=("compression.zstd.level",)),
@@ -57,13 +42,7 @@ TOPIC: dict[str, Definition] = {
         "long", "9223372036854775807", lowest=0, synonyms=("log.message.timestamp.before.max.ms",)
     ),
     "message.timestamp.type": Definition(
-        "string",
-        "CreateTime",
-        choices=(
-            "CreateTime",
-            "LogAppendTime",
-        ),
-        synonyms=("log.message.timestamp.type",),
+        "string", "CreateTime", choices=("CreateTime", "LogAppendTime"), synonyms=("log.message.timestamp.type",)
     ),
     "min.cleanable.dirty.ratio": Definition(
         "double", "0.5", lowest=0, highest=1, synonyms=("log.cleaner.min.cleanable.ratio",)
@@ -105,16 +84,7 @@ BROKER: dict[str, Definition] = {
     "compression.gzip.level": Definition("int", "-1", lowest=1, highest=9, also=(-1,)),
     "compression.lz4.level": Definition("int", "9", lowest=1, highest=17),
     "compression.type": Definition(
-        "string",
-        "producer",
-        choices=(
-            "uncompressed",
-            "zstd",
-            "lz4",
-            "snappy",
-            "gzip",
-            "producer",
-        ),
+        "string", "producer", choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
     ),
     "compression.zstd.level": Definition("int", "3", lowest=-131072, highest=22),
     "config.providers": Definition("list", ""),
@@ -171,14 +141,7 @@ BROKER: dict[str, Definition] = {
     "group.coordinator.background.threads": Definition("int", "2", lowest=1),
     "group.coordinator.cached.buffer.max.bytes": Definition("int", "1048588", lowest=524288),
     "group.coordinator.rebalance.protocols": Definition(
-        "list",
-        "classic,consumer,streams",
-        choices=(
-            "consumer",
-            "classic",
-            "share",
-            "streams",
-        ),
+        "list", "classic,consumer,streams", choices=("consumer", "classic", "share", "streams")
     ),
     "group.coordinator.threads": Definition("int", "4", lowest=1),
     "group.initial.rebalance.delay.ms": Definition("int", "3000"),
@@ -246,14 +209,7 @@ BROKER: dict[str, Definition] = {
     "log.cleaner.min.cleanable.ratio": Definition("double", "0.5", lowest=0, highest=1),
     "log.cleaner.min.compaction.lag.ms": Definition("long", "0", lowest=0),
     "log.cleaner.threads": Definition("int", "1", lowest=0),
-    "log.cleanup.policy": Definition(
-        "list",
-        "delete",
-        choices=(
-            "compact",
-            "delete",
-        ),
-    ),
+    "log.cleanup.policy": Definition("list", "delete", choices=("compact", "delete")),
     "log.dir": Definition("list", "/tmp/kafka-logs"),
     "log.dir.failure.timeout.ms": Definition("long", "30000", lowest=1),
     "log.dirs": Definition("list", None),
@@ -269,14 +225,7 @@ BROKER: dict[str, Definition] = {
     "log.local.retention.ms": Definition("long", "-2", lowest=-2),
     "log.message.timestamp.after.max.ms": Definition("long", "3600000", lowest=0),
     "log.message.timestamp.before.max.ms": Definition("long", "9223372036854775807", lowest=0),
-    "log.message.timestamp.type": Definition(
-        "string",
-        "CreateTime",
-        choices=(
-            "CreateTime",
-            "LogAppendTime",
-        ),
-    ),
+    "log.message.timestamp.type": Definition("string", "CreateTime", choices=("CreateTime", "LogAppendTime")),
     "log.preallocate": Definition("boolean", "false"),
     "log.retention.bytes": Definition("long", "-1"),
     "log.retention.check.interval.ms": Definition("long", "300000", lowest=1),
@@ -328,14 +277,7 @@ BROKER: dict[str, Definition] = {
     "principal.builder.class": Definition(
         "class", "class org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"
     ),
-    "process.roles": Definition(
-        "list",
-        REQUIRED,
-        choices=(
-            "broker",
-            "controller",
-        ),
-    ),
+    "process.roles": Definition("list", REQUIRED, choices=("broker", "controller")),
     "producer.id.expiration.check.interval.ms": Definition("int", "600000", lowest=1, internal=True),
     "producer.id.expiration.ms": Definition("int", "86400000", lowest=1),
     "producer.purgatory.purge.interval.requests": Definition("int", "1000"),
@@ -441,14 +383,7 @@ BROKER: dict[str, Definition] = {
     "sasl.server.callback.handler.class": Definition("class", None),
     "sasl.server.max.receive.size": Definition("int", "524288"),
     "security.inter.broker.protocol": Definition(
-        "string",
-        "PLAINTEXT",
-        choices=(
-            "PLAINTEXT",
-            "SSL",
-            "SASL_PLAINTEXT",
-            "SASL_SSL",
-        ),
+        "string", "PLAINTEXT", choices=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
     ),
     "security.providers": Definition("string", None),
     "server.max.startup.time.ms": Definition("long", "9223372036854775807", lowest=0, internal=True),
@@ -475,15 +410,7 @@ BROKER: dict[str, Definition] = {
     "ssl.allow.dn.changes": Definition("boolean", "false"),
     "ssl.allow.san.changes": Definition("boolean", "false"),
     "ssl.cipher.suites": Definition("list", ""),
-    "ssl.client.auth": Definition(
-        "string",
-        "none",
-        choices=(
-            "required",
-            "requested",
-            "none",
-        ),
-    ),
+    "ssl.client.auth": Definition("string", "none", choices=("required", "requested", "none")),
     "ssl.enabled.protocols": Definition("list", "TLSv1.2,TLSv1.3"),
     "ssl.endpoint.identification.algorithm": Definition("string", "https"),
     "ssl.engine.factory.class": Definition("class", None),

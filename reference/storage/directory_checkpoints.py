@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from uuid import UUID
 
-from reference.protocol.primitives import Offset
+from reference.protocol.primitives import NO_UUID, Offset
 from reference.storage.checkpoints import (
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
     RECOVERY_POINTS,
     TopicPartition,
     read_offsets,
+    read_topic_id,
     write_offsets,
 )
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 from reference.storage.folder_names import DELETE_SUFFIX, suffixed
+from reference.storage.segment import LOG_SUFFIX
 from reference.storage.segment_checksums import LogChecksums, read_checksums, write_checksums
 
 
@@ -44,6 +47,23 @@ class DirectoryCheckpoints:
             return
         self.checksums = found or {}
         self.are_ours = found is not None or not self._disk.exists(self._folder / RECOVERY_POINTS)
+
+    def topic_of(self, key: TopicPartition, folder: Path) -> UUID | None:
+        """The topic whose records a log's folder holds; None where it names no topic and holds no records.
+
+        A folder that has lost its topic's id may be that of a topic which was deleted, and made again under its name, while the
+        broker was down: the records are a topic's only where their checksums say so. Kafka puts such a folder aside, always.
+        Errors: CorruptFile.
+        """
+        found = read_topic_id(self._disk, folder)
+        if found is not None or not self._holds_records(folder):
+            return found
+        known = self.checksums.get(key)
+        return known.topic_id if known is not None else NO_UUID
+
+    def _holds_records(self, folder: Path) -> bool:
+        names = self._disk.list_folder(folder) if self._disk.is_folder(folder) else []
+        return any(name.endswith(LOG_SUFFIX) and self._disk.size_of(folder / name) for name in names)
 
     def load_offsets(self) -> None:
         self.recovery_points = self._read(RECOVERY_POINTS)

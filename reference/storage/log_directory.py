@@ -225,7 +225,8 @@ class LogDirectory:
     def _make_way(self, key: TopicPartition, topic_id: UUID) -> None:
         """Errors: OSError; CorruptFile where it is the metadata log that has another id."""
         folder = self._path(key)
-        found = read_topic_id(self.disk, folder)
+        is_named = key[0] == METADATA_TOPIC or key in self.futures
+        found = read_topic_id(self.disk, folder) if is_named else self._checkpoints.topic_of(key, folder)
         if found in (None, topic_id):
             return
         if key[0] == METADATA_TOPIC:

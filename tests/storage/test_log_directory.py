@@ -14,6 +14,7 @@ from reference.storage.checkpoints import (
     PARTITION_METADATA,
     RECOVERY_POINTS,
     read_offsets,
+    read_topic_id,
 )
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
@@ -116,6 +117,33 @@ def test_a_topic_of_the_same_name_is_another_topic() -> None:
     assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
     manager(disk)
     assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
+
+
+@pytest.mark.parametrize("is_flushed", [True, False])
+def test_a_folder_that_lost_its_topics_id_is_not_read_as_another_topics(is_flushed: bool) -> None:
+    """Its topic may have been deleted, and another one made under its name, while the broker was down. Kafka puts it aside."""
+    disk = SimulatedDisk()
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
+    if is_flushed:
+        first.shut_down({("a", 0): 5}, NOW)
+    disk.remove(ROOT / "a-0" / PARTITION_METADATA)
+    second = manager(disk)
+    log = second.get_or_create("a", 0, B, CONFIG, NOW)
+    assert (log.log_end_offset, log.topic_id, second.high_watermark(("a", 0))) == (0, B, 0)
+    assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
+
+
+def test_a_folder_that_lost_its_topics_id_is_the_topics_where_its_checksums_say_so() -> None:
+    disk = SimulatedDisk()
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
+    first.shut_down({("a", 0): 5}, NOW)
+    disk.remove(ROOT / "a-0" / PARTITION_METADATA)
+    second = manager(disk)
+    log = second.get_or_create("a", 0, A, CONFIG, NOW)
+    assert (log.log_end_offset, log.topic_id, second.high_watermark(("a", 0))) == (5, A, 5)
+    assert read_topic_id(disk, ROOT / "a-0") == A
 
 
 @pytest.mark.parametrize("topic", ["a", "t" * 249])

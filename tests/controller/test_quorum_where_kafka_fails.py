@@ -1,5 +1,7 @@
 # pyright: reportArgumentType=false, reportPrivateUsage=false
-"""Where a member of ours holds, and Kafka 4.3.1's KafkaRaftClient has wrong voters or exits. None has a known JIRA issue."""
+"""Where a member of ours holds, and Kafka 4.3.1's KafkaRaftClient has wrong voters or exits. None has a known JIRA issue.
+
+Brokers showed the first and the last: `tidegauge findings show unread_voters`, `removed_voter`."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+"""Questions to the nodes of a target about their metadata quorum: for the reproductions of findings."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from linearizability.targets.cluster import ClusterTarget
+from linearizability.targets.wire import Wire, WireError
+from linearizability.workload.cluster import METADATA_TOPIC
+from reference.protocol.errors import name_of
+from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
+from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from reference.protocol.messages.update_features import UpdateFeaturesRequest
+from reference.protocol.primitives import NO_NODE, NO_UUID
+
+FEATURE, LEVEL, UPGRADE = "kraft.version", 1, 1
+
+
+def keep_voters_in_the_log(target: ClusterTarget) -> bool:
+    """Raise kraft.version, and say whether the voters are in the log."""
+    known = voters(target)
+    if known and NO_UUID not in known.values():
+        return True
+    change = UpdateFeaturesRequest.FeatureUpdateKey(feature=FEATURE, max_version_level=LEVEL, upgrade_type=UPGRADE)
+    ask(target, leader(target), UpdateFeaturesRequest(feature_updates=[change], timeout_ms=10_000))
+    return False
+
+
+def leader(target: ClusterTarget) -> int:
+    """The node that says that it leads; NO_NODE where none does."""
+    return next((node.id for node in target.nodes if described(target, node.id) is not None), NO_NODE)
+
+
+def knows_what_is_committed(target: ClusterTarget) -> bool:
+    """Whether a node leads and has a high watermark: until then Kafka refuses to change the voters (REQUEST_TIMED_OUT)."""
+    found = described(target, leader(target))
+    return found is not None and found.high_watermark >= 0
+
+
+def voters(target: ClusterTarget) -> dict[int, UUID]:
+    """The voters and their directories, as the leader describes them."""
+    found = described(target, leader(target))
+    return {} if found is None else {each.replica_id: each.replica_directory_id for each in found.current_voters}
+
+
+def described(target: ClusterTarget, node: int) -> Any:
+    """What a node that leads the quorum says of it; None where it does not lead, or does not answer."""
+    found = answer(target, node)
+    if found is None or not found.topics or found.topics[0].partitions[0].error_code:
+        return None
+    return found.topics[0].partitions[0]
+
+
+def remove(target: ClusterTarget, leader: int, removed: int, directory: UUID) -> str:
+    """Ask the leader to remove a voter: the answer's error."""
+    request = RemoveRaftVoterRequest(cluster_id=None, voter_id=removed, voter_directory_id=directory)
+    found = ask(target, leader, request)
+    return "no answer" if found is None else name_of(found.error_code)
+
+
+def answer(target: ClusterTarget, node: int) -> Any:
+    """What a node answers when it is asked for its quorum, an error too; None where there is no answer."""
+    partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+    topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    return ask(target, node, DescribeQuorumRequest(topics=[topic]))
+
+
+def ask(target: ClusterTarget, node: int, request: Any, within_s: float = 10.0) -> Any:
+    """The answer of a node's controller; None where there is none in time."""
+    if node == NO_NODE or not target.running(node):
+        return None
+    member = target.member(node)
+    try:
+        with Wire.connect(member.node.host, member.controller_port, timeout_s=within_s) as wire:
+            return wire.call(request)
+    except (WireError, OSError):
+        return None

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from linearizability.mutants.registry import mutant
+from reference.controller.elections import NO_BROKER
 from reference.protocol.errors import ErrorCode
 from reference.replication.follower import Following
 from reference.replication.isr import NEVER_FETCHED
@@ -367,3 +368,16 @@ def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: i
 )  # fmt: skip
 def replay_skipped(original: Any, node: Any) -> bool:
     return True
+
+
+@mutant(
+    "internal-topics-without-a-leader",
+    "reference.controller.elections:move_leaders",
+    "A broker that comes back leads no partition of internal topics that has no leader.",
+    fuzz=True, nodes=3, workload="groups", breaks=("partition-not-led",),
+)  # fmt: skip
+def internal_topics_without_a_leader(
+    original: Any, image: Any, configuration: Any, concerned: Any, broker: Any = NO_BROKER
+) -> Any:
+    kept = [place for place in concerned if broker.joining < 0 or not place[0].name.startswith("__")]
+    return original(image, configuration, iter(kept), broker)

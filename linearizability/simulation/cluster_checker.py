@@ -13,6 +13,7 @@ from linearizability.simulation.metadata_agreement import MetadataAgreement
 from linearizability.simulation.partition_oracle import Decided, PartitionOracle
 from linearizability.simulation.schedule import METADATA_TOPIC, Schedule
 from linearizability.simulation.traced_decisions import DECISIONS, require_decided
+from linearizability.simulation.voter_agreement import VoterAgreement
 from linearizability.simulation.world import Violation
 from linearizability.simulation.znode_agreement import ZnodeAgreement
 from linearizability.simulation.znode_tree import ZnodeTree
@@ -56,6 +57,7 @@ class ClusterChecker:
         self._metadata = PartitionOracle("__cluster_metadata-0", 1, is_excused=False)
         self._metadata_seen: dict[int, tuple[int, int, bool, int]] = {}
         self._decisions = MetadataAgreement()
+        self._voters = VoterAgreement() if schedule.coordination == "changing-voters" else None
         self._znodes: ZnodeAgreement | None = None
         self._votes: dict[tuple[int, int], int] = {}
         self._broker_epochs: dict[int, int] = {}
@@ -187,6 +189,8 @@ class ClusterChecker:
             raise Violation("high-watermark-beyond-end", text)
         self._require_own_epoch(number, before, quorum)
         self._metadata.observe_log(number, log, quorum.high_watermark, quorum.epoch if quorum.is_leader else None)
+        if self._voters is not None:
+            self._voters.follow(number, quorum)
         snapshot = quorum.latest_snapshot
         if snapshot is not None and snapshot.end_offset > self._metadata.committed_end:
             text = f"node {number} has a snapshot up to {snapshot.end_offset}, committed up to {self._metadata.committed_end}"

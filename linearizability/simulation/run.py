@@ -50,7 +50,7 @@ from linearizability.simulation.schedule import (
     Updater,
 )
 from linearizability.simulation.seeking import SimulatedSeeker
-from linearizability.simulation.settling import may_hang, unfinished, unsettled, unstable
+from linearizability.simulation.settling import leaderless, may_hang, unfinished, unsettled, unstable
 from linearizability.simulation.transacting import SimulatedTransactor
 from linearizability.simulation.updating import SimulatedUpdater
 from linearizability.simulation.world import MICROSECONDS_A_MS, Trace, Violation
@@ -256,6 +256,7 @@ class SimulatedRun:
         busy = [client.name for client in clients if not client.finished and not may_hang(self.cluster, client)]
         if busy:
             text = f"{', '.join(busy)} did not come to rest within {bound_ms} ms after everything was healed"
+            self._require_leaders(text)
             raise Violation("no-progress", text)
 
     def _settle_groups(self, members: list[SimulatedMember]) -> None:
@@ -267,6 +268,7 @@ class SimulatedRun:
         self._world.run(bound_us, lambda: not unsettled(self.cluster, members), LOOK_EVERY_US)
         bound = [member for member in members if not may_hang(self.cluster, member)]
         if reason := unsettled(self.cluster, bound):
+            self._require_leaders(reason)
             raise Violation("group-not-settled", f"{bound_ms} ms after everything was healed: {reason}")
         self._describe_groups(bound)
         self._inspect(inspecting_groups.AMONG_MEMBERS if members else ())
@@ -286,6 +288,7 @@ class SimulatedRun:
         self.cluster.start(describer)
         self._world.run(self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: describer.finished)
         if not describer.finished:
+            self._require_leaders(describer.difference)
             raise Violation("description-differs", describer.difference)
 
     def _inspect(self, chapters: Chapters) -> None:
@@ -299,6 +302,7 @@ class SimulatedRun:
         self.cluster.start(inspector)
         self._world.run(self._world.now_us + REST_BOUND_MS * MICROSECONDS_A_MS, lambda: inspector.finished)
         if not inspector.finished:
+            self._require_leaders(inspector.difference)
             raise Violation("answer-differs", inspector.difference)
 
     def _compare_coordinators(self) -> None:
@@ -327,6 +331,11 @@ class SimulatedRun:
             if partition.is_leader
         }
         return [f"{topic}-{index}" for topic, index in self.cluster.partitions() if (topic, index) not in led]
+
+    def _require_leaders(self, late: str) -> None:
+        """What is late waits for a leader, where a partition has none that could have one. Errors: Violation."""
+        if not self._world.by_history and self.cluster.zookeeper is None and (found := leaderless(self.cluster)):
+            raise Violation("partition-not-led", f"{late}; {'; '.join(found[:3])}")
 
     def _wait_for_stable_ends(self) -> None:
         """Wait until last stable offsets reach the high watermarks: no transaction hangs. Errors: Violation."""
@@ -368,13 +377,14 @@ class SimulatedRun:
             raise Violation("no-progress", text)
 
     def _wait_for_replicas(self) -> None:
-        """Wait until every replica is in sync, or no tool's request is left in ZooKeeper. Errors: Violation."""
+        """Wait until partitions are led and replicas in sync, or no tool's request is left in ZooKeeper. Errors: Violation."""
         if self.cluster.is_alone:
             return
         until_us = self._world.now_us + IN_SYNC_BOUND_MS * MICROSECONDS_A_MS
         self._world.run(until_us, lambda: not unfinished(self.cluster), LOOK_EVERY_US)
         if late := unfinished(self.cluster):
-            rule = "replica-out-of-sync" if self.cluster.zookeeper is None else "zookeeper-not-followed"
+            rule = "partition-not-led" if leaderless(self.cluster) else "replica-out-of-sync"
+            rule = rule if self.cluster.zookeeper is None else "zookeeper-not-followed"
             self._world.broken(rule, f"{IN_SYNC_BOUND_MS} ms after everything was healed: {'; '.join(late[:3])}")
 
     def _deposed(self) -> list[str]:

@@ -91,12 +91,12 @@ def may_hang(cluster: SimulatedCluster, client: SimulatedClient) -> bool:
 
 
 def unfinished(cluster: SimulatedCluster) -> list[str]:
-    """What the controller has not completed: replicas that are out of sync or, with ZooKeeper, tools' requests and the state that
-    brokers should have from it."""
+    """What the controller has not completed: partitions without a leader, replicas out of sync or, with ZooKeeper, tools'
+    requests and the state that brokers should have from it."""
     if cluster.zookeeper is not None:
         left = [f"ZooKeeper still holds {path}" for path in cluster.zookeeper.requests_left()]
         return left + _other_settings(cluster, cluster.zookeeper) + _other_metadata(cluster, cluster.zookeeper)
-    return [f"{replica} is not in sync" for replica in out_of_sync(cluster)]
+    return leaderless(cluster) + [f"{replica} is not in sync" for replica in out_of_sync(cluster)]
 
 
 def _other_settings(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) -> list[str]:
@@ -139,6 +139,31 @@ def _other_metadata(cluster: SimulatedCluster, zookeeper: SimulatedZooKeeper) ->
             if leaders.get(key) != reported.get(key):
                 written = f"ZooKeeper says {leaders.get(key)}"
                 found.append(f"{machine.name} has leader and epoch {reported.get(key)} of {key}, where {written}")
+    return found
+
+
+def leaderless(cluster: SimulatedCluster) -> list[str]:
+    """The partitions without a leader, internal topics' too, of which a replica could lead, by the active controller's image.
+
+    It is in the ISR; in the ELR where the ISR is empty; the last leader where both are. A fenced broker, one that is about to
+    stop and one whose log is offline lead nothing. That no controller is active is reported by `out_of_sync`.
+    """
+    active = cluster.active_controller()
+    node = cluster.machine(active).node if active is not None else None
+    if node is None:
+        return []
+    image = node.image
+    found: list[str] = []
+    for topic in image.topics.values():
+        for index, partition in topic.partitions.items():
+            last = partition.last_known_elr if len(partition.last_known_elr) == 1 else []
+            able = [
+                replica
+                for replica in partition.isr or partition.eligible_leader_replicas or last
+                if image.is_active(replica) and not _is_offline(cluster, replica, (topic.name, index))
+            ]
+            if partition.leader == NO_LEADER and able:
+                found.append(f"{topic.name}-{index} has no leader, though {able} may lead it, of {partition}")
     return found
 
 

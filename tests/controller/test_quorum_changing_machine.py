@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from typing import Any
 
 import pytest
 
+from linearizability.simulation.voter_agreement import VoterAgreement
+from linearizability.simulation.world import Violation
 from reference.controller import quorum_changing
 from reference.controller.quorum_leading import Leader
 from reference.controller.quorum_member import Member
@@ -34,10 +37,11 @@ class Trial:
         self._members.start(*range(NODES))
         self._committed: list[str] = []
         self._number = 0
+        self._voters = VoterAgreement()
         self.counts: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Errors: Lost."""
+        """Errors: Lost, Violation."""
         self._members.pass_time(3000)
         steps = [self._append] * 4 + [self._add, self._remove] * 3
         steps += [self._cut, self._cut, self._heal, self._restart, self._replace_disk, self._wait, self._wait]
@@ -98,8 +102,10 @@ class Trial:
         self._members.pass_time(self._chance.choice((500, 3000)), step=50)
 
     def _check(self) -> None:
-        """All nodes agree in what is committed, and each leader of the newest epoch that is ready has all of it."""
+        """All nodes agree in what is committed, each leader of the newest epoch that is ready has all of it, and each node goes
+        by the voters of its log. Errors: Lost, Violation."""
         for id, quorum in self._members.quorums.items():
+            self._voters.follow(id, quorum)
             found = self._members.names(id)
             shorter = min(len(found), len(self._committed))
             if found[:shorter] != self._committed[:shorter]:
@@ -131,10 +137,22 @@ def two_changes_at_once(leader: Leader, what: str, now: TimestampMs) -> None:
     leader.change = None
 
 
+def change_before_the_epoch_is_committed(leader: Leader, what: str, now: TimestampMs) -> None:
+    if leader.change is not None:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+
+@pytest.mark.parametrize("wrong", [two_changes_at_once, change_before_the_epoch_is_committed])
+def test_voters_that_change_too_early_are_found(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quorum_changing, "check_order", wrong)
+    assert _found(Violation) == "voters-changed-too-early"
+
+
 @pytest.mark.slow
 def test_two_changes_at_once_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quorum_changing, "check_order", two_changes_at_once)
-    assert _found(), "no seed shows it"
+    monkeypatch.setattr(VoterAgreement, "follow", lambda self, number, quorum: None)
+    assert _found(Lost), "no seed shows it"
 
 
 @pytest.mark.slow
@@ -147,13 +165,15 @@ def test_a_removed_leader_that_counts_itself_is_found(monkeypatch: pytest.Monkey
             right(self, now)
 
     monkeypatch.setattr(Leader, "advance_high_watermark", wrong)
-    assert _found(), "no seed shows it"
+    assert _found(Lost), "no seed shows it"
 
 
-def _found() -> bool:
+def _found(error: type[Exception]) -> str:
+    """What the first seed that shows a mistake says of it; empty where none does."""
     for seed in range(SEEDS_FOR_MISTAKES):
         try:
             Trial(seed).run()
-        except Lost:
-            return True
-    return False
+        except error as found:
+            print(f"seed {seed}: {found}")
+            return found.rule if isinstance(found, Violation) else str(found)
+    return ""

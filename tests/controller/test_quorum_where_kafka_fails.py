@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from linearizability.simulation.voter_agreement import VoterAgreement
+from linearizability.simulation.world import Violation
 from reference.controller import quorum_messages as messages
-from reference.controller.quorum_log import IN_LINE, Comparison, Verdict
+from reference.controller.quorum_log import IN_LINE, Comparison, QuorumLog, Verdict
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.vote import VoteRequest
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.schema import Message
 from tests.controller.drawn_quorum import DrawnSteps
 from tests.controller.paired_quorum import PairedQuorum
@@ -119,3 +122,43 @@ def test_ours_holds_where_kafkas_member_fails() -> None:
         last = [next(answers) for _ in script.pair.steps][-1]
         assert ids(script.pair.ours[-1]["voters"]) == own, run.__name__
         assert last.get("dead", ids(last.get("voters", []))) == theirs, json.dumps(last)
+
+
+def unread_below_the_former_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = QuorumLog.truncate
+
+    def wrong(self: QuorumLog, offset: Offset, now: TimestampMs) -> None:
+        former_end, take = self.end, self.history.take
+        right(self, offset, now)
+        self.history.take = lambda offset, record: take(offset, record) if offset >= former_end else None
+
+    monkeypatch.setattr(QuorumLog, "truncate", wrong)
+
+
+def dropped_by_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = QuorumLog.write_snapshot
+
+    def wrong(self: QuorumLog, end_offset: Offset, *arguments: Any) -> Any:
+        written = right(self, end_offset, *arguments)
+        self.history.forget_before(end_offset)
+        return written
+
+    monkeypatch.setattr(QuorumLog, "write_snapshot", wrong)
+
+
+@pytest.mark.parametrize(
+    ("run", "plant"),
+    [(truncated_below_new_voters, unread_below_the_former_end), (snapshot_before_new_voters, dropped_by_a_snapshot)],
+)
+def test_the_simulation_finds_what_kafka_does(
+    run: Any, plant: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A member with Kafka's mistake does not go by the voters of its log; ours does."""
+    sound = Scripted(str(tmp_path / "sound"))
+    run(sound)
+    VoterAgreement().follow(0, sound.pair.quorum)
+    plant(monkeypatch)
+    script = Scripted(str(tmp_path / "planted"))
+    run(script)
+    with pytest.raises(Violation, match="voters-not-of-the-log"):
+        VoterAgreement().follow(0, script.pair.quorum)

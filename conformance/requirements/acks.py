@@ -386,7 +386,7 @@ def timed_out(broker: Broker) -> None:
             broker.eventually(lambda: broker.end_offset(topic) == 2, "it is shown at last", within_s=REPLICATED_S)
             return True
 
-        in_time(broker, once)
+        in_time(broker, once, failures=2)
 
 
 @requirement(

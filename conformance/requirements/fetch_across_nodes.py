@@ -49,7 +49,7 @@ def above_the_high_watermark(broker: Broker) -> None:
                         broker.expect_equal("the high watermark", one.high_watermark, shown)
             return lasts
 
-        in_time(broker, once)
+        in_time(broker, once, failures=2)
 
 
 @requirement(

@@ -53,7 +53,7 @@ def least_log_end(broker: Broker) -> None:
             broker.expect_equal("the high watermarks", seen, [0, 1, 3, 5, 5])
             return True
 
-        in_time(broker, once)
+        in_time(broker, once, failures=2)
 
 
 @requirement(

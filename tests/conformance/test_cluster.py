@@ -215,6 +215,22 @@ def test_a_machine_that_is_too_slow_skips(broker: Broker) -> None:
     in_time(broker, lambda: True)
 
 
+@pytest.mark.parametrize(("failing", "fails"), [(0, False), (1, False), (2, True)])
+def test_a_follower_may_be_fenced_in_one_attempt(failing: int, fails: bool, broker: Broker) -> None:
+    left = ["NONE(0) instead of REQUEST_TIMED_OUT(7)"] * failing
+
+    def once() -> bool:
+        if left:
+            raise Failed(left.pop())
+        return True
+
+    if fails:
+        with pytest.raises(Failed, match="REQUEST_TIMED_OUT"):
+            in_time(broker, once, failures=2)
+    else:
+        in_time(broker, once, failures=2)
+
+
 def test_a_moment_ends() -> None:
     assert Moment().lasts
     assert not Moment(began_s=0.0).lasts

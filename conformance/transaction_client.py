@@ -70,8 +70,8 @@ IMPLICIT = Protocol("TV2", produce=12, add_offsets=4, commit_offsets=5, end=5, a
 """KIP-890: the first write adds, and each end of a transaction raises the epoch."""
 ADD_PARTITIONS_VERSION = 3
 """The last version of AddPartitionsToTxn that is for clients."""
-ANSWERED_WITHIN_S = 60.0
-"""How long a coordinator may take; it waits for a frozen follower to leave its ISR, as `STATE_WITHIN_S` of a cluster."""
+ANSWERED_WITHIN_S = 30.0
+"""How long a coordinator may take; it waits for a frozen follower to leave its ISR, which must come before it is fenced."""
 MANY = 100
 """How many requests wait on one connection at a time."""
 TRANSACTIONS_TOPIC = "__transaction_state"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 REQUIRED = "<required>"
@@ -28,6 +29,8 @@ class Definition:
     """Values outside the bounds that are allowed all the same."""
     choices: tuple[str, ...] = ()
     internal: bool = False
+    pattern: str = ""
+    """What each item of a list must be, unless the first is `*`: a regular expression."""
     synonyms: tuple[str, ...] = ()
     """The broker's names that give a topic's default, the strongest first."""
 
@@ -104,4 +107,8 @@ class Definition:
         for item in items:
             if self.choices and item not in self.choices:
                 raise InvalidConfig(f"Invalid value {item} for configuration {name}: must be among {self._choices()}")
+        if not self.pattern and len(set(items)) < len(items):
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: a value occurs twice")
+        if self.pattern and items[:1] != ("*",) and not all(re.fullmatch(self.pattern, item) for item in items):
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: must be * or a list of {self.pattern}")
         return items

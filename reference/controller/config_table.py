@@ -6,6 +6,8 @@ configuration written for Kafka is understood, and the broker says which of its 
 
 from reference.controller.config_definition import REQUIRED, Definition
 
+PARTITIONS_AND_REPLICAS = r"([0-9]+:[0-9]+)?"
+
 TOPIC: dict[str, Definition] = {
     "cleanup.policy": Definition("list", "delete", choices=("compact", "delete"), synonyms=("log.cleanup.policy",)),
     "compression.gzip.level": Definition(
@@ -25,10 +27,10 @@ TOPIC: dict[str, Definition] = {
     "flush.ms": Definition(
         "long", "9223372036854775807", lowest=0, synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
     ),
-    "follower.replication.throttled.replicas": Definition("list", ""),
+    "follower.replication.throttled.replicas": Definition("list", "", pattern=PARTITIONS_AND_REPLICAS),
     "index.interval.bytes": Definition("int", "4096", lowest=0, synonyms=("log.index.interval.bytes",)),
     "internal.segment.bytes": Definition("int", None, internal=True),
-    "leader.replication.throttled.replicas": Definition("list", ""),
+    "leader.replication.throttled.replicas": Definition("list", "", pattern=PARTITIONS_AND_REPLICAS),
     "local.retention.bytes": Definition("long", "-2", lowest=-2, synonyms=("log.local.retention.bytes",)),
     "local.retention.ms": Definition("long", "-2", lowest=-2, synonyms=("log.local.retention.ms",)),
     "max.compaction.lag.ms": Definition(

@@ -57,6 +57,11 @@ def _require_valid(acl: Acl) -> None:
         raise _invalid(f"Invalid operation {_name(Operation, acl.operation)}")
     if acl.permission not in (Permission.DENY, Permission.ALLOW):
         raise _invalid(f"Invalid permissionType {_name(Permission, acl.permission)}")
+    if ":" not in acl.principal:
+        raise _invalid(
+            f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type from the "
+            "principal name)"
+        )
 
 
 def _invalid(message: str) -> KafkaError:

@@ -242,7 +242,8 @@ def alter_configs(
     Errors: KafkaError, and nothing changes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for an unknown name or a bad
     value (CFG-05) or a list operation on what is no list (CFG-04), INVALID_REQUEST for a resource that cannot be changed.
     """
-    table = _table_of(image, resource_type, resource_name)
+    table, changes = _table_of(image, resource_type, resource_name), list(changes)
+    _refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
     own = image.configs.get((resource_type, resource_name), {})
     after: dict[str, str | None] = dict(own)
     touched: dict[str, str | None] = {}
@@ -256,6 +257,7 @@ def alter_configs(
         else:
             after[change.name] = value
     _validate(resource_type, resource_name, after)
+    _require_topic(image, resource_type, resource_name)
     _keep_min_isr(image, resource_type, resource_name, touched)
     return _records(resource_type, resource_name, own, touched)
 
@@ -265,11 +267,11 @@ def replace_configs(
 ) -> list[ConfigRecord]:
     """The records that make a resource's settings exactly these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
     table = _table_of(image, resource_type, resource_name)
-    for name, value in configs.items():
-        if value is None:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {name}")
+    _refuse_nulls(name for name, value in configs.items() if value is None)
+    for name in configs:
         _require_known(table, name)
     _validate(resource_type, resource_name, configs)
+    _require_topic(image, resource_type, resource_name)
     own = image.configs.get((resource_type, resource_name), {})
     touched: dict[str, str | None] = {name: None for name in own if name not in configs}
     touched.update(configs)
@@ -277,10 +279,19 @@ def replace_configs(
     return _records(resource_type, resource_name, own, touched)
 
 
+def _refuse_nulls(names: Iterable[str]) -> None:
+    if missing := list(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+
+
+def _require_topic(image: MetadataImage, resource_type: int, resource_name: str) -> None:
+    """After its settings were judged, as Kafka does: a bad value is a bad value for a topic that is not there, too."""
+    if resource_type == TOPIC_RESOURCE and resource_name not in image.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
+
+
 def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> Mapping[str, Definition]:
     if resource_type == TOPIC_RESOURCE:
-        if resource_name not in image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
         return TOPIC
     if resource_type == BROKER_RESOURCE:
         if resource_name and not resource_name.isdigit():
@@ -307,8 +318,7 @@ def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], cha
     """The new text of a name; None removes it."""
     if change.operation == DELETE:
         return None  # also of an unknown name (CFG-13): what an older version knew can be taken away
-    if change.value is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {change.name}")
+    assert change.value is not None, "a null value was refused before"
     definition = _require_known(table, change.name)
     if change.operation == SET:
         return change.value

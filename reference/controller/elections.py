@@ -154,7 +154,7 @@ def elect_leaders(
 
     Errors: KafkaError INVALID_REQUEST for an unknown type of election.
     """
-    if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
+    if request.election_type not in (PREFERRED_ELECTION, UNCLEAN_ELECTION) and request.topic_partitions != []:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}")
     elect = elect_leader if request.election_type == PREFERRED_ELECTION else elect_unclean_leader
     decision: Decision[ElectLeadersResponse] = Decision([], ElectLeadersResponse())

@@ -154,13 +154,13 @@ def _automatic_assignments(
     default_replication: int,
     chance: Chance,
 ) -> list[list[NodeId]]:
-    if topic.num_partitions == 0 or topic.num_partitions < -1:
-        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     if topic.replication_factor == 0 or topic.replication_factor < -1:
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
+    if topic.num_partitions == 0 or topic.num_partitions < -1:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
     partitions = default_partitions if topic.num_partitions == -1 else topic.num_partitions
     replication = default_replication if topic.replication_factor == -1 else topic.replication_factor
     if partitions > MAX_PARTITIONS:

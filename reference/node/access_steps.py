@@ -115,7 +115,8 @@ def _metadata(access: Access, request: Request, body: MetadataRequest, admission
             response.topics = []
         if body.include_topic_authorized_operations:
             for topic in response.topics:
-                topic.topic_authorized_operations = _topic_operations(access, request, topic.name)
+                if topic.name is not None:  # of an unknown topic id nothing is said
+                    topic.topic_authorized_operations = _topic_operations(access, request, topic.name)
         _amend_cluster_operations(access, request, response)
         response.topics += [_refused_topic(topic) for topic in refused]
 
@@ -141,8 +142,8 @@ def _refused_topic(topic: MetadataRequest.MetadataRequestTopic) -> MetadataRespo
     return MetadataResponse.MetadataResponseTopic(error_code=REFUSED_TOPIC, name=topic.name, topic_id=topic.topic_id)
 
 
-def _topic_operations(access: Access, request: Request, name: str | None) -> int:
-    return access.operations(request, TOPIC, AUTHORIZED_OPERATIONS["topic"], name) if name is not None else 0
+def _topic_operations(access: Access, request: Request, name: str) -> int:
+    return access.operations(request, TOPIC, AUTHORIZED_OPERATIONS["topic"], name)
 
 
 def _amend_cluster_operations(access: Access, request: Request, response: Any) -> None:
@@ -164,6 +165,10 @@ def _describe_topic_partitions(
     asked = DescribeTopicPartitionsRequest.TopicRequest
     names = [topic.name for topic in body.topics] or sorted(access.image.topics)
     seen = [name for name in names if access.may(request, DESCRIBE, TOPIC, name, is_logged=bool(body.topics))]
+    if body.cursor is not None and body.cursor.partition_index >= 0 and not body.topics:
+        seen = [name for name in seen if name >= body.cursor.topic_name]
+        if seen and seen[0] != body.cursor.topic_name:
+            changed.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=seen[0])
     changed.topics = [asked(name=name) for name in seen]
     result = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
     refused = [
@@ -174,7 +179,8 @@ def _describe_topic_partitions(
 
     def amend(response: DescribeTopicPartitionsResponse) -> None:
         for topic in response.topics:
-            topic.topic_authorized_operations = _topic_operations(access, request, topic.name)
+            if topic.error_code != ErrorCode.INVALID_REQUEST and topic.name is not None:
+                topic.topic_authorized_operations = _topic_operations(access, request, topic.name)
         response.topics += refused
 
     admission.amendments.append(amend)

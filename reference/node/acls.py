@@ -81,6 +81,25 @@ def describe_acls(
     return DescribeAclsResponse(resources=[*found.values()])
 
 
+UNKNOWN_KIND = 0
+"""What no ACL and no filter may have as the kind of its resource or pattern, as its operation or its permission."""
+
+
+def names_unknown_kind(body: Message) -> bool:
+    """Whether a request about ACLs has UNKNOWN_KIND somewhere: Kafka cannot read such a request, and closes its connection."""
+    if isinstance(body, CreateAclsRequest):
+        return any(
+            UNKNOWN_KIND in (each.resource_type, each.resource_pattern_type, each.operation, each.permission_type)
+            for each in body.creations
+        )
+    filters = body.filters if isinstance(body, DeleteAclsRequest) else [body]
+    return any(
+        isinstance(each, DescribeAclsRequest | DeleteAclsRequest.DeleteAclsFilter)
+        and UNKNOWN_KIND in (each.resource_type_filter, each.pattern_type_filter, each.operation, each.permission_type)
+        for each in filters
+    )
+
+
 def _require_authorizer(controller: ActiveController) -> None:
     """Errors: KafkaError SECURITY_DISABLED: ACLs that nothing acts upon would protect nothing."""
     if not controller.configuration.broker("authorizer.class.name"):

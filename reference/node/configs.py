@@ -33,6 +33,7 @@ from reference.protocol.primitives import GroupId, NodeId, TimestampMs
 from reference.protocol.schema import Message
 
 LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
+DESCRIBED = (TOPIC_RESOURCE, BROKER_RESOURCE, LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 MAX_RESOURCES = 4_000
 """Resources that one DescribeConfigs answers for: about a second's work."""
 
@@ -46,22 +47,28 @@ def describe_configs(
 ) -> DescribeConfigsResponse:
     """The settings of topics and of this broker, with their sources (CFG-01, CFG-02).
 
-    Each answer has hundreds of settings: of a request for more than MAX_RESOURCES the rest is refused.
+    Each answer has hundreds of settings: of a request for more than MAX_RESOURCES the rest is refused. One resource of a kind
+    that has no settings is an error of the whole request, as in Kafka's `ConfigHelper`.
     """
+    if any(resource.resource_type not in DESCRIBED for resource in body.resources):
+        return DescribeConfigsResponse(results=[_refused(each, ErrorCode.INVALID_REQUEST) for each in body.resources])
     return DescribeConfigsResponse(
         results=[
-            _describe(context, loggers, resource, body) if number < MAX_RESOURCES else _too_many(resource)
+            _describe(context, loggers, resource, body) if number < MAX_RESOURCES else _refused(resource)
             for number, resource in enumerate(body.resources)
         ]
     )
 
 
-def _too_many(resource: DescribeConfigsRequest.DescribeConfigsResource) -> Result:
+def _refused(
+    resource: DescribeConfigsRequest.DescribeConfigsResource, code: ErrorCode = ErrorCode.POLICY_VIOLATION
+) -> Result:
+    too_many = f"More than {MAX_RESOURCES} resources in one request."
     return Result(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        error_code=ErrorCode.POLICY_VIOLATION,
-        error_message=f"More than {MAX_RESOURCES} resources in one request.",
+        error_code=code,
+        error_message=too_many if code is ErrorCode.POLICY_VIOLATION else "Unexpected resource type",
     )
 
 
@@ -112,7 +119,7 @@ def _settings(context: Context, loggers: Loggers, resource_type: int, name: str)
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return [configuration.group_setting(name, key) for key in GROUP]
-    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"Resources of type {resource_type} have no settings here")
 
 
 def _described(setting: Setting, resource_type: int, body: DescribeConfigsRequest) -> Described:

@@ -35,8 +35,10 @@ def name_leaders_of_produce(image: MetadataImage, request: Request, response: Pr
     ]
 
 
-def name_leaders_of_fetch(image: MetadataImage, request: Request, response: FetchResponse) -> None:
-    """Of each partition that is refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH."""
+def name_leaders_of_fetch(
+    image: MetadataImage, request: Request, response: FetchResponse, from_follower: bool = False
+) -> None:
+    """Of each partition that is refused with NOT_LEADER_OR_FOLLOWER or FENCED_LEADER_EPOCH. Followers know their addresses."""
     if request.version < FIRST_FETCH:
         return
     leaders: set[NodeId] = set()
@@ -46,6 +48,8 @@ def name_leaders_of_fetch(image: MetadataImage, request: Request, response: Fetc
                 leader, epoch = _leader(image, image.topic_name(topic.topic_id), each.partition_index)
                 each.current_leader = FetchResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
                 leaders.add(leader)
+    if from_follower:
+        return
     response.node_endpoints = [
         FetchResponse.NodeEndpoint(node_id=leader, host=host, port=port, rack=rack)
         for leader, host, port, rack in _reached(image, request, leaders)

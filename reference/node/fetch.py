@@ -27,6 +27,12 @@ FIRST_VERSION_FROM_ANY_REPLICA = 11
 FIRST_VERSION_WITH_REPLICA_STATE = 15
 FIRST_VERSION_WITH_TOPIC_IDS = 13
 RANK = attrgetter("rank")
+FOUND_BEFORE_READING = (
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
+"""With these errors Kafka's list of aborted transactions is empty, with others it is null."""
 UNREADABLE = (
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.UNKNOWN_TOPIC_ID,
@@ -388,7 +394,7 @@ class Serving:
             return response
         self._fetching.sessions.settle(self._context, self._settled)
         if self._names_leaders:
-            name_leaders_of_fetch(self._fetching.context.image, self._request, response)
+            name_leaders_of_fetch(self._fetching.context.image, self._request, response, self._follower >= 0)
         return response
 
     def _throttled(self) -> FetchResponse | None:
@@ -419,7 +425,7 @@ def _partition_data(partition: int, look: _Look) -> PartitionData:
         high_watermark=read.high_watermark,
         last_stable_offset=read.last_stable_offset,
         log_start_offset=read.log_start_offset,
-        aborted_transactions=None,
+        aborted_transactions=[] if look.error in FOUND_BEFORE_READING else None,
         preferred_read_replica=look.preferred,
         records=read.records,
     )

@@ -30,6 +30,8 @@ SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 """DescribeCluster's endpoint types: 1 brokers, 2 controllers."""
 
+FIRST_BY_ID = 12
+"""The first version of Metadata in which a topic may be named by its id."""
 MAX_PARTITIONS_IN_RESPONSE = 2000
 """DescribeTopicPartitions' limit on one page (max.request.partition.size.limit)."""
 
@@ -168,10 +170,8 @@ def metadata(
 ) -> MetadataResponse | None:
     """Brokers and topics; unknown topics may come to be (MET-01 to MET-13)."""
     wanted, image = body.topics, context.image
-    if request.version < 12 and wanted is not None:
-        for topic in wanted:
-            if topic.name is None or (topic.topic_id != NO_UUID and request.version < 12):
-                return context.responder.close(request, "Metadata below version 12 names topics by name only")
+    if request.version < FIRST_BY_ID and any(each.name is None or each.topic_id != NO_UUID for each in wanted or ()):
+        return _refuse_ids(wanted or [])
     if wanted is None or (request.version == 0 and not wanted):
         topics = [_describe(image, topic) for _, topic in sorted(image.topics.items())]
     else:
@@ -200,9 +200,20 @@ def metadata(
     )
 
 
+def _refuse_ids(wanted: list[MetadataRequest.MetadataRequestTopic]) -> MetadataResponse:
+    """Versions that have topic ids and do not serve them."""
+    return MetadataResponse(
+        topics=[
+            TopicResponse(error_code=ErrorCode.INVALID_REQUEST, name=each.name or "", topic_id=each.topic_id)
+            for each in wanted
+        ]
+    )
+
+
 def _once(wanted: list[MetadataRequest.MetadataRequestTopic]) -> list[MetadataRequest.MetadataRequestTopic]:
-    """A topic that is named twice is answered once."""
-    return [*{(topic.name, topic.topic_id): topic for topic in wanted}.values()]
+    """A topic that is named twice is answered once. Where some have an id, only the ids count."""
+    by_id = {topic.topic_id: topic for topic in wanted if topic.topic_id != NO_UUID}
+    return [*(by_id or {topic.name: topic for topic in wanted}).values()]
 
 
 def _named_or_identified(
@@ -211,7 +222,7 @@ def _named_or_identified(
     creation: AutoTopicCreation | None,
     now: TimestampMs,
 ) -> TopicResponse:
-    if wanted.name is None:
+    if wanted.topic_id != NO_UUID or wanted.name is None:
         found = image.topics_by_id.get(wanted.topic_id)
         if found is None:
             return TopicResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)
@@ -273,14 +284,20 @@ def describe_topic_partitions(
     context: Context, request: Request, body: DescribeTopicPartitionsRequest, now: TimestampMs
 ) -> DescribeTopicPartitionsResponse | None:
     """Topics page by page, in the order of their names; the cursor says where the next page begins (MET-15)."""
-    if body.cursor is not None and body.cursor.partition_index < 0:
-        return context.responder.close(request, f"a cursor at partition {body.cursor.partition_index}")
-    image = context.image
+    image, cursor = context.image, body.cursor
     names = sorted({topic.name for topic in body.topics}) or sorted(image.topics)
     listed_all = not body.topics
+    if cursor is not None and (cursor.partition_index < 0 or not (listed_all or cursor.topic_name in names)):
+        return DescribeTopicPartitionsResponse(
+            topics=[
+                DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(
+                    error_code=ErrorCode.INVALID_REQUEST, name=topic.name
+                )
+                for topic in body.topics
+            ]
+        )
     first = 0
-    if body.cursor is not None:
-        cursor = body.cursor
+    if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
     left = max(1, min(body.response_partition_limit, MAX_PARTITIONS_IN_RESPONSE))

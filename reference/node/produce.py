@@ -19,16 +19,22 @@ from reference.node.transactional_produce import Verdict, Verdicts, has_transact
 from reference.node.verification import Verification
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
-from reference.protocol.primitives import NO_UUID, Buffer, LeaderEpoch, Offset, TimestampMs, TopicName
-from reference.protocol.records.errors import RecordsError
+from reference.protocol.primitives import Buffer, LeaderEpoch, Offset, TimestampMs, TopicName
+from reference.protocol.records.errors import NoSingleBatch, RecordsError
 from reference.protocol.records.validate import refuse_zstd
 from reference.replication.partition import ACKS_ALL, Partition
-from reference.storage.errors import LogError, RefusedByProducerState
+from reference.storage.errors import LogError
 from reference.storage.log_directory import Logger
 from reference.storage.verification import NOT_REQUIRED
 
 FIRST_VERSION_WITH_ZSTD = 7
 VALID_ACKS = (0, 1, ACKS_ALL)
+WITHOUT_LOG_START = frozenset({
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.MESSAGE_TOO_LARGE,
+    ErrorCode.RECORD_LIST_TOO_LARGE, ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR,
+})  # fmt: skip
+"""With other errors of an append the response carries the log start offset, by which a producer that the log does not know
+distinguishes records deleted by retention from lost ones (KAFKA-5793; kafka.server.ReplicaManager.appendToLocalLog)."""
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (org.apache.kafka.clients.admin.AdminUtils)."""
 
@@ -41,9 +47,6 @@ def produce(
     context: Context, verification: Verification, request: Request, body: ProduceRequest, now: TimestampMs
 ) -> ProduceResponse | None:
     """Append each partition's batch; acks=all waits for the high watermark (ACK-01 to ACK-08)."""
-    # validate
-    if body.acks not in VALID_ACKS:
-        return _refuse_all(body, ErrorCode.INVALID_REQUIRED_ACKS)
     # fence: a transaction's batches by its coordinator; producers and leader epochs in the log
     if has_transactional_batches(body):
         return _produce_in_transaction(context, verification, request, body, now)
@@ -86,8 +89,7 @@ def _append_all(
             result = PartitionResponse(index=each.index, base_offset=-1, error_message=None)
             results.partition_responses.append(result)
             if name is None:
-                is_by_id = topic.topic_id != NO_UUID
-                verdict = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                verdict = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
             elif verdicts is None:
                 verdict = NOT_REQUIRED
             else:
@@ -168,12 +170,14 @@ def _append(
     """Append one partition's batch and fill in its result. Returns the end offset of the batch; None where it is refused."""
     topic, data, verdict, result = part
     records = cast("Buffer | None", data.records)  # decoded from a frame: never a slice of a file
-    partition: Partition | None = None
+    judged: Partition | None = None
     try:
         if isinstance(verdict, Exception):
             raise verdict
         assert topic is not None, "a topic without a name has a refusal as its verdict"
         partition = context.replicas.partition(topic, data.index)
+        if acks not in VALID_ACKS:  # after the question for a transaction was put, which Kafka remembers
+            raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         if records is None:
@@ -182,22 +186,17 @@ def _append(
             )
         if request.version < FIRST_VERSION_WITH_ZSTD:
             refuse_zstd(records)
+        judged = partition
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
-        if partition is not None and _carries_log_start(error):
-            result.log_start_offset = partition.log.log_start_offset
+        if judged is not None and error.code not in WITHOUT_LOG_START and not isinstance(error, NoSingleBatch):
+            result.log_start_offset = judged.log.log_start_offset
         return _refuse(context.log, partition_name=f"{topic}-{data.index}", error=error, result=result)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
     context.purgatories.wake(partition, now)
     return partition, info.last_offset + 1
-
-
-def _carries_log_start(error: KafkaError | RecordsError | LogError) -> bool:
-    """Whether the partition's response carries the log start offset, by which a producer that the log does not know
-    distinguishes records deleted by retention from lost ones (KAFKA-5793)."""
-    return isinstance(error, RefusedByProducerState) or (isinstance(error, RecordsError) and bool(error.record_errors))
 
 
 def _refuse(

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from reference.node import metadata
 from reference.node.access import ASKED_WITHOUT_AUTHORIZER
+from reference.node.acls import names_unknown_kind
 from reference.node.apis import API_VERSIONS, Api
 from reference.node.authentication import (
     ADMITTED,
@@ -23,6 +24,7 @@ from reference.node.effects import Authenticated, Close, ConnectionId, Effect, R
 from reference.node.loggers import Loggers
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.requests import Client, Request
+from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import UnknownVersion, decode_request
@@ -34,6 +36,8 @@ from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.primitives import Buffer, TimestampMs
 from reference.protocol.schema import Message
 
+OF_ACLS = (29, 30, 31)
+"""DescribeAcls, CreateAcls, DeleteAcls."""
 MAX_HELD = 10_000
 """Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
 
@@ -139,6 +143,9 @@ class Reception:
             return None
         except CodecError as error:
             self._emit(Close(client.connection, str(error)))
+            return None
+        if key in OF_ACLS and names_unknown_kind(body):
+            self._refuse(client, header, f"{APIS[key].name} with an unknown kind of resource, pattern or operation")
             return None
         request = Request(client, key, version, header.correlation_id, header.client_id, len(frame))
         self._context.responder.began(request)

@@ -65,6 +65,7 @@ NESTED_IN_REQUEST = ("partitions", "partition_data", "partition_indexes", "topic
 UNKNOWN = {
     "base_offset": -1,
     "committed_offset": -1,
+    "expiry_timestamp_ms": -1,
     "low_watermark": -1,
     "node_id": -1,
     "port": -1,

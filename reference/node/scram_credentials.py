@@ -105,6 +105,8 @@ def _record(image: MetadataImage, change: Deletion | Upsertion) -> Message:
     if not MIN_ITERATIONS <= change.iterations <= MAX_ITERATIONS:
         few = "few" if change.iterations < MIN_ITERATIONS else "many"
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, f"Too {few} iterations")
+    if not change.salted_password:  # the key of a HMAC, which Java refuses with an error of its own
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Empty salted password")
     return credential(
         change.name, change.mechanism, bytes(change.salt), change.iterations, bytes(change.salted_password)
     )

@@ -17,7 +17,7 @@ from reference.protocol.messages.create_partitions import CreatePartitionsReques
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from reference.protocol.primitives import NO_UUID, Offset, TimestampMs, TopicId, TopicName
+from reference.protocol.primitives import Offset, TimestampMs, TopicId, TopicName
 from reference.replication.partition import Partition
 from reference.storage.errors import LogError
 
@@ -43,7 +43,7 @@ def create_topics(
         elif times[topic.name] > 1:
             results[topic.name] = _refused(topic.name, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         else:
-            results[topic.name] = _create(controller, topic, body.validate_only, version, now)
+            results[topic.name] = _create(controller, topic, body.validate_only, now)
     return CreateTopicsResponse(topics=[*results.values()])
 
 
@@ -55,13 +55,8 @@ def _create(
     controller: ActiveController,
     topic: CreateTopicsRequest.CreatableTopic,
     validate_only: bool,
-    version: int,
     now: TimestampMs,
 ) -> TopicResult:
-    # validate
-    if version < 4 and not topic.assignments and -1 in (topic.num_partitions, topic.replication_factor):
-        code = ErrorCode.INVALID_PARTITIONS if topic.num_partitions == -1 else ErrorCode.INVALID_REPLICATION_FACTOR
-        return _refused(topic.name, code, "Defaults of the broker can be asked for from version 4 on.")
     # apply
     try:
         created = topics.create_topic(
@@ -80,7 +75,7 @@ def _create(
     settings = controller.configuration.topic_settings(created.configs)
     return TopicResult(
         name=topic.name,
-        topic_id=NO_UUID if validate_only else created.id,
+        topic_id=created.id,
         error_message=None,
         num_partitions=len(created.assignments),
         replication_factor=len(created.assignments[0]),

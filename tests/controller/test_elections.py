@@ -75,9 +75,11 @@ def test_unknown_topics_and_partitions(kind: int) -> None:
 
 
 def test_an_unknown_type_of_election_is_refused() -> None:
+    """Not where nothing is to be elected: Kafka looks at the type of each election."""
     with pytest.raises(KafkaError) as caught:
-        three_brokers().elect(ElectLeadersRequest(election_type=2))
+        three_brokers().elect(ElectLeadersRequest(election_type=2, topic_partitions=None))
     assert caught.value.code == ErrorCode.INVALID_REQUEST
+    three_brokers().elect(ElectLeadersRequest(election_type=2, topic_partitions=[]))
 
 
 def test_a_partition_named_twice_is_elected_once() -> None:

@@ -12,6 +12,7 @@ from linearizability.targets.reference import ReferenceCluster
 from linearizability.targets.wire import Wire
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.describe_acls import DescribeAclsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
@@ -19,8 +20,13 @@ from reference.protocol.schema import Message
 pytestmark = pytest.mark.process
 METADATA_TOPIC, METADATA_TOPIC_ID = "__cluster_metadata", UUID(int=1)
 FIRST_WITH_ERROR, FIRST_BY_ID = 7, 13
-NOT_EMPTY: dict[int, Message] = {ProduceRequest.KEY: ProduceRequest(acks=1, timeout_ms=1000)}
-"""An empty Produce has acks=0, which is not answered."""
+NOT_EMPTY: dict[int, Message] = {
+    ProduceRequest.KEY: ProduceRequest(acks=1, timeout_ms=1000),
+    DescribeAclsRequest.KEY: DescribeAclsRequest(
+        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+    ),
+}
+"""An empty Produce has acks=0, which is not answered; an empty filter of ACLs closes the connection."""
 FIRST_PRODUCE = 3
 """Versions below it are advertised for librdkafka's sake, and close the connection, as Kafka's do."""
 

@@ -35,3 +35,7 @@ class InvalidRecord(RecordsError):
 
     def __init__(self, message: str, record_errors: tuple[RecordError, ...] = ()) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message, record_errors)
+
+
+class NoSingleBatch(InvalidRecord):
+    """The field of a produce request does not hold one batch of the current format: Kafka looks at it before any partition."""

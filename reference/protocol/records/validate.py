@@ -32,7 +32,7 @@ from reference.protocol.records.batch import (
     whole_batch_size,
 )
 from reference.protocol.records.compression import DEFAULT_MAX_DECOMPRESSED_BYTES, Codec, codec_of, decompress
-from reference.protocol.records.errors import InvalidRecord, RecordError, RecordsError
+from reference.protocol.records.errors import InvalidRecord, NoSingleBatch, RecordError, RecordsError
 from reference.protocol.records.record import walk
 
 MIN_LONG = -(2**63)
@@ -159,11 +159,11 @@ def _the_one_batch(view: memoryview) -> BatchHeader:
             return header
     size = whole_batch_size(view, 0)
     if size is None:
-        raise InvalidRecord("a produce request holds exactly one record batch for a partition; here is none")
+        raise NoSingleBatch("a produce request holds exactly one record batch for a partition; here is none")
     if view[MAGIC_AT] != 2:
-        raise InvalidRecord(f"a produce request holds record batches of magic 2, not {view[MAGIC_AT]}")
+        raise NoSingleBatch(f"a produce request holds record batches of magic 2, not {view[MAGIC_AT]}")
     if size != len(view) and whole_batch_size(view, size) is not None:
-        raise InvalidRecord("a produce request holds exactly one record batch for a partition; here are more")
+        raise NoSingleBatch("a produce request holds exactly one record batch for a partition; here are more")
     return read_header(view)
 
 

@@ -1,0 +1,229 @@
+"""What the fields of drawn requests hold: by their names, from names of a few topics, groups and transactional ids, from small
+numbers, and from wrong values. So most requests are about something that exists, and many are refused.
+
+What a broker names for itself (topic ids, producer ids, member ids, sessions) is drawn by its place among those that it gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+from uuid import UUID
+
+from conformance.batches import RECENT_MS, TRANSACTIONAL, batch, message_set
+from linearizability.targets.wire import Wire
+from reference.protocol.primitives import NO_UUID
+from reference.protocol.schema import Field, Message
+
+
+@dataclass
+class Side:
+    """One broker, and what it has named for itself, in the order in which it did."""
+
+    address: tuple[str, int]
+    given: dict[str, list[Any]] = field(default_factory=dict)
+    """Kind of name -> those given."""
+
+    def __post_init__(self) -> None:
+        self.ask_again()
+
+    def place(self, kind: str, value: Any) -> str:
+        known = self.given.setdefault(kind, [])
+        if value not in known:
+            known.append(value)
+        return f"{kind} {known.index(value)}"
+
+    def ask_again(self) -> None:
+        """A new connection to the same broker."""
+        host, port = self.address
+        self.wire = Wire.connect(host, port)
+
+    def known(self, kind: str, place: int, otherwise: Any) -> Any:
+        known = self.given.get(kind, [])
+        return known[place % len(known)] if known else otherwise
+
+
+Draw = Callable[[Side, Random], Any]
+
+
+def among(*values: Any) -> Draw:
+    return lambda side, rng: rng.choice(values)
+
+
+def given(kind: str, otherwise: Any, *others: Any) -> Draw:
+    def draw(side: Side, rng: Random) -> Any:
+        is_given, place, other = rng.random() < 0.8, rng.randrange(1000), rng.choice([otherwise, *others])
+        return side.known(kind, place, otherwise) if is_given else other
+
+    return draw
+
+
+def drawn_records(side: Side, rng: Random) -> bytes | None:
+    """A batch; seldom several, a damaged one, one of an old format, or none."""
+    values = [b"v%d" % rng.randrange(10) for _ in range(rng.choice([1, 1, 2, 3]))]
+    producer = given("producer", -1, 7)(side, rng)
+    epoch, sequence, of_producer = rng.choice([0, 0, 0, 1]), rng.randrange(4), rng.random() < 0.6
+    transactional, codec = rng.random() < 0.4, rng.choice([0, 0, 0, 1, 2, 3, 4])
+    how, timestamp = rng.randrange(30), RECENT_MS + rng.randrange(1000)
+    header: dict[str, int] = {}
+    if of_producer:
+        header |= {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
+    if transactional:
+        header["attributes"] = codec | TRANSACTIONAL
+    wrong = {
+        0: {"crc": 1}, 1: {"magic": 1}, 2: {"last_offset_delta": 5}, 3: {"count": 9}, 4: {"base_offset": 3},
+        5: {"attributes": 0x20}, 6: {"length": 9}, 7: {"max_timestamp": 1}, 8: {"base_sequence": -1},
+        9: {"producer_epoch": -1}, 10: {"partition_leader_epoch": 9}, 11: {"attributes": 7}, 12: {"attributes": 8},
+    }.get(how, {})  # fmt: skip
+    given_header: dict[str, Any] = header | wrong
+    made = batch(*values, codec=codec, timestamp=timestamp, **given_header)
+    match how:
+        case 14:
+            return b""
+        case 15:
+            return message_set(b"old", rng.choice([0, 1]), timestamp=timestamp)
+        case 16:
+            return made + made
+        case 17:
+            return made[: rng.randrange(len(made))]
+    return made
+
+
+NAMES = among(
+    *["t0", "t1"] * 6, *["t2", "t3"] * 2, "nowhere", "bad name", "", "__consumer_offsets", "__transaction_state"
+)
+NUMBERS = among(0, 0, 0, 1, 2, -1, 9)
+TOPIC_IDS = given("topic", UUID(int=5), NO_UUID)
+GROUPS = among("g0", "g1", "g2", "g3", "")
+TRANSACTIONS = among("x0", "x1", "x2", "x3", "")
+MEMBERS = given("member", "", "m1", "")
+EPOCHS = among(0, 0, 0, 1, 2, -1, 9)
+CONFIGS = among(
+    "retention.ms", "cleanup.policy", "min.insync.replicas", "max.message.bytes", "segment.bytes", "compression.type",
+    "message.timestamp.type", "no.such.config", "log.retention.ms", "unclean.leader.election.enable", "retention.bytes",
+    "max.compaction.lag.ms", "message.timestamp.before.max.ms", "log.cleaner.threads", "num.io.threads", "",
+    "consumer.session.timeout.ms", "follower.replication.throttled.replicas", "compression.gzip.level", "flush.messages",
+    "index.interval.bytes", "min.cleanable.dirty.ratio", "preallocate", "delete.retention.ms", "local.retention.ms",
+    "remote.storage.enable", "background.threads", "log.segment.bytes", "message.format.version", "segment.ms",
+)  # fmt: skip
+VALUES = among(
+    "1", "2", "-1", "-2", "0", "abc", "", None, "compact", "delete", "compact,delete", "gzip", "producer", "LogAppendTime",
+    "CreateTime", "true", "false", "1048576", "9000000000", "0.5", "0:1,1:1", "*", "45000",
+)  # fmt: skip
+
+BY_NAME: Mapping[str, Draw] = {
+    "name": NAMES, "topic": NAMES, "topic_name": NAMES, "topic_names": NAMES, "topic_id": TOPIC_IDS, "group_id": GROUPS,
+    "groups_names": GROUPS, "group_ids": GROUPS, "transactional_id": TRANSACTIONS, "transactional_ids": TRANSACTIONS,
+    "v3_and_below_transactional_id": TRANSACTIONS, "member_id": MEMBERS, "group_instance_id": among(None, None, None, "i0"),
+    "instance_id": among(None, None, "i0"), "partition": NUMBERS, "partition_index": NUMBERS, "index": NUMBERS,
+    "partitions": NUMBERS, "partition_indexes": NUMBERS, "producer_id": given("producer", -1, 7),
+    "v3_and_below_producer_id": given("producer", -1, 7), "producer_epoch": among(0, 0, 0, 1, 2, -1),
+    "v3_and_below_producer_epoch": among(0, 0, 0, 1, 2, -1), "timeout_ms": among(20000), "acks": among(-1, -1, 1, 1, 2),
+    "records": drawn_records, "max_wait_ms": among(0, 20), "min_bytes": among(0, 1),
+    "max_bytes": among(1 << 20, 1 << 20, 100, 0), "partition_max_bytes": among(1 << 20, 1 << 20, 80, 0),
+    "isolation_level": among(0, 1), "replica_id": among(-1, -1, -1, -1, -1, -2, 1, 3), "replica_epoch": among(-1),
+    "session_id": given("session", 0, 0, 99), "session_epoch": among(-1, -1, 0, 0, 1, 2), "rack_id": among("", "", "r"),
+    "current_leader_epoch": among(-1, -1, -1, 0, 0, 1), "leader_epoch": among(0, 0, 1, -1, -2),
+    "fetch_offset": among(0, 0, 1, 2, 3, 5, 99, -1), "last_fetched_epoch": among(-1, -1, 0, 1),
+    "log_start_offset": among(-1, 0), "cluster_id": among(None), "high_watermark": among(-1, 1 << 62),
+    "timestamp": among(-1, -2, -3, -4, -5, -6, 0, RECENT_MS, RECENT_MS + 500, RECENT_MS + 99999999),
+    "generation_id_or_member_epoch": among(-1, -1, 1, 1, 2, 0, 3), "generation_id": among(1, 1, 2, 0, -1, 3),
+    "member_epoch": among(0, 0, 1, 2, -1, -2), "retention_time_ms": among(-1), "committed_offset": among(0, 1, 5, -1, -2),
+    "committed_leader_epoch": among(-1, 0, 3), "commit_timestamp": among(-1),
+    "committed_metadata": among("", "some", None, "m" * 5000), "require_stable": among(True, False),
+    "key": among("g0", "x0", "g1", "x1", "", "g0:AAAAAAAAAAAAAAAAAAAAAA:0"), "key_type": among(0, 0, 1, 1, 2, 5),
+    "coordinator_keys": among("g0", "x0", ""), "session_timeout_ms": among(300000, 300000, 300000, 5),
+    "rebalance_timeout_ms": among(400), "protocol_type": among("consumer", "consumer", "consumer", "connect", ""),
+    "protocol_name": among(None, "range", "range", "else"), "metadata": among(b"", b"meta"), "assignment": among(b"", b"as"),
+    "reason": among(None, "why"), "states_filter": among("Stable", "Empty", "empty", "Dead", "nonsense", ""),
+    "types_filter": among("classic", "consumer", "Consumer", "share", "nonsense"),
+    "num_partitions": among(1, 1, 2, 3, -1, 0, -2), "replication_factor": among(1, 1, 1, -1, 2, 0),
+    "broker_ids": among(1, 1, 1, 2, -1), "configs.name": CONFIGS, "value": VALUES, "configuration_keys": CONFIGS,
+    "validate_only": among(False, False, True), "offset": among(0, 1, 1, 2, -1, 99, -2),
+    "transaction_timeout_ms": among(60000, 60000, 0, 999999999), "enable2_pc": among(False, False, False, True),
+    "keep_prepared_txn": among(False, False, False, True), "committed": among(True, False),
+    "transaction_result": among(True, False), "coordinator_epoch": among(0, 1, -1), "transaction_version": among(0, 1, 2),
+    "verify_only": among(False, True), "resource_type_filter": among(1, 2, 3, 4, 5, 6, 7, 0, 99),
+    "resource_type": among(2, 2, 2, 4, 8, 32, 3, 5, 0), "creations.resource_type": among(2, 3, 4, 5, 6, 7, 0),
+    "creations.operation": among(2, 3, 4, 5, 8, 10, 12, 13),
+    "resource_name_filter": among(None, "t0", "g0", "kafka-cluster", ""),
+    "resource_name": among("t0", "t1", "1", "", "2", "g0", "nowhere", "abc", "kafka-cluster"),
+    "pattern_type_filter": among(1, 2, 3, 4, 0), "resource_pattern_type": among(3, 4, 3),
+    "principal_filter": among(None, "User:a", "bad"), "principal": among("User:a", "User:*", "bad", "", "Group:x"),
+    "host_filter": among(None, "*", "h"), "host": among("*", "1.2.3.4", "h", ""),
+    "operation": among(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0), "permission_type": among(3, 2, 3, 0),
+    "path": among("/nowhere", "relative"), "count": among(1, 2, 3, 4, 0, -1), "election_type": among(0, 0, 1, 2),
+    "config_operation": among(0, 0, 0, 1, 2, 3, 4), "replicas": among(1, 1, 1, 2),
+    "entity_type": among("user", "client-id", "ip", "nonsense", ""),
+    "entity_name": among("a", None, "b", "127.0.0.1", "not an ip", ""), "match_type": among(0, 1, 2, 3),
+    "match": among("a", None, "b"), "strict": among(True, False), "remove": among(False, False, True),
+    "ops.key": among(
+        "producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate", "connection_creation_rate",
+        "nonsense",
+    ),
+    "ops.value": among(1e9, 2e9, -1.0, 0.0), "users.name": among("a", "b", ""), "deletions.name": among("a", "b", ""),
+    "upsertions.name": among("a", "b", ""), "mechanism": among(1, 1, 2, 0, 3), "iterations": among(4096, 8192, 100, 20000),
+    "salt": among(b"salt", b""), "salted_password": among(b"pw", b""),
+    "feature": among("metadata.version", "group.version", "transaction.version", "kraft.version", "nonsense"),
+    "max_version_level": among(0, 1, 2, 30, 29, 99, -1), "upgrade_type": among(1, 2, 3, 0),
+    "allow_downgrade": among(False, True), "endpoint_type": among(1, 1, 2, 3),
+    "state_filters": among("Empty", "Ongoing", "CompleteCommit", "nonsense"), "producer_id_filters": given("producer", 5),
+    "duration_filter": among(-1, -1, 0, 1 << 40), "transactional_id_pattern": among(None, "", "x.*", "x0", "("),
+    "subscribed_topic_names": among("t0", "t1", "nowhere"), "subscribed_topic_regex": among(None, None, "t.*", "("),
+    "server_assignor": among(None, "range", "uniform", "nonsense"), "resource_types": among(2, 4, 8, 16, 32, 3),
+    "response_partition_limit": among(2000, 1, 2, 0), "client_instance_id": among(UUID(int=5), NO_UUID),
+    "subscription_id": among(0, 5), "compression_type": among(0, 1, 9), "groups": GROUPS,
+    "components.entity_type": among("user", "client-id", "ip", "nonsense"), "owner_principal_type": among("User"),
+    "owner_principal_name": among("", "a"), "principal_type": among("User", "x"), "principal_name": among("a"),
+    "hmac": among(b"", b"h"),
+}  # fmt: skip
+NEVER_EMPTY = {"partitions", "partition_data", "partition_indexes", "markers", "transactions"}
+"""Lists of partitions: brokers leave out topics without any. Kafka does not answer AddPartitionsToTxn without transactions."""
+ASKED_ABOUT = (
+    "name", "topic", "topic_name", "topic_id", "partition", "partition_index", "index", "group_id", "transactional_id",
+    "producer_id", "resource_type", "resource_name", "entity", "path", "member_id",
+)  # fmt: skip
+ABSENT = 0.15
+"""How often a field that may be null is, or an array is empty."""
+
+
+def drawn(table: type[Message], version: int, side: Side, rng: Random, within: str = "") -> Any:
+    """A message; the numbers that are drawn for it do not depend on the side."""
+    values: dict[str, Any] = {}
+    for each in table.FIELDS:
+        if version in each.versions:
+            values[each.name] = _drawn_field(each, version, side, rng, within)
+    return table(**values)
+
+
+def _drawn_field(each: Field, version: int, side: Side, rng: Random, within: str) -> Any:
+    is_absent = rng.random() < ABSENT and each.name not in NEVER_EMPTY
+    if each.kind == "struct":
+        return None if is_absent and version in each.nullable else drawn(each.element, version, side, rng, each.name)
+    if each.kind == "array":
+        if is_absent:
+            return None if version in each.nullable and rng.random() < 0.5 else []
+        count = rng.choice([1, 1, 1, 2])
+        if isinstance(each.element, type):
+            return _distinct([drawn(each.element, version, side, rng, each.name) for _ in range(count)])
+        return _distinct([BY_NAME[each.name](side, rng) for _ in range(count)]) if each.name in BY_NAME else []
+    draw = BY_NAME.get(f"{within}.{each.name}") or BY_NAME.get(each.name)
+    if draw is None:
+        return True if each.kind == "bool" and rng.random() < 0.5 else each.default
+    value = draw(side, rng)
+    return each.default if value is None and version not in each.nullable else value
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    """One for each thing that is asked about: Kafka keeps requests by topic and partition, and so the last of two."""
+    found: dict[Any, Any] = {}
+    for value in values:
+        named = (
+            [getattr(value, name) for name in ASKED_ABOUT if hasattr(value, name)]
+            if isinstance(value, Message)
+            else value
+        )
+        found.setdefault(repr(named), value)
+    return list(found.values())

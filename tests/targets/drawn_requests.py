@@ -1,0 +1,289 @@
+"""The same drawn requests to Apache Kafka and to the reference, in every API and version that both serve to clients.
+
+Each field is drawn by its name: from names of a few topics, groups and transactional ids, from small numbers, and from wrong
+values. So most requests are about something that exists, and many are refused. What a broker names for itself (topic ids,
+producer ids, member ids, sessions) is drawn and compared by its place among those that it has given.
+
+    python -m tests.targets.drawn_requests 0 20 --requests 700          # seeds 0 to 19
+    python -m tests.targets.drawn_requests 7 8 --show                    # one, with each request and Kafka's answer
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from conformance.batches import RECENT_MS, batches
+from linearizability.client.requests import GROUP, TRANSACTION, new_topic
+from linearizability.targets import open_target
+from linearizability.targets.wire import WireClosed, WireError
+from reference.node.release import versions_of
+from reference.protocol.apis import APIS
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.messages.offset_commit import OffsetCommitRequest
+from reference.protocol.primitives import NO_UUID
+from reference.protocol.schema import Message
+from tests.targets.drawn_fields import Side, drawn
+
+KAFKA, REFERENCE = "kafka:4.3.1:1", "reference:1"
+CONFIG = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "background.threads": "10",
+    "num.io.threads": "8",
+    "auto.create.topics.enable": "false",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
+    "super.users": "User:ANONYMOUS",
+}
+NOT_DRAWN = {
+    "ApiVersions",
+    "SaslHandshake",
+    "SaslAuthenticate",
+    "UnregisterBroker",
+    "AddRaftVoter",
+    "RemoveRaftVoter",
+    "WriteTxnMarkers",
+}
+SETTLES_IN_S = 0.2
+"""After a request that changes metadata."""
+CHANGES = {
+    "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas",
+    "AlterUserScramCredentials", "CreateAcls", "DeleteAcls", "AlterPartitionReassignments", "ElectLeaders", "UpdateFeatures",
+    "DeleteRecords", "EndTxn", "InitProducerId", "DeleteGroups", "AlterReplicaLogDirs",
+}  # fmt: skip
+SELDOM = {"DeleteTopics", "CreatePartitions", "DeleteGroups"}
+OFTEN = {
+    "Produce": 8,
+    "CreateTopics": 4,
+    "Fetch": 3,
+    "InitProducerId": 3,
+    "OffsetCommit": 2,
+    "JoinGroup": 2,
+    "EndTxn": 2,
+}
+
+
+OWN = {
+    "throttle_time_ms", "error_message", "port", "host", "cluster_id", "documentation", "log_append_time_ms", "rack",
+    "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp", "hmac",
+    "transaction_start_time_ms", "client_host", "subscription_id", "partition_size", "incarnation_id",
+}  # fmt: skip
+"""Fields that each broker says in its own way."""
+PLACED = {
+    "topic_id": "topic", "producer_id": "producer", "member_id": "member", "session_id": "session", "leader": "member",
+    "client_instance_id": "instance", "replica_directory_id": "directory", "log_dir": "folder",
+}  # fmt: skip
+IDENTIFYING = {
+    "name", "topic", "topic_name", "topic_id", "resource_type", "resource_name", "partition_index", "partition", "index",
+    "group_id", "transactional_id", "user", "key", "path", "entity", "mechanism",
+}  # fmt: skip
+ERRORS = {each.name for each in ErrorCode} - {"NONE"}
+NOTHING = (None, "", -1, NO_UUID)
+
+
+def plain(value: Any, side: Side, name: str = "") -> Any:
+    """An answer as it is compared."""
+    if isinstance(value, Message):
+        return {
+            each.name: plain(getattr(value, each.name), side, each.name)
+            for each in value.FIELDS
+            if each.name not in OWN
+        }
+    if isinstance(value, list):
+        listed = (plain(each, side, name) for each in value if not _is_not_served(each))
+        return sorted(_joined(listed), key=_identity)
+    if name == "records":
+        return _read(value)
+    if name in PLACED and value not in NOTHING and not isinstance(value, list):
+        return side.place(PLACED[name], value)
+    if name == "timestamp" and isinstance(value, int) and value > RECENT_MS + 100_000:
+        return "now"
+    if name.endswith("error_code"):
+        return ErrorCode(value).name if value in set(ErrorCode) else value
+    if isinstance(value, memoryview | bytearray):
+        return bytes(value)
+    return value
+
+
+def _joined(listed: Iterable[Any]) -> list[Any]:
+    """A topic's partitions in one entry: Kafka answers those that it refuses apart."""
+    found: dict[str, Any] = {}
+    for each in listed:
+        partitions = each.get("partitions") if isinstance(each, dict) else None
+        known = found.setdefault(repr(each) if partitions is None else _identity(each), each)
+        if known is not each and partitions is not None:
+            known["partitions"] = sorted([*known["partitions"], *partitions], key=_identity)
+    return list(found.values())
+
+
+def _is_not_served(setting: Any) -> bool:
+    """Whether it is a setting of a group of a kind that the reference does not serve."""
+    return isinstance(setting, Message) and str(getattr(setting, "name", "")).startswith(("share.", "streams."))
+
+
+def _identity(value: Any) -> str:
+    """What lists are sorted by: brokers list what was asked in an order of their own."""
+    return repr([value[name] for name in value if name in IDENTIFYING] if isinstance(value, dict) else value)
+
+
+def _read(data: Any) -> Any:
+    if not data:
+        return []
+    return [
+        (
+            each.base_offset,
+            each.partition_leader_epoch,
+            each.attributes,
+            each.last_offset_delta,
+            each.producer_id,
+            each.producer_epoch,
+            each.base_sequence if each.producer_id >= 0 else -1,
+            each.count,
+        )
+        for each in batches(bytes(data))
+    ]
+
+
+def is_alike(name: str, kafka: Any, ours: Any) -> bool:
+    """Whether a difference of one value is none that a client could act upon."""
+    if not isinstance(kafka, str) or not isinstance(ours, str):
+        return False
+    if kafka == "UNKNOWN_SERVER_ERROR":  # an exception that Kafka did not expect: any error will do
+        return ours != "NONE"
+    return name == "Produce" and kafka in ERRORS and ours in ERRORS  # which of two errors is found first
+
+
+def differences(api: str, kafka: Any, ours: Any, path: str = "") -> Iterator[str]:
+    if isinstance(kafka, dict) and isinstance(ours, dict):
+        for name in kafka:
+            yield from differences(api, kafka[name], ours.get(name), f"{path}.{name}")
+    elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
+        for number, (left, right) in enumerate(zip(kafka, ours, strict=True)):
+            yield from differences(api, left, right, f"{path}[{number}]")
+    elif kafka != ours and not is_alike(api, kafka, ours):
+        yield f"{path}: Kafka {kafka!r}, ours {ours!r}"
+
+
+def asked(side: Side, request: Message, version: int) -> Any:
+    try:
+        return plain(side.wire.call(request, version), side)
+    except WireError as error:
+        side.ask_again()
+        return "closed" if isinstance(error, WireClosed) else str(error)
+
+
+def prepare(side: Side) -> None:
+    """Two topics, and coordinators that answer."""
+    made = CreateTopicsRequest(topics=[new_topic("t0"), new_topic("t1", 2)], timeout_ms=20_000)
+    for topic in sorted(side.wire.call(made).topics, key=lambda topic: topic.name):
+        side.place("topic", topic.topic_id)
+    asked = [
+        *(FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind) for kind in (GROUP, TRANSACTION)),
+        InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000),
+        OffsetCommitRequest(group_id="first", generation_id_or_member_epoch=-1),
+    ]
+    deadline = time.monotonic() + 60
+    for request in asked:
+        while (answer := side.wire.call(request, 9 if request.KEY == 8 else None)) and _refused(answer):
+            if time.monotonic() > deadline:
+                raise WireError(f"not ready: {answer}")
+            time.sleep(0.3)
+
+    for name in ("__consumer_offsets", "__transaction_state"):
+        named = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
+        side.place("topic", side.wire.call(named).topics[0].topic_id)
+
+
+def _refused(answer: Any) -> bool:
+    listed = getattr(answer, "coordinators", [answer])
+    return any(getattr(each, "error_code", 0) for each in listed)
+
+
+def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float, show: bool = False) -> list[str]:
+    """Where the answers differ."""
+    both = set.intersection(*(set(side.wire.versions()) for side in sides))
+    names = [key for key in APIS if key in both and APIS[key].name not in NOT_DRAWN]
+    often = [key for key in names for _ in range(OFTEN.get(APIS[key].name, 1))]
+    rng, found = Random(seed), list[str]()
+    for side in sides:
+        prepare(side)
+    for number in range(requests):
+        key, name = (chosen := rng.choice(often)), APIS[chosen].name
+        if name in SELDOM and rng.random() < 0.7:
+            continue
+        lowest, highest = versions_of(key)
+        version = rng.choice([highest, rng.randint(lowest, highest)])
+        state = rng.randrange(1 << 30)
+        made = [drawn(APIS[key].request, version, side, Random(state)) for side in sides]
+        answers = [asked(side, request, version) for side, request in zip(sides, made, strict=True)]
+        if name in CHANGES:
+            time.sleep(settles_in_s)
+        differ = list(differences(name, *answers))
+        if differ:
+            found.append(f"seed {seed}, request {number}: {name} v{version}{''.join(sorted(differ))}"[:1000])
+        if show or differ:
+            print(f"seed {seed}, {number}: {name} v{version}", *map(brief, made), *differ[:4], sep="\n    ", flush=True)
+        if show:
+            print(f"    {answers[0]}")
+    return found
+
+
+def compared(
+    folder: Path, seed: int, requests: int, settles_in_s: float = SETTLES_IN_S, show: bool = False
+) -> list[str]:
+    """The same with two brokers that are started for it."""
+    with (
+        open_target(KAFKA, folder=folder / "kafka", config=CONFIG) as kafka,
+        open_target(REFERENCE, folder=folder / "reference", config=CONFIG) as reference,
+    ):
+        sides = [Side((target.nodes[0].host, target.nodes[0].port)) for target in (kafka, reference)]
+        return compare(sides, seed, requests, settles_in_s, show)
+
+
+def brief(request: Any) -> str:
+    """A request without its defaults; of batches their headers."""
+
+    def shown(value: Any) -> str:
+        if isinstance(value, Message):
+            inner = (
+                f"{each.name}={shown(getattr(value, each.name))}"
+                for each in value.FIELDS
+                if getattr(value, each.name) != each.default
+            )
+            return "(" + " ".join(inner) + ")"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(shown, value)) + "]"
+        if isinstance(value, bytes) and len(value) > 60:
+            return str(_read(value)) if value[16] == 2 else f"magic {value[16]}"
+        return repr(value)[:120]
+
+    return shown(request)[:900]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("first", type=int, help="the first seed")
+    parser.add_argument("end", type=int, help="the seed after the last")
+    parser.add_argument("--requests", type=int, default=300, help="of each seed")
+    parser.add_argument("--show", action="store_true", help="each request and Kafka's answer")
+    options = parser.parse_args()
+    found: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(options.first, options.end):
+            found += compared(Path(folder) / str(seed), seed, options.requests, show=options.show)
+    print(f"{len(found)} answers differ")
+
+
+if __name__ == "__main__":
+    main()

@@ -97,7 +97,7 @@ class Derivation:
             self._sessions.end_of(process, lambda key: key in named or not named)
         self._open[number] = invocation
         if invocation.polls:
-            self._sessions.poll_begins(process, number)
+            self._sessions.poll_begins(process, invocation.number)
 
     def _place(self, invocation: Invocation) -> None:
         """Its transaction, of which it is a step or the end, records it."""
@@ -124,7 +124,9 @@ class Derivation:
             raise BadEvent(f"operation {number} ends as another than it began")
         self.tally.ends_at = max(self.tally.ends_at, time_of(event))
         if invocation.polls:
-            self._sessions.poll_ends(process, number)
+            self._sessions.poll_ends(process, invocation.number)
+        elif invocation.f == "commit":
+            self._sessions.goes_on(process, invocation.number)
         self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
 
     def never_answered(self, number: int) -> None:
@@ -210,7 +212,7 @@ class Derivation:
         for key in moved:
             self._sessions.end(process, key)
         if common["outcome"] == Outcome.INFO and lacks_records(invocation.mops, mops):
-            self._sessions.lose(process)
+            self._sessions.lose(process, invocation.number)
         if whole:
             self.builder.add(
                 IN_NO_PARTITION, Fact(Kind.TRANSACTION, **common, transaction=number, group=self._producer(fields))
@@ -439,9 +441,10 @@ class Derivation:
             key = split_key(mop["key"])
             if mop["op"] == "drain":
                 start, end, position = offset_of(mop["start"]), offset_of(mop["end"]), offset_of(mop["position"])
-                self.builder.add(
-                    key, Fact(Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position)
-                )
+                fact = Fact(Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position)
+                if fact.outcome == Outcome.OK and self._sessions.lost_after(fact.process, fact.operation):
+                    fact = fact._replace(outcome=int(Outcome.INFO))  # a record may have come that is not recorded
+                self.builder.add(key, fact)
             elif mop.get("end") is not None or mop.get("start") is not None:
                 start, end = offset_of(mop.get("start")), offset_of(mop.get("end"))
                 self.builder.add(key, Fact(Kind.END_OFFSETS, **common, offset=end, extra=start))

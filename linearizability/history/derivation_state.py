@@ -69,7 +69,8 @@ class Sessions:
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, PartitionKey], int] = {}
         self._sought: set[tuple[int, PartitionKey]] = set()
-        self._lost: set[int] = set()
+        self._lost: dict[int, int] = {}
+        """Process -> the last of its polls of which it is not known what they gave."""
         self._open_polls: dict[int, set[int]] = {}
 
     def flags(self, process: int, key: PartitionKey) -> int:
@@ -92,17 +93,25 @@ class Sessions:
         self._open_polls.setdefault(process, set()).add(operation)
 
     def poll_ends(self, process: int, operation: int) -> None:
-        """Where an earlier poll of the process has no completion, it is not known where the process reads on."""
-        polls = self._open_polls[process]
-        polls.discard(operation)
+        self._open_polls[process].discard(operation)
+        self.goes_on(process, operation)
+
+    def goes_on(self, process: int, operation: int) -> None:
+        """The process has read on, or committed. Where an earlier poll of it has no completion, it is not known from where."""
+        polls = self._open_polls.get(process, set())
         if earlier := {other for other in polls if other < operation}:
             polls -= earlier
-            self.lose(process)
+            self.lose(process, max(earlier))
 
-    def lose(self, process: int) -> None:
+    def lose(self, process: int, operation: int) -> None:
         """It is not known what a poll gave the process, so neither where it reads on."""
         self.end_of(process, lambda _: True)
-        self._lost.add(process)
+        self._lost[process] = operation
+
+    def lost_after(self, process: int, operation: int) -> bool:
+        """Whether the process has sent a poll after this operation began of which it is not known what it gave."""
+        polls = self._open_polls.get(process, set())
+        return max([self._lost.get(process, UNKNOWN), *polls]) > operation
 
     def seek(self, process: int, key: PartitionKey, passes_nothing: bool) -> None:
         self.end(process, key)

@@ -60,10 +60,11 @@ def hidden_name(broker: Broker) -> None:
     topic = broker.topic()
     id = broker.id_of(topic)
     with rules(broker, but(DESCRIBE, TOPIC, topic.name)):
-        named = MetadataRequest.MetadataRequestTopic(name=None, topic_id=id)
-        found = only(broker.metadata([named]).topics, "topic")
-    seen = found.error_code, found.name, found.topic_id, found.partitions
-    broker.expect_equal("error, name, id, partitions", seen, (REFUSED, None, id, []))
+        for name in (None, ""):  # Java sends an empty one
+            named = MetadataRequest.MetadataRequestTopic(name=name, topic_id=id)
+            found = only(broker.metadata([named]).topics, "topic")
+            seen = found.error_code, found.name, found.topic_id, found.partitions
+            broker.expect_equal("error, name, id, partitions", seen, (REFUSED, None, id, []))
 
 
 @requirement(

@@ -31,9 +31,9 @@ def by_name(*names: str) -> list[MetadataRequest.MetadataRequestTopic]:
     return [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
 
 
-def by_id(*ids: UUID) -> list[MetadataRequest.MetadataRequestTopic]:
+def by_id(*ids: UUID, name: str | None = None) -> list[MetadataRequest.MetadataRequestTopic]:
     """Topics asked for by id."""
-    return [MetadataRequest.MetadataRequestTopic(name=None, topic_id=id) for id in ids]
+    return [MetadataRequest.MetadataRequestTopic(name=name, topic_id=id) for id in ids]
 
 
 def all_names(broker: Broker) -> set[str]:
@@ -231,23 +231,27 @@ def topic_ids(broker: Broker) -> None:
 
 @requirement(
     "MET-10",
-    notices="tool: Java's Admin describes topics by id with it, and shows an unknown id as a missing topic",
+    notices="stuck: a Java consumer that subscribes by a pattern (KIP-848) asks with an empty name, and reads nothing",
     source="KIP-516; KafkaApis.handleTopicMetadataRequest",
-    sentence="From v12 on a topic can be asked for by id: a known one gives its name and partitions, an unknown one "
-    "UNKNOWN_TOPIC_ID with a null name.",
+    sentence="From v12 on a topic can be asked for by id, with a null or an empty name: a known one gives its name and "
+    "partitions, an unknown one UNKNOWN_TOPIC_ID with a null name.",
     accepted="name and partitions for the known id; UNKNOWN_TOPIC_ID(100), null name and that id for the unknown one",
     apis={"Metadata": 12},
 )
 def asked_by_id(broker: Broker) -> None:
     topic = broker.topic(2)
-    found = only(broker.metadata(by_id(broker.id_of(topic)), version=12).topics, "topic in the answer")
-    broker.expect_error(found.error_code, ErrorCode.NONE)
-    broker.expect_equal("its name", found.name, topic.name)
-    broker.expect_equal("its partitions", len(found.partitions), topic.partitions)
     unknown = UUID(int=topic.id.int ^ 0xFFFF)
-    missing = only(broker.metadata(by_id(unknown), version=12).topics, "topic in the answer")
-    broker.expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
-    broker.expect_equal("its name and id", (missing.name, missing.topic_id), (None, unknown))
+    for asked in (None, ""):
+        with broker.case(f"the name {asked!r}"):
+            found = only(
+                broker.metadata(by_id(broker.id_of(topic), name=asked), version=12).topics, "topic in the answer"
+            )
+            broker.expect_error(found.error_code, ErrorCode.NONE)
+            broker.expect_equal("its name", found.name, topic.name)
+            broker.expect_equal("its partitions", len(found.partitions), topic.partitions)
+            missing = only(broker.metadata(by_id(unknown, name=asked), version=12).topics, "topic in the answer")
+            broker.expect_error(missing.error_code, ErrorCode.UNKNOWN_TOPIC_ID)
+            broker.expect_equal("its name and id", (missing.name, missing.topic_id), (None, unknown))
 
 
 @requirement(

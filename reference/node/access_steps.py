@@ -10,6 +10,7 @@ from typing import Any
 
 from reference.node.access import NOT_ASKED, Access, Admission, Step, add_results
 from reference.node.delegation_tokens import check_tokens
+from reference.node.metadata import ids_or_names
 from reference.node.refusals import refused_items, with_items
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.node.transactional_produce import has_transactional_batches
@@ -106,9 +107,10 @@ def _metadata(access: Access, request: Request, body: MetadataRequest, admission
         refused: list[MetadataRequest.MetadataRequestTopic] = []
     else:
         assert body.topics is not None
-        refused = [topic for topic in body.topics if not _may_see(access, request, body, topic)]
+        asked = ids_or_names(body.topics) if request.version >= 12 else body.topics
+        refused = [topic for topic in asked if not _may_see(access, request, body, topic)]
         changed = admission.body = copy.copy(body)
-        changed.topics = [topic for topic in body.topics if topic not in refused]
+        changed.topics = [topic for topic in asked if topic not in refused]
 
     def amend(response: MetadataResponse) -> None:
         if len(refused) == len(body.topics or ()) > 0:  # version 0 takes no topics for all

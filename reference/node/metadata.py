@@ -179,7 +179,8 @@ def metadata(
             body.allow_auto_topic_creation and context.configuration.broker("auto.create.topics.enable") is True
         )
         topics = [
-            _named_or_identified(image, topic, creation if allow_creation else None, now) for topic in _once(wanted)
+            _named_or_identified(image, topic, creation if allow_creation else None, now)
+            for topic in _once(ids_or_names(wanted))
         ]
     if body.include_topic_authorized_operations:
         for topic in topics:
@@ -210,10 +211,23 @@ def _refuse_ids(wanted: list[MetadataRequest.MetadataRequestTopic]) -> MetadataR
     )
 
 
+def ids_or_names(
+    wanted: list[MetadataRequest.MetadataRequestTopic],
+) -> list[MetadataRequest.MetadataRequestTopic]:
+    """The topics that a request asks for: where one has an id, no name counts. Java sends an empty name with an id (MET-10).
+    Source: KafkaApis.handleTopicMetadataRequest.
+    """
+    ids = [
+        MetadataRequest.MetadataRequestTopic(topic_id=topic.topic_id, name=None)
+        for topic in wanted
+        if topic.topic_id != NO_UUID
+    ]
+    return ids or wanted
+
+
 def _once(wanted: list[MetadataRequest.MetadataRequestTopic]) -> list[MetadataRequest.MetadataRequestTopic]:
-    """A topic that is named twice is answered once. Where some have an id, only the ids count."""
-    by_id = {topic.topic_id: topic for topic in wanted if topic.topic_id != NO_UUID}
-    return [*(by_id or {topic.name: topic for topic in wanted}).values()]
+    """A topic that is named twice is answered once."""
+    return [*{(topic.name, topic.topic_id): topic for topic in wanted}.values()]
 
 
 def _named_or_identified(
@@ -222,7 +236,7 @@ def _named_or_identified(
     creation: AutoTopicCreation | None,
     now: TimestampMs,
 ) -> TopicResponse:
-    if wanted.topic_id != NO_UUID or wanted.name is None:
+    if wanted.name is None:
         found = image.topics_by_id.get(wanted.topic_id)
         if found is None:
             return TopicResponse(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=wanted.topic_id)

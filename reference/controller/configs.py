@@ -325,8 +325,8 @@ def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], cha
     if change.operation not in (APPEND, SUBTRACT):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation}")
     if definition.type != "list":
-        word = "append to" if change.operation == APPEND else "subtract from"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {word} key {change.name} because its type is not LIST.")
+        word = "APPEND" if change.operation == APPEND else "SUBTRACT"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {word} to key {change.name} because its type is not LIST.")
     items = _items(own.get(change.name) or definition.default or "")
     asked = _items(change.value)
     if change.operation == APPEND:

@@ -128,6 +128,7 @@ def _described(setting: Setting, resource_type: int, body: DescribeConfigsReques
         Synonym(name=name, value=None if sensitive else value, source=source)
         for name, value, source in setting.synonyms
     ]
+    documentation = setting.definition.description() if body.include_documentation else None
     return Described(
         name=setting.name,
         value=None if sensitive else setting.value,
@@ -136,7 +137,7 @@ def _described(setting: Setting, resource_type: int, body: DescribeConfigsReques
         is_sensitive=sensitive,
         synonyms=synonyms if body.include_synonyms else [],
         config_type=configs.CONFIG_TYPES[setting.definition.type],
-        documentation=setting.definition.description() if body.include_documentation else None,
+        documentation="" if resource_type == LOGGER_RESOURCE else documentation,
     )
 
 

@@ -326,7 +326,8 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
             raise ConfigurationError(f"{source}: {name} is missing")
     if "log.dirs" not in properties and "log.dir" not in properties:
         raise ConfigurationError(f"{source}: log.dirs is missing")
-    given: dict[str, Any] = {"listeners": "PLAINTEXT://:9092", **properties, "properties": dict(properties)}
+    both = {"broker.id": properties["node.id"]} if "node.id" in properties else {}  # kafka-configs shows them
+    given: dict[str, Any] = {"listeners": "PLAINTEXT://:9092", **properties, "properties": both | dict(properties)}
     given["zookeeper.connect"] = zookeeper
     try:
         return ServerConfiguration.model_validate(given)

@@ -123,7 +123,7 @@ class TestConfigs:
     def test_a_brokers_settings(self, admin: Admin, broker: Target) -> None:
         node = ("kafka-configs", "--broker", broker.nodes[0].id)
         everything = configs(admin(*node, "--describe", "--all").well())
-        assert everything["node.id"] == "1"
+        assert (everything["node.id"], everything["broker.id"]) == ("1", "1")
         assert everything["log.retention.check.interval.ms"] == "300"
         assert everything["num.partitions"] == "1"
         admin(*node, "--alter", "--add-config", "log.retention.ms=123456789").well()

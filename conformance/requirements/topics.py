@@ -206,10 +206,11 @@ def impossible_counts(broker: Broker) -> None:
 
 @requirement(
     "TOP-05",
-    notices="stuck: Java's Admin, Streams and Connect leave both to the broker like this, and could make no topic",
-    source="KIP-464; num.partitions, default.replication.factor",
-    sentence="From v4 on, -1 for the partition count or the replication factor means the broker's default.",
-    accepted="num.partitions partitions and default.replication.factor replicas, where they are described, each alone and both",
+    notices="stuck: Java's Admin, Streams and Connect (v4), and KafkaJS (v2, v3), leave both to the broker, and make no topic",
+    source="KIP-464; num.partitions, default.replication.factor; ReplicationControlManager.createTopic",
+    sentence="-1 for the partition count or the replication factor means the broker's default, in each version that is served.",
+    accepted="num.partitions partitions and default.replication.factor replicas, where they are described, each alone and both; "
+    "no error for both in versions before 4",
     since="2.4",
     apis={"CreateTopics": 4},
 )
@@ -225,6 +226,10 @@ def broker_defaults(broker: Broker) -> None:
             known = [default if given == DEFAULT else given for given, default in zip(asked, defaults, strict=True)]
             wanted = tuple(max(one, 1) if want is None else want for one, want in zip(seen, known, strict=True))
             broker.expect_equal("partitions and replicas", seen, wanted)
+    for version in broker.versions_among(CreateTopicsRequest, 2, 3):
+        with broker.case(f"both in v{version}"):
+            topic = new_topic(broker.unused_name(), DEFAULT, replication_factor=DEFAULT)
+            broker.expect_error(only(create(broker, topic, version=version), "result").error_code, ErrorCode.NONE)
 
 
 @requirement(

@@ -57,7 +57,7 @@ def _create(
     validate_only: bool,
     now: TimestampMs,
 ) -> TopicResult:
-    # apply
+    # validate, apply
     try:
         created = topics.create_topic(
             controller.image,

@@ -20,6 +20,7 @@ from typing import Any
 from conformance.answers import error_name, only
 from conformance.batches import batch, next_offset, values, without_rest
 from conformance.broker import RETRIABLE, Broker
+from conformance.cluster_state import State, Writes
 from conformance.given_topics import skip_unknown_configs
 from conformance.observations import Skipped
 from conformance.wire import Failed, NoAnswer
@@ -60,31 +61,6 @@ PREFERRED, UNCLEAN = 0, 1
 """Election types of ElectLeaders."""
 CONNECTION_LOST = "the connection"
 """Stands in for an error code where no answer came."""
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """One partition, as a node's Metadata reports it."""
-
-    leader: int
-    epoch: int
-    replicas: tuple[int, ...]
-    isr: frozenset[int]
-
-
-@dataclass
-class Writes:
-    """What a client wrote with acks=-1, one record after the other, and what it received."""
-
-    sent: list[bytes] = field(default_factory=list[bytes])
-    acknowledged: dict[bytes, int] = field(default_factory=dict[bytes, int])
-    """Value -> its offset."""
-    errors: list[int | str] = field(default_factory=list[int | str])
-
-    def value(self) -> bytes:
-        """Another value to write."""
-        self.sent.append(b"%d" % len(self.sent))
-        return self.sent[-1]
 
 
 @dataclass

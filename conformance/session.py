@@ -228,8 +228,7 @@ class Session:
         while not (done := self._next_done(running)):
             stalls.look()
         judgement = done.pop().result()
-        held_up = stalls.is_busy or stalls.lost_s > HELD_UP_S
-        again = judgement.timed_out and held_up and patience < AGAIN_PATIENCE
+        again = judgement.timed_out and (stalls.is_busy or stalls.lost_s > HELD_UP_S) and patience < AGAIN_PATIENCE
         return self._alone(entry, patience=AGAIN_PATIENCE) if again else judgement
 
     def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:

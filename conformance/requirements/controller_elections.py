@@ -4,7 +4,8 @@ from contextlib import suppress
 from typing import Any
 
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, NO_ID, QUICK, STATE_WITHIN_S, JudgedCluster, Writes, cluster
+from conformance.cluster import ATTEMPTS, NO_ID, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
+from conformance.cluster_state import Writes
 from conformance.requirement import requirement
 from conformance.wire import Failed
 

@@ -16,9 +16,9 @@ from conformance.cluster import (
     STATE_WITHIN_S,
     UNCLEAN,
     JudgedCluster,
-    Writes,
     cluster,
 )
+from conformance.cluster_state import Writes
 from conformance.requirement import requirement
 from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, produce_request

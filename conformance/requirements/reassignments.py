@@ -4,7 +4,8 @@ from typing import Any
 
 from conformance.answers import error_name
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, QUICK, STATE_WITHIN_S, JudgedCluster, Writes, cluster
+from conformance.cluster import ATTEMPTS, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
+from conformance.cluster_state import Writes
 from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.wire import Failed
 from linearizability.client.requests import Topic

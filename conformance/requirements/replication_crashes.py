@@ -5,7 +5,8 @@ from contextlib import suppress
 
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, Writes, cluster, in_time
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster, in_time
+from conformance.cluster_state import Writes
 from conformance.requirement import requirement
 from conformance.requirements.replication import DEADLINE_S, ENDS, FREEZES
 from conformance.wire import Failed

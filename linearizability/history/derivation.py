@@ -123,10 +123,7 @@ class Derivation:
         if invocation.process != process or invocation.f != event.get("f", invocation.f):
             raise BadEvent(f"operation {number} ends as another than it began")
         self.tally.ends_at = max(self.tally.ends_at, time_of(event))
-        if invocation.polls:
-            self._sessions.poll_ends(process, invocation.number)
-        elif invocation.f == "commit":
-            self._sessions.goes_on(process, invocation.number)
+        self._sessions.ends(invocation)
         self._settle(invocation, event, time_of(event), OUTCOMES[event["type"]])
 
     def never_answered(self, number: int) -> None:
@@ -440,10 +437,9 @@ class Derivation:
         for mop in mops:
             key = split_key(mop["key"])
             if mop["op"] == "drain":
+                common["outcome"] = self._sessions.outcome_of_drain(common)
                 start, end, position = offset_of(mop["start"]), offset_of(mop["end"]), offset_of(mop["position"])
                 fact = Fact(Kind.DRAIN, **common, flags=self._consuming, offset=end, value=start, extra=position)
-                if fact.outcome == Outcome.OK and self._sessions.lost_after(fact.process, fact.operation):
-                    fact = fact._replace(outcome=int(Outcome.INFO))  # a record may have come that is not recorded
                 self.builder.add(key, fact)
             elif mop.get("end") is not None or mop.get("start") is not None:
                 start, end = offset_of(mop.get("start")), offset_of(mop.get("end"))

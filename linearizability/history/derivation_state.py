@@ -92,26 +92,29 @@ class Sessions:
     def poll_begins(self, process: int, operation: int) -> None:
         self._open_polls.setdefault(process, set()).add(operation)
 
-    def poll_ends(self, process: int, operation: int) -> None:
-        self._open_polls[process].discard(operation)
-        self.goes_on(process, operation)
-
-    def goes_on(self, process: int, operation: int) -> None:
-        """The process has read on, or committed. Where an earlier poll of it has no completion, it is not known from where."""
-        polls = self._open_polls.get(process, set())
-        if earlier := {other for other in polls if other < operation}:
+    def ends(self, invocation: Invocation) -> None:
+        """Where a process has read on, or committed, and an earlier poll of it has no completion, it is not known from where."""
+        if not invocation.polls and invocation.f != "commit":
+            return
+        polls = self._open_polls.get(invocation.process, set())
+        polls.discard(invocation.number)
+        if earlier := {other for other in polls if other < invocation.number}:
             polls -= earlier
-            self.lose(process, max(earlier))
+            self.lose(invocation.process, max(earlier))
 
     def lose(self, process: int, operation: int) -> None:
         """It is not known what a poll gave the process, so neither where it reads on."""
         self.end_of(process, lambda _: True)
         self._lost[process] = operation
 
-    def lost_after(self, process: int, operation: int) -> bool:
-        """Whether the process has sent a poll after this operation began of which it is not known what it gave."""
-        polls = self._open_polls.get(process, set())
-        return max([self._lost.get(process, UNKNOWN), *polls]) > operation
+    def outcome_of_drain(self, common: dict[str, Any]) -> int:
+        """The outcome of a final read. It is unknown where the process has sent a poll within it of which it is not known what it
+        gave: a record may have come that is not recorded."""
+        polls = self._open_polls.get(common["process"], set())
+        last = max([self._lost.get(common["process"], UNKNOWN), *polls])
+        return (
+            int(Outcome.INFO) if last > common["operation"] and common["outcome"] == Outcome.OK else common["outcome"]
+        )
 
     def seek(self, process: int, key: PartitionKey, passes_nothing: bool) -> None:
         self.end(process, key)

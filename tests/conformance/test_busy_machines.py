@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conformance.cluster import State, Writes
+from conformance.cluster_state import State, Writes
 from conformance.consumers import Consumer
 from conformance.observations import Observations, Skipped
 from conformance.quotas import throttled_after

@@ -10,7 +10,8 @@ import pytest
 import conformance.cluster
 import conformance.observations
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, JudgedCluster, Moment, Writes, cluster, in_time
+from conformance.cluster import ATTEMPTS, JudgedCluster, Moment, cluster, in_time
+from conformance.cluster_state import Writes
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.observations import Skipped

@@ -60,6 +60,14 @@ def given(kind: str, otherwise: Any, *others: Any) -> Draw:
     return draw
 
 
+WRONG = {
+    0: {"crc": 1}, 1: {"magic": 1}, 2: {"last_offset_delta": 5}, 3: {"count": 9}, 4: {"base_offset": 3},
+    5: {"attributes": 0x20}, 6: {"length": 9}, 7: {"max_timestamp": 1}, 8: {"base_sequence": -1},
+    9: {"producer_epoch": -1}, 10: {"partition_leader_epoch": 9}, 11: {"attributes": 7}, 12: {"attributes": 8},
+}  # fmt: skip
+"""Fields of a batch's header that are not as they should be."""
+
+
 def drawn_records(side: Side, rng: Random) -> bytes | None:
     """A batch; seldom several, a damaged one, one of an old format, or none."""
     values = [b"v%d" % rng.randrange(10) for _ in range(rng.choice([1, 1, 2, 3]))]
@@ -72,11 +80,7 @@ def drawn_records(side: Side, rng: Random) -> bytes | None:
         header |= {"producer_id": producer, "producer_epoch": epoch, "base_sequence": sequence}
     if transactional:
         header["attributes"] = codec | TRANSACTIONAL
-    wrong = {
-        0: {"crc": 1}, 1: {"magic": 1}, 2: {"last_offset_delta": 5}, 3: {"count": 9}, 4: {"base_offset": 3},
-        5: {"attributes": 0x20}, 6: {"length": 9}, 7: {"max_timestamp": 1}, 8: {"base_sequence": -1},
-        9: {"producer_epoch": -1}, 10: {"partition_leader_epoch": 9}, 11: {"attributes": 7}, 12: {"attributes": 8},
-    }.get(how, {})  # fmt: skip
+    wrong = WRONG.get(how, {})
     given_header: dict[str, Any] = header | wrong
     made = batch(*values, codec=codec, timestamp=timestamp, **given_header)
     match how:

@@ -180,8 +180,6 @@ class ServerConfiguration(BaseModel):
             raise ValueError("log.dirs is empty: a folder is needed")
         if self.peers_release == PEERS_RELEASES["2.8"] and self.zookeeper is None:
             raise ValueError("tidegauge.peers.release: 2.8 has no metadata quorum; it needs zookeeper.connect")
-        if len({*self.log_dirs}) != len(self.log_dirs):
-            raise ValueError("log.dirs names a folder twice")
         names = [listener.name for listener in self.listeners]
         for name in names:
             if names.count(name) > 1:

@@ -62,7 +62,7 @@ def test_a_good_file_is_understood() -> None:
         ({"process.roles": None}, "f: process.roles is missing"),
         ({"process.roles": "king"}, "f: Invalid value king for configuration process.roles: must be among broker, controller"),
         ({"log.dirs": None}, "f: log.dirs is missing"),
-        ({"log.dirs": "a,a"}, "f: log.dirs names a folder twice"),
+        ({"log.dirs": "a,a"}, "f: Invalid value a,a for configuration log.dirs: a value occurs twice"),
         ({"listeners": "PLAINTEXT:9092"}, "f: listeners: 'PLAINTEXT:9092' is no listener: NAME://HOST:PORT is needed"),
         ({"listeners": "A://h:70000"}, "f: listeners: 'A://h:70000': port 70000 is not between 0 and 65535"),
         ({"listeners": "A://h:1,A://h:2"}, "f: listeners: the name A stands there twice"),

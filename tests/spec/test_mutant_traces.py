@@ -43,6 +43,7 @@ NOT_REPORTED = {
     "unsettled-end-reported": "what a client is answered to a look-up is no step: a promise of the simulation finds it",
     "partitions-unverified": "no step of a partition: a transaction's traces show it (`test_coordinator_schedules.py`)",
     "removed-leader-never-stands": "no step that is forbidden is taken: a promise of the simulation finds it (`tests/mutants/test_mutants.py`)",
+    "internal-topics-without-a-leader": "a step that is not taken is none that is forbidden: the simulation finds the partition",
     "epoch-kept-by-end": "no step of a partition: a transaction's traces show it (`test_shard_traces.py`)",
 }
 NOT_REPORTED |= dict.fromkeys(

@@ -1,5 +1,5 @@
 # pyright: reportPrivateUsage=false
-"""Once all is healed, a partition is led where a replica may lead it: an internal topic's too."""
+"""Once all is healed, a partition has a leader where a replica may lead: an internal topic's too."""
 
 from __future__ import annotations
 

@@ -49,11 +49,12 @@ def open_for_bench(
 
 def process_ids(target: ClusterTarget) -> list[int]:
     """The processes of all nodes. Errors: TargetError where one does not run."""
-    found = [target.member(node.id).process.pid for node in target.nodes]
-    running = [pid for pid in found if pid is not None]
-    if len(running) < len(found):
-        raise TargetError(f"{target.spec}: {len(found) - len(running)} of {len(found)} nodes do not run")
-    return running
+    processes = [target.member(node.id).process for node in target.nodes]
+    ended = [process for process in processes if process.pid is None]
+    if ended:
+        ends = "".join(f"\n{process.name}: its log ends:\n{process.tail()}" for process in ended)
+        raise TargetError(f"{target.spec}: {len(ended)} of {len(processes)} nodes do not run{ends}")
+    return [process.pid for process in processes if process.pid is not None]
 
 
 def cpu_seconds(pid: int) -> float:

@@ -29,6 +29,7 @@ from linearizability.targets.security.client_config import ClientSecurity, parse
 from reference.protocol.errors import ErrorCode
 from reference.protocol.frames import decode_response, encode_request
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
@@ -36,8 +37,8 @@ from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
-PRODUCE, FETCH, METADATA, CREATE_TOPICS = 0, 1, 3, 19
-PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, CREATE_TOPICS_VERSION = 11, 12, 9, 5
+PRODUCE, FETCH, METADATA, CREATE_TOPICS, DELETE_TOPICS = 0, 1, 3, 19, 20
+PRODUCE_VERSION, FETCH_VERSION, METADATA_VERSION, CREATE_TOPICS_VERSION, DELETE_TOPICS_VERSION = 11, 12, 9, 5, 4
 IN_FLIGHT = 5
 SAMPLE_EVERY = 997
 """How often an answer is decoded besides the first."""
@@ -156,7 +157,7 @@ class LoadConnection:
 
 def make_topic(connection: LoadConnection, name: str, partitions: int = 1, replicas: int = 1) -> str:
     """Create a topic and wait until all replicas of its first partition are in sync; gives its leader's address."""
-    configs = {"min.insync.replicas": str(max(1, replicas - 1))}
+    configs = {"min.insync.replicas": str(max(1, replicas - 1)), "file.delete.delay.ms": "1000"}
     topics = [new_topic(name, partitions, replication_factor=replicas, configs=configs)]
     created = connection.call(
         CREATE_TOPICS, CREATE_TOPICS_VERSION, CreateTopicsRequest(topics=topics, timeout_ms=10_000)
@@ -175,6 +176,14 @@ def make_topic(connection: LoadConnection, name: str, partitions: int = 1, repli
                 return addresses[first.leader_id]
         time.sleep(0.05)
     raise TimeoutError(f"topic {name} got no leader with {replicas} replicas in sync")
+
+
+def delete_topic(connection: LoadConnection, name: str) -> None:
+    """Delete a topic, where it exists: the records of all rounds together would not fit on many disks."""
+    wanted = DeleteTopicsRequest(topic_names=[name], timeout_ms=10_000)
+    code = connection.call(DELETE_TOPICS, DELETE_TOPICS_VERSION, wanted).responses[0].error_code
+    if code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+        raise RuntimeError(f"topic {name} was not deleted: {error_name(code)}")
 
 
 def await_leader(connection: LoadConnection, topic: str, acks: int) -> None:
@@ -284,6 +293,8 @@ def run(entry: Entry, case: Case, seconds: float, warmup_s: float, replicas: int
     began = time.monotonic()
     count, latencies = driver(seconds)
     elapsed = time.monotonic() - began
+    used = time.process_time() - cpu
+    delete_topic(entry.connect(), topic)
     latencies.sort()
     return {
         "case": case.name,
@@ -294,7 +305,7 @@ def run(entry: Entry, case: Case, seconds: float, warmup_s: float, replicas: int
         "mb_per_s": count * moved / elapsed / 1e6,
         "p50_us": latencies[len(latencies) // 2] / 1000,
         "p99_us": latencies[len(latencies) * 99 // 100] / 1000,
-        "generator_cpu_s": time.process_time() - cpu,
+        "generator_cpu_s": used,
         "settings": asdict(case),
     }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,17 +28,37 @@ def test_groups_are_measured_on_one_node(tmp_path: Path) -> None:
         bench.compare("reference", "reference:1", plan, tmp_path, lambda _: None)
 
 
-def test_a_cluster_is_loaded_at_the_leader_and_all_replicas_take_part(tmp_path: Path) -> None:
+def test_a_cluster_is_loaded_at_the_leader_and_all_replicas_take_part_until_the_topic_is_deleted(
+    tmp_path: Path,
+) -> None:
     plan = bench.Plan((), 1, 0.5, 0.1)
     with open_for_bench("reference:3", tmp_path) as target:
-        for case in ("produce 1 x 100 B", "fetch 64 KiB", "librdkafka produce 100 B"):
-            assert bench.measure(target, case, plan)["requests"] > 0
-        logs = {
-            member.node.id: [log.stat().st_size for log in member.data.glob("bench-*/00000000000000000000.log")]
-            for member in target.members
-        }
-    assert [len(sizes) for sizes in logs.values()] == [3, 3, 3]
-    assert all(size > 0 for sizes in logs.values() for size in sizes)
+
+        def logs() -> list[Path]:
+            return [log for member in target.members for log in member.data.glob("bench-*/00000000000000000000.log")]
+
+        def held() -> set[Path]:
+            """The data folders in which a log holds records."""
+            found: set[Path] = set()
+            for log in logs():
+                with suppress(FileNotFoundError):
+                    if log.stat().st_size:
+                        found.add(log.parent.parent)
+            return found
+
+        with ThreadPoolExecutor() as pool:
+            for case in ("produce 1 x 100 B", "fetch 64 KiB", "librdkafka produce 100 B"):
+                measured = pool.submit(bench.measure, target, case, plan)
+                most: set[Path] = set()
+                while not measured.done():
+                    most = max(most, held(), key=len)
+                    time.sleep(0.02)
+                assert measured.result()["requests"] > 0
+                assert most == {member.data for member in target.members}
+        deadline = time.monotonic() + 60
+        while logs() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not logs()
 
 
 def test_rates_are_steady_when_the_last_rounds_agree() -> None:

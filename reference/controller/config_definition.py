@@ -65,7 +65,9 @@ class Definition:
         if self.type == "list":
             return self._parse_list(name, trimmed)
         if self.choices and trimmed not in self.choices:
-            raise InvalidConfig(f"Invalid value {trimmed} for configuration {name}: must be one of {self._choices()}")
+            raise InvalidConfig(
+                f"Invalid value {trimmed} for configuration {name}: String must be one of: {self._choices()}"
+            )
         return trimmed
 
     def _choices(self) -> str:
@@ -73,7 +75,9 @@ class Definition:
 
     def _parse_boolean(self, name: str, text: str) -> bool:
         if text.lower() not in ("true", "false"):
-            raise InvalidConfig(f"Invalid value {text} for configuration {name}: expected true or false")
+            raise InvalidConfig(
+                f"Invalid value {text} for configuration {name}: Expected value to be either true or false"
+            )
         return text.lower() == "true"
 
     def _parse_integer(self, name: str, text: str) -> int:
@@ -81,7 +85,7 @@ class Definition:
         digits = text[1:] if text[:1] in "+-" else text
         if not digits.isascii() or not digits.isdigit() or not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
             raise InvalidConfig(
-                f"Invalid value {text} for configuration {name}: not a number of type {self.type.upper()}"
+                f"Invalid value {text} for configuration {name}: Not a number of type {self.type.upper()}"
             )
         return int(self._bounded(name, int(text)))
 
@@ -89,26 +93,33 @@ class Definition:
         try:
             value = float(text)
         except ValueError:
-            raise InvalidConfig(f"Invalid value {text} for configuration {name}: not a number of type DOUBLE") from None
+            raise InvalidConfig(f"Invalid value {text} for configuration {name}: Not a number of type DOUBLE") from None
         return self._bounded(name, value)
 
     def _bounded(self, name: str, value: float) -> float:
         if value not in self.also:
             if self.lowest is not None and value < self.lowest:
-                raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be at least {self.lowest}")
+                raise InvalidConfig(
+                    f"Invalid value {value} for configuration {name}: Value must be at least {self.lowest}"
+                )
             if self.highest is not None and value > self.highest:
                 raise InvalidConfig(
-                    f"Invalid value {value} for configuration {name}: must be no more than {self.highest}"
+                    f"Invalid value {value} for configuration {name}: Value must be no more than {self.highest}"
                 )
         return value
 
     def _parse_list(self, name: str, text: str) -> tuple[str, ...]:
+        """A value that occurs twice counts once, as in Kafka (KIP-1161)."""
         items = tuple(item.strip() for item in text.split(",")) if text else ()
         for item in items:
             if self.choices and item not in self.choices:
-                raise InvalidConfig(f"Invalid value {item} for configuration {name}: must be among {self._choices()}")
-        if not self.pattern and len(set(items)) < len(items):
-            raise InvalidConfig(f"Invalid value {text} for configuration {name}: a value occurs twice")
-        if self.pattern and items[:1] != ("*",) and not all(re.fullmatch(self.pattern, item) for item in items):
+                raise InvalidConfig(
+                    f"Invalid value {item} for configuration {name}: String must be one of: {self._choices()}"
+                )
+        if not self.pattern:
+            if "" in items:
+                raise InvalidConfig(f"Configuration '{name}' values must not be empty.")
+            return tuple(dict.fromkeys(items))
+        if items[:1] != ("*",) and not all(re.fullmatch(self.pattern, item) for item in items):
             raise InvalidConfig(f"Invalid value {text} for configuration {name}: must be * or a list of {self.pattern}")
         return items

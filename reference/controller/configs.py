@@ -215,7 +215,11 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
             f"conflict topic config setting min.compaction.lag.ms ({lags[0]}) > max.compaction.lag.ms ({lags[1]})",
         )
     if configs.get("remote.storage.enable", "false") == "true":
-        raise KafkaError(ErrorCode.INVALID_CONFIG, "Tiered Storage functionality is disabled in the broker.")
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
 
 
 def _parse(definition: Definition, name: str, text: str) -> Value:
@@ -287,7 +291,7 @@ def _refuse_nulls(names: Iterable[str]) -> None:
 def _require_topic(image: MetadataImage, resource_type: int, resource_name: str) -> None:
     """After its settings were judged, as Kafka does: a bad value is a bad value for a topic that is not there, too."""
     if resource_type == TOPIC_RESOURCE and resource_name not in image.topics:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic does not exist.")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{resource_name}' does not exist.")
 
 
 def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> Mapping[str, Definition]:

@@ -96,7 +96,7 @@ def _settings(context: Context, loggers: Loggers, resource_type: int, name: str)
     if resource_type == TOPIC_RESOURCE:
         validate_topic_name(name)
         if name not in context.image.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         return configuration.topic_settings(context.image.topic_config(name))
     if resource_type == BROKER_RESOURCE:
         if not name:

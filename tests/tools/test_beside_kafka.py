@@ -79,7 +79,23 @@ STEPS = [
     Step("kafka-configs", "--alter --topic one --add-config cleanup.policy=compact,min.compaction.lag.ms=5"),
     Step("kafka-configs", "--describe --topic one", is_short=True),
     Step("kafka-configs", "--describe --topic one --all"),
+    *(
+        Step("kafka-configs", f"--alter --topic one --add-config {setting}")
+        for setting in (
+            "cleanup.policy=[delete,delete]",
+            "cleanup.policy=burn",
+            "compression.type=zip",
+            "retention.ms=soon",
+            "retention.ms=-2",
+            "min.cleanable.dirty.ratio=2",
+            "unclean.leader.election.enable=maybe",
+            "remote.storage.enable=true",
+        )
+    ),
     Step("kafka-configs", "--alter --topic one --delete-config cleanup.policy"),
+    Step("kafka-configs", "--alter --topic nowhere --add-config retention.ms=1"),
+    Step("kafka-configs", "--describe --topic nowhere --all"),
+    Step("kafka-topics", "--create --topic large --partitions 10001"),
     Step(
         "kafka-configs",
         "--alter --broker 1 --add-config background.threads=5,log.retention.ms=123456789",

@@ -12,11 +12,10 @@ public class Configs {
     /** For each value whether it may be had: 1 or 0. */
     static String taken(ConfigDef.ConfigKey key) {
         StringBuilder found = new StringBuilder();
+        ConfigDef alone = new ConfigDef().define(key);
         for (String text : values) {
             try {
-                Object value = ConfigDef.parseType(key.name, text, key.type);
-                if (key.validator != null)
-                    key.validator.ensureValid(key.name, value);
+                alone.parse(Map.of(key.name, text));
                 found.append('1');
             } catch (ConfigException error) {
                 found.append('0');

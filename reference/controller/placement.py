@@ -48,11 +48,15 @@ def _shuffle(items: list[NodeId] | list[Rack], chance: Chance) -> None:
 
 
 def usable_brokers(image: MetadataImage) -> list[BrokerImage]:
-    """Brokers that may get replicas, in the order of their ids: also fenced ones, none that stops or is full of cordons."""
+    """Brokers that may get replicas, in the order of their ids: also fenced ones, none that stops or is full of cordons.
+
+    A broker that has stopped is fenced, and may get replicas again, though its registration keeps the controlled shutdown.
+    Source: org.apache.kafka.controller.BrokerHeartbeatManager, `touch` and `UsableBrokerIterator`.
+    """
     return [
         broker
         for _, broker in sorted(image.brokers.items())
-        if not broker.in_controlled_shutdown
+        if (broker.fenced or not broker.in_controlled_shutdown)
         and (not broker.directories or {*broker.directories} - {*(broker.cordoned_directories or ())})
     ]
 

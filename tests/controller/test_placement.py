@@ -13,6 +13,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.partition_record import PartitionRecord
+from reference.protocol.primitives import NodeId
 from tests.controller.cluster import TOPIC, ControlledCluster, directory_of
 
 Topic = CreateTopicsRequest.CreatableTopic
@@ -85,6 +86,17 @@ def test_brokers_that_stop_or_are_cordoned_get_nothing() -> None:
     assert {each for replicas in placed for each in replicas} == {2, 3}
     with pytest.raises(KafkaError, match=r"factor of 3 cannot be reached because only 2 broker\(s\)"):
         place_replicas(cluster.image, 1, 3, random.Random(3))
+
+
+def test_a_broker_that_has_stopped_in_good_order_may_get_replicas_again() -> None:
+    """It is fenced then; Kafka's heartbeat manager forgets with the fencing that it was stopping."""
+    cluster = cluster_of([None] * 3)
+    cluster.create("held", [0, 1])
+    for broker in map(NodeId, (0, 1, 2, 0)):
+        cluster.heartbeat(broker, want_shut_down=broker == 0)
+    assert cluster.image.brokers[0].in_controlled_shutdown and cluster.image.brokers[0].fenced
+    (replicas,) = place_replicas(cluster.image, 1, 3, random.Random(3))
+    assert {*replicas} == {0, 1, 2}
 
 
 def test_only_active_replicas_of_a_new_partition_are_in_sync() -> None:

@@ -191,7 +191,7 @@ def _append(
     except (KafkaError, RecordsError, LogError) as error:
         if judged is not None and error.code not in WITHOUT_LOG_START and not isinstance(error, NoSingleBatch):
             result.log_start_offset = judged.log.log_start_offset
-        return _refuse(context.log, partition_name=f"{topic}-{data.index}", error=error, result=result)
+        return _refuse(context.log, part, error)
     result.base_offset = info.first_offset
     result.log_append_time_ms = info.log_append_time
     result.log_start_offset = info.log_start_offset
@@ -199,18 +199,21 @@ def _append(
     return partition, info.last_offset + 1
 
 
-def _refuse(
-    log: Logger, partition_name: str, error: KafkaError | RecordsError | LogError, result: PartitionResponse
-) -> None:
+def _refuse(log: Logger, part: _Part, error: KafkaError | RecordsError | LogError) -> None:
+    """Give the code, and a sentence for two refusals only: of a transaction's verification, and of single records.
+
+    Source: `hasCustomErrorMessage` of kafka.server.ReplicaManager; clients have their own sentence for each other code.
+    """
+    result = part.result
     result.error_code = error.code
-    result.error_message = error.message
-    if isinstance(error, RecordsError):
-        result.record_errors = [
-            RecordErrors(batch_index=each.batch_index, batch_index_error_message=each.message)
-            for each in error.record_errors
-        ]
+    record_errors = error.record_errors if isinstance(error, RecordsError) else ()
+    if error is part.verdict or record_errors:
+        result.error_message = error.message
+    result.record_errors = [
+        RecordErrors(batch_index=each.batch_index, batch_index_error_message=each.message) for each in record_errors
+    ]
     if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
-        log("error", f"{partition_name}: {error}")
+        log("error", f"{part.topic}-{part.data.index}: {error}")
 
 
 @dataclass(slots=True)

@@ -324,9 +324,9 @@ def test_a_request_whose_time_is_over_at_once_does_nothing(nodes: list[Node], ti
     assert ours == theirs
 
 
-def refused_batches(node: Node) -> list[tuple[int, int, int, int]]:
-    """Batches of a log that begins at 2, refused one after the other: error, offset, log start, records named."""
-    found: list[tuple[int, int, int, int]] = []
+def refused_batches(node: Node) -> list[tuple[int, int, int, int, bool]]:
+    """Batches of a log that begins at 2, refused one after the other: error, offset, log start, records named, explained."""
+    found: list[tuple[int, int, int, int, bool]] = []
     session = ProducerSession()
     partition = ("refusing", 0)
     with Wire.connect(node.member.node.host, node.member.node.port, timeout_s=30) as wire:
@@ -343,7 +343,8 @@ def refused_batches(node: Node) -> list[tuple[int, int, int, int]]:
             batch = session.batch(partition, records)
             while (answer := produced(wire.call(session.produce({partition: batch}, 5000), 9))).error_code in NOT_YET:
                 time.sleep(0.1)
-            found.append((answer.error_code, answer.base_offset, answer.log_start_offset, len(answer.record_errors)))
+            named, explained = len(answer.record_errors), answer.error_message is not None
+            found.append((answer.error_code, answer.base_offset, answer.log_start_offset, named, explained))
             wire.call(delete_records_request({partition: 2}))
         wire.call(
             DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name="refusing")], timeout_ms=10_000)
@@ -354,4 +355,4 @@ def refused_batches(node: Node) -> list[tuple[int, int, int, int]]:
 def test_refused_batches_name_the_start_of_the_log(nodes: list[Node]) -> None:
     theirs, ours = (refused_batches(node) for node in nodes)
     assert ours == theirs
-    assert [start for _, _, start, _ in ours] == [0, 2, 2, 2]
+    assert [start for _, _, start, _, _ in ours] == [0, 2, 2, 2]

@@ -25,8 +25,11 @@ CONNECT_TIMEOUT_S = 10
 MAX_ANSWER_BYTES = 100 * 1024 * 1024
 """socket.request.max.bytes' default; no answer that we ask for is larger."""
 
-RECEIVE_BYTES = 64 * 1024
-"""Of the buffer that a connection has while no larger answer comes."""
+RECEIVE_BYTES = 1024 * 1024
+"""Of the buffer that all connections receive into, one after the other."""
+
+LEAST_ANSWER_BUFFER = 16 * 1024
+"""Bytes that an answer which has come in part may have at any rate."""
 
 Channel = tuple[NodeId, str]
 
@@ -73,6 +76,7 @@ class PeerConnections:
         self._connections: dict[Channel, _PeerConnection] = {}
         self._ways: dict[str, _Way] = {}
         """By the names of other nodes' listeners."""
+        self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
 
     def send(self, effect: Send) -> None:
         """Hand a frame to the peer's connection, opening it if there is none."""
@@ -80,7 +84,7 @@ class PeerConnections:
         connection = self._connections.get(channel)
         if connection is None:
             way = self._way(effect.listener)
-            connection = _PeerConnection(self._listener, channel, self._forget, way.new_login)
+            connection = _PeerConnection(self._listener, channel, self._forget, way.new_login, self._receive_buffer)
             self._connections[channel] = connection
             connection.open(effect.host, effect.port, way.tls.get() if way.tls is not None else None)
         connection.send(effect.frame)
@@ -118,6 +122,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         channel: Channel,
         forget: Callable[[_PeerConnection], bool],
         new_login: Callable[[], PeerLogin | None],
+        receive_buffer: memoryview,
     ) -> None:
         self.channel = channel
         self._listener = listener
@@ -132,9 +137,11 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._unanswered = 0
         self._renewed_at: float | None = None
         """When to authenticate again, by the event loop's clock."""
-        self._received = bytearray(RECEIVE_BYTES)
+        self._shared = receive_buffer
+        self._buffer = receive_buffer
+        """Of this connection alone while an answer has come in part. Nothing else receives before what came is handled."""
         self._filled = 0
-        """Bytes of `_received` that have come."""
+        """Bytes of `_buffer` that have come."""
         self._closed = False
 
     def open(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
@@ -206,22 +213,21 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._send_waiting()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return memoryview(self._received)[self._filled :]
+        return self._buffer[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._filled += nbytes
-        position, size = 0, 0
-        with memoryview(self._received) as received:
-            while self._filled - position >= 4 and not self._closed:
-                size = int.from_bytes(received[position : position + 4], "big", signed=True)
-                if not 0 <= size <= MAX_ANSWER_BYTES:
-                    self._fail(f"an answer of {size} bytes")
-                    return
-                if self._filled < position + 4 + size:
-                    break
-                # A copy, for the reader may hold on to parts of it, and the buffer takes what comes next.
-                self._take(bytes(received[position + 4 : position + 4 + size]))
-                position += 4 + size
+        received, position, size = self._buffer[: self._filled], 0, 0
+        while self._filled - position >= 4 and not self._closed:
+            size = int.from_bytes(received[position : position + 4], "big", signed=True)
+            if not 0 <= size <= MAX_ANSWER_BYTES:
+                self._fail(f"an answer of {size} bytes")
+                return
+            if self._filled < position + 4 + size:
+                break
+            # A copy, for the reader may hold on to parts of it, and the buffer takes what comes next.
+            self._take(bytes(received[position + 4 : position + 4 + size]))
+            position += 4 + size
         self._keep_from(position, 4 + size)
 
     def _take(self, frame: bytes) -> None:
@@ -234,18 +240,14 @@ class _PeerConnection(asyncio.BufferedProtocol):
             self._send_waiting()
 
     def _keep_from(self, position: int, wanted: int) -> None:
-        """Put the beginning of the next answer first in a buffer with room for more, which grows with what has come."""
-        if position == self._filled and len(self._received) == RECEIVE_BYTES:
-            self._filled = 0
-            return
-        if position == 0 and self._filled < len(self._received):
-            return
-        rest = self._received[position : self._filled]
-        self._filled = len(rest)
-        room = max(RECEIVE_BYTES, min(wanted, 4 * len(rest)))
-        if room != len(self._received):
-            self._received = bytearray(room)
-        self._received[: len(rest)] = rest
+        """Keep the beginning of the next answer in a buffer of its own, which grows with what has come."""
+        if position == self._filled:
+            self._buffer, self._filled = self._shared, 0
+        elif position or self._buffer is self._shared or self._filled == len(self._buffer):
+            rest = self._buffer[position : self._filled]
+            self._filled = len(rest)
+            self._buffer = memoryview(bytearray(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest)))))
+            self._buffer[: len(rest)] = rest
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "closed by the peer")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -123,6 +124,41 @@ def test_hanging_up_is_silent_and_each_purpose_has_a_connection() -> None:
         peers.hang_up((2, "never opened"))
         peers.send(send(port, b"two", purpose="quorum"))
         assert await ear.next() == ((2, "quorum"), b"two")
+        peers.close()
+        server.close()
+
+    asyncio.run(story())
+
+
+def test_answers_in_pieces_of_any_size_do_not_mix_between_connections() -> None:
+    """All connections receive into one buffer: what has come in part must be kept apart from what others receive."""
+    chance = random.Random(18)
+    purposes = ("fetch", "quorum", "controller")
+    sizes = (0, 1, 3, 200, 16 * 1024, 70_000, 1 << 20, 1_300_000)
+    answers = {each: [chance.randbytes(chance.choice(sizes)) for _ in range(25)] for each in purposes}
+
+    async def in_pieces(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked = (await reader.readexactly(4 + 10))[4:].strip().decode()
+        data = b"".join(map(framed, answers[asked]))
+        position = 0
+        while position < len(data):
+            size = chance.choice((1, 3, 5, 1000, 61_000, 400_000))
+            writer.write(data[position : position + size])
+            position += size
+            await writer.drain()
+            await asyncio.sleep(0)
+
+    async def story() -> None:
+        ear = Ear()
+        peers = PeerConnections(ear, {}, lambda level, text: None)
+        server, port = await listening(in_pieces)
+        for each in purposes:
+            peers.send(send(port, each.encode().ljust(10), purpose=each))
+        received: dict[str, list[bytes | str]] = {each: [] for each in purposes}
+        for _ in range(sum(map(len, answers.values()))):
+            (_, purpose), answer = await ear.next()
+            received[purpose].append(answer)
+        assert received == answers
         peers.close()
         server.close()
 

@@ -7,7 +7,7 @@ Source: KIP-226, KIP-339; requirements CFG-*.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile
 
@@ -238,6 +238,28 @@ class Alteration:
     value: str | None
 
 
+def check_operations(
+    image: MetadataImage, resource_type: int, resource_name: str, changes: Sequence[Alteration]
+) -> None:
+    """Whether each operation is one that its setting has: asked before whether the resource may have this name, as in Kafka.
+
+    Errors: KafkaError INVALID_REQUEST, or INVALID_CONFIG for a list operation on what is no list (CFG-04).
+    """
+    table = _table_of(image, resource_type, resource_name)
+    _refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
+    for change in changes:
+        if change.operation in (SET, DELETE):
+            continue
+        if change.operation not in (APPEND, SUBTRACT):
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation}")
+        definition = _definition(table, change.name)
+        if definition is None or definition.type != "list":
+            word = "APPEND" if change.operation == APPEND else "SUBTRACT"
+            raise KafkaError(
+                ErrorCode.INVALID_CONFIG, f"Can't {word} to key {change.name} because its type is not LIST."
+            )
+
+
 def alter_configs(
     image: MetadataImage, resource_type: int, resource_name: str, changes: Iterable[Alteration]
 ) -> list[ConfigRecord]:
@@ -246,8 +268,9 @@ def alter_configs(
     Errors: KafkaError, and nothing changes: UNKNOWN_TOPIC_OR_PARTITION, INVALID_CONFIG for an unknown name or a bad
     value (CFG-05) or a list operation on what is no list (CFG-04), INVALID_REQUEST for a resource that cannot be changed.
     """
-    table, changes = _table_of(image, resource_type, resource_name), list(changes)
-    _refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
+    changes = list(changes)
+    check_operations(image, resource_type, resource_name, changes)
+    table = _table_of(image, resource_type, resource_name)
     own = image.configs.get((resource_type, resource_name), {})
     after: dict[str, str | None] = dict(own)
     touched: dict[str, str | None] = {}
@@ -304,14 +327,16 @@ def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> M
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"No broker with id {resource_name} found.")
         return BROKER
     if resource_type == GROUP_RESOURCE:
-        if not resource_name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
         return GROUP
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
 
 
+def _definition(table: Mapping[str, Definition], name: str) -> Definition | None:
+    return definition_of(name) if table is BROKER else table.get(name)
+
+
 def _require_known(table: Mapping[str, Definition], name: str) -> Definition:
-    definition = definition_of(name) if table is BROKER else table.get(name)
+    definition = _definition(table, name)
     if definition is None:
         what = "group" if table is GROUP else "topic"
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown {what} config name: {name}")
@@ -326,11 +351,6 @@ def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], cha
     definition = _require_known(table, change.name)
     if change.operation == SET:
         return change.value
-    if change.operation not in (APPEND, SUBTRACT):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {change.operation}")
-    if definition.type != "list":
-        word = "APPEND" if change.operation == APPEND else "SUBTRACT"
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"Can't {word} to key {change.name} because its type is not LIST.")
     items = _items(own.get(change.name) or definition.default or "")
     asked = _items(change.value)
     if change.operation == APPEND:

@@ -215,7 +215,10 @@ def incremental_alter_configs(
 
     def plan(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
         changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-        return configs.alter_configs(controller.image, resource.resource_type, resource.resource_name, changes)
+        named = resource.resource_type, resource.resource_name
+        configs.check_operations(controller.image, *named, changes)
+        _require_legal(resource)
+        return configs.alter_configs(controller.image, *named, changes)
 
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     answers = _alter(controller, body.resources, plan, body.validate_only, answer, now)
@@ -229,6 +232,7 @@ def alter_configs(
 
     def plan(resource: AlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
         values = {each.name: each.value for each in resource.configs}
+        _require_legal(resource)
         return configs.replace_configs(controller.image, resource.resource_type, resource.resource_name, values)
 
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -261,7 +265,6 @@ def _alter(
             double = next((name for name, count in names.items() if count > 1), None)
             if double is not None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {double}")
-            _require_legal(resource)
             records = plan(resource)
             if resource.resource_type == GROUP_RESOURCE:
                 check_bounds(
@@ -287,7 +290,9 @@ def _after(image: MetadataImage, group: GroupId, records: list[ConfigRecord]) ->
 
 
 def _require_legal(resource: AnyResource) -> None:
-    """Errors: KafkaError for a name that no topic can have (CFG-05)."""
+    """Errors: KafkaError for a name that no topic, or no group, can have (CFG-05)."""
+    if resource.resource_type == GROUP_RESOURCE and not resource.resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
     if resource.resource_type == TOPIC_RESOURCE:
         if not resource.resource_name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")

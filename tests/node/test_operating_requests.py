@@ -15,7 +15,7 @@ import pytest
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
-from reference.controller.configs import DELETE, SET, Alteration
+from reference.controller.configs import DELETE, SET, SUBTRACT, Alteration
 from reference.node.loggers import OWN, ROOT, Loggers
 from reference.protocol.acls import Operation
 from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
@@ -44,8 +44,10 @@ def wire(target: ClusterTarget) -> Iterator[Wire]:
         yield opened
 
 
-def alter(wire: Wire, kind: int, resource: str, name: str, value: str | None) -> tuple[int, str | None]:
-    setting = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=SET, value=value)
+def alter(
+    wire: Wire, kind: int, resource: str, name: str, value: str | None, operation: int = SET
+) -> tuple[int, str | None]:
+    setting = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=operation, value=value)
     asked = IncrementalAlterConfigsRequest.AlterConfigsResource(
         resource_type=kind, resource_name=resource, configs=[setting]
     )
@@ -59,6 +61,15 @@ def test_loggers_of_this_broker_change(wire: Wire) -> None:
     assert alter(wire, LOGGER, "1", "no.such.Logger", "INFO") == (40, "Logger no.such.Logger does not exist!")
     assert alter(wire, LOGGER, "2", ROOT, "INFO") == (42, "Unexpected node id. Expected 1, but received 2")
     assert alter(wire, LOGGER, "", ROOT, "INFO") == (42, "Node id must be an integer, but it is: ")
+
+
+@pytest.mark.parametrize(("kind", "what"), [(TOPIC, "topic"), (GROUP, "group")])
+def test_an_operation_is_judged_before_the_name_of_the_resource(wire: Wire, kind: int, what: str) -> None:
+    assert alter(wire, kind, "", "nothing", "1", SUBTRACT) == (
+        40,
+        "Can't SUBTRACT to key nothing because its type is not LIST.",
+    )
+    assert alter(wire, kind, "", "nothing", "1", SET) == (42, f"Default {what} resources are not allowed.")
 
 
 def test_a_level_decides_what_is_logged() -> None:

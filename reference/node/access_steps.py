@@ -117,7 +117,8 @@ def _metadata(access: Access, request: Request, body: MetadataRequest, admission
             response.topics = []
         if body.include_topic_authorized_operations:
             for topic in response.topics:
-                if topic.name is not None:  # of an unknown topic id nothing is said
+                # Of an unknown topic id, and of a request that is wrong as a whole, nothing is said.
+                if topic.name is not None and topic.error_code != ErrorCode.INVALID_REQUEST:
                     topic.topic_authorized_operations = _topic_operations(access, request, topic.name)
         _amend_cluster_operations(access, request, response)
         response.topics += [_refused_topic(topic) for topic in refused]

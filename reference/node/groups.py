@@ -202,12 +202,14 @@ def join_group(groups: Groups, request: Request, body: JoinGroupRequest, now: Ti
     # decode
     if request.version < FIRST_JOIN_WITH_REBALANCE_TIMEOUT:
         body.rebalance_timeout_ms = body.session_timeout_ms
+    named = body.member_id
     try:
         # validate
         check_join(body, groups.settings)
+        named = ""  # Kafka repeats the member id only where the request itself is wrong
         _, shard = groups.coordination.shard_of(body.group_id)
     except KafkaError as error:
-        refused = join_refused(body.member_id, error.code)
+        refused = join_refused(named, error.code)
         refused.protocol_name = None if request.version >= FIRST_JOIN_WITHOUT_PROTOCOL else ""
         return refused
     # fence, apply; the shard keeps the request until its rebalance is over

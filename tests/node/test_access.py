@@ -174,6 +174,18 @@ def test_all_topics_are_those_that_may_be_described_and_one_more_denial_hides_on
     assert seen(access()) == set()
 
 
+def test_what_may_be_done_with_a_topic_is_not_said_where_the_request_is_wrong_as_a_whole() -> None:
+    wanted = MetadataRequest.MetadataRequestTopic(name="t", topic_id=UUID(int=5))
+    body = MetadataRequest(topics=[wanted], include_topic_authorized_operations=True)
+    admission = access(acl(ResourceType.TOPIC, "*", Operation.READ)).admit(request(3, 10), body)
+    answered = MetadataResponse.MetadataResponseTopic
+    topics = [answered(name="t", error_code=ErrorCode.INVALID_REQUEST), answered(name="t")]
+    response = admission.amend(MetadataResponse(topics=topics))
+    assert isinstance(response, MetadataResponse)
+    refused, described = (topic.topic_authorized_operations for topic in response.topics)
+    assert refused == -(1 << 31) != described
+
+
 def test_a_fetch_asks_for_each_topic_and_a_followers_for_the_cluster() -> None:
     found = access(acl(ResourceType.TOPIC, "t", Operation.READ))
     asked = request(1, 17)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import commit_request
 from reference.node.group_offsets import offset_commit, txn_offset_commit
+from reference.node.groups import join_group
 from reference.node.requests import Client, Request
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from reference.protocol.records.batch import read_batches
@@ -32,6 +36,22 @@ def test_without_an_offsets_topic_only_a_transactions_offsets_have_no_coordinato
     )
     assert isinstance(answer, TxnOffsetCommitResponse)
     assert answer.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("session_timeout_ms", "code", "member"),
+    [(10_000, ErrorCode.NOT_COORDINATOR, ""), (1, ErrorCode.INVALID_SESSION_TIMEOUT, "m")],
+)
+def test_a_member_id_is_repeated_where_the_request_itself_is_wrong(
+    session_timeout_ms: int, code: ErrorCode, member: str
+) -> None:
+    disk = SimulatedDisk()
+    disk.make_folder(FOLDER)
+    node = start(disk, NOW)
+    body = JoinGroupRequest(group_id="g", member_id="m", session_timeout_ms=session_timeout_ms)
+    answer = join_group(node.groups, Request(CLIENT, JoinGroupRequest.KEY, 9, 1, None), body, NOW)
+    assert isinstance(answer, JoinGroupResponse)
+    assert (answer.error_code, answer.member_id) == (code, member)
 
 
 def test_a_transactions_offsets_are_written_with_the_sequence_number_that_kafkas_coordinator_writes() -> None:

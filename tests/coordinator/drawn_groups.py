@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from unittest.mock import patch
 from uuid import UUID
 
@@ -38,6 +38,7 @@ from reference.protocol.messages.offset_delete import OffsetDeleteRequest
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from reference.protocol.schema import Message
+from tests.coordinator.drawn_clients import JOINS, Classic, Consumer
 from tests.coordinator.our_groups import ASSIGNORS, CONSUMER_SETTINGS, Row
 from tests.coordinator.paired_groups import GROUPS, REFUSALS, Difference, Kafka, PairedGroups, Step
 
@@ -45,33 +46,9 @@ TOPICS = {"t1": 3, "t2": 2, "u1": 1}
 NAMES = ("t1", "t2", "t3", "u1", "u2")
 PATTERNS = ("t.*", "u.", "[tu]1", "x")
 LOST = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_ID_NOT_FOUND)
-JOINS = 0
 LONGEST_TIMEOUT_MS = 60_000
 STEPS = 60
 """Of one run."""
-
-
-@dataclass
-class Classic:
-    """A client of the classic protocol, and where it is."""
-
-    said: ClassicMember
-    others: list[str] = field(default_factory=list[str])
-    """As a leader it knows the members."""
-    owned: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    is_waiting: bool = False
-    is_to_sync: bool = False
-
-
-@dataclass
-class Consumer:
-    """A client of the new protocol, and where it is."""
-
-    group: str
-    instance: str | None
-    id: str
-    epoch: int = JOINS
-    owned: set[tuple[UUID, int]] = field(default_factory=set[tuple[UUID, int]])
 
 
 class DrawnGroups:
@@ -116,17 +93,24 @@ class DrawnGroups:
         self._downgraded: dict[str, int] = {}
         """When consumer groups became classic ones."""
         self._count = 0
+        self._fails = 0.02
+        """How often a write that may fail does."""
 
     def run(self, count: int) -> None:
+        if self.chance.random() < 0.5:
+            self._generation()
         for _ in range(count):
-            self.pair.now += self.chance.choice([1, 1, 7, 7, 503, 1_009, 3_001, 10_007]) + 16 * self._count
+            self._let_pass(self.chance.choice([1, 1, 7, 7, 503, 1_009, 3_001, 10_007]))
             if self.chance.random() < 0.02:
-                self.pair.now += self.chance.choice([40_009, 100_003, 400_009])
-            due = self.pair.ours.shard.next_deadline()
-            if due is not None and due <= self.pair.now:
-                self._make(Step("time"))
+                self._let_pass(self.chance.choice([40_009, 100_003, 400_009]))
             (action,) = self.chance.choices(self._actions, self._weights)
             action()
+
+    def _let_pass(self, ms: int) -> None:
+        self.pair.now += ms + 16 * self._count
+        due = self.pair.ours.shard.next_deadline()
+        if due is not None and due <= self.pair.now:
+            self._make(Step("time"))
 
     def _of_type(self, type: type[ClassicGroup | ConsumerGroup]) -> Iterable[str]:
         return [id for id, group in self.pair.ours.shard.groups.items() if isinstance(group, type)]
@@ -136,7 +120,7 @@ class DrawnGroups:
         token = f"step{self._count}"
         if client is not None:
             self._tokens[token] = client
-        if self._may_fail(step.request) and self.chance.random() < 0.02:
+        if self._may_fail(step.request) and self.chance.random() < self._fails:
             step.arguments["refusal"] = self.chance.choice([*REFUSALS])
         self.steps.append(f"{self.pair.now} {step!r}")
         before = {*self._of_type(ConsumerGroup)}
@@ -186,6 +170,32 @@ class DrawnGroups:
 
     # ---- members of the classic protocol
 
+    def _generation(self) -> None:
+        """A static member and another form a generation; then one of them joins again, often the same after a restart."""
+        chance = self.chance
+        static = chance.choice([each for each in self.classic if each.said.instance_id is not None])
+        others = [
+            each for each in self.classic if each.said.instance_id is None and each.said.group == static.said.group
+        ]
+        pair = [static, chance.choice(others)]
+        for client in pair:
+            for _ in range(2):  # a dynamic member is given its id first
+                if not client.is_waiting:
+                    self._join(client)
+                    self._let_pass(1)
+        self._let_pass(10_007)
+        self._fails = chance.choice([0, 0.5])
+        for client in [each for each in pair if each.is_to_sync]:
+            if chance.random() < 0.2:
+                self._join(client, is_same=True)
+            self._sync(client)
+            self._let_pass(1)
+        client = chance.choice([static, static, pair[1]])
+        if chance.random() < 0.7:
+            client.said.id, client.said.generation = "", -1
+        self._join(client, is_same=chance.random() < 0.7)
+        self._fails = 0.02
+
     def _classic(self) -> None:
         chance = self.chance
         client = chance.choice(self.classic)
@@ -201,7 +211,7 @@ class DrawnGroups:
             drawn = chance.random()
             [self._heartbeat, self._join, self._leave][(drawn > 0.5) + (drawn > 0.85)](client)
 
-    def _join(self, client: Classic) -> None:
+    def _join(self, client: Classic, *, is_same: bool = False) -> None:
         chance, said = self.chance, client.said
         first, second = self._protocols
         names = chance.choice([[first], [first], [first, second], [first, second], [second]])
@@ -210,9 +220,10 @@ class DrawnGroups:
             # Kafka looks into the metadata of a static member only when a generation begins, and not where it returns.
             topics = self._topics_of_instances.setdefault((said.group, said.instance_id), topics)
         metadata = encode_subscription(topics, client.owned, version=chance.choice([0, 1, 3]))
-        said.protocols = dict.fromkeys(names, metadata)
-        if chance.random() < 0.03:
-            said.protocols = {name: chance.choice([b"", b"m"]) for name in names}
+        if not is_same or not said.protocols:
+            said.protocols = dict.fromkeys(names, metadata)
+            if chance.random() < 0.03:
+                said.protocols = {name: chance.choice([b"", b"m"]) for name in names}
         said.protocol_type = "consumer" if chance.random() < 0.95 else "connect"
         own_ms = self.classic.index(client)  # so that no two sessions end together
         said.session_timeout_ms = chance.choice([6_000, 10_000, 30_000]) + own_ms if not self._confused() else 1

@@ -22,6 +22,7 @@ from conformance.batches import RECENT_MS, batches
 from linearizability.client.requests import GROUP, TRANSACTION, new_topic
 from linearizability.targets import open_target
 from linearizability.targets.wire import WireClosed, WireError
+from reference.controller.configs import DYNAMIC_BROKER_LOGGER
 from reference.node.release import versions_of
 from reference.protocol.apis import APIS
 from reference.protocol.errors import ErrorCode
@@ -128,8 +129,11 @@ def _joined(listed: Iterable[Any]) -> list[Any]:
 
 
 def _is_not_served(setting: Any) -> bool:
-    """Whether it is a setting of a group of a kind that the reference does not serve."""
-    return isinstance(setting, Message) and str(getattr(setting, "name", "")).startswith(("share.", "streams."))
+    """Whether it is a setting of a group of a kind that the reference does not serve, or one of Kafka's loggers: its classes."""
+    if not isinstance(setting, Message):
+        return False
+    is_logger = getattr(setting, "config_source", None) == DYNAMIC_BROKER_LOGGER
+    return is_logger or str(getattr(setting, "name", "")).startswith(("share.", "streams."))
 
 
 def _identity(value: Any) -> str:

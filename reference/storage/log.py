@@ -172,7 +172,7 @@ class Log(Shortening):
                 return self._repeated(known, len(data))
             else:
                 if header.attributes & TRANSACTIONAL:
-                    self._producers.check_opening(header, origin, guard)
+                    self._producers.check_opening(header, guard)
                 self._producers.check_data(header, origin)
         first = self.log_end_offset
         last = first + header.last_offset_delta

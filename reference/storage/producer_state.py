@@ -138,7 +138,7 @@ class ProducerState:
             return None
         return self.verifications.begin(producer_id, epoch, sequence, adds_partition, now)
 
-    def check_opening(self, header: BatchHeader, origin: Origin, guard: Guard | None) -> None:
+    def check_opening(self, header: BatchHeader, guard: Guard | None) -> None:
         """Whether a transactional batch that opens a transaction was verified (TXN-16). Errors: RefusedByProducerState."""
         if self.has_open_transaction(header.producer_id, header.producer_epoch):
             return
@@ -151,11 +151,12 @@ class ProducerState:
                 code = ErrorCode.INVALID_PRODUCER_EPOCH
                 raise RefusedByProducerState(code, _why(code, header, producer))
             raise RefusedByProducerState(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
-        if asked is not None and origin is Origin.CLIENT:
-            self._check_first_sequence(header, asked)
 
     def _check_first_sequence(self, header: BatchHeader, asked: Verification) -> None:
-        """A batch must not overtake an earlier one that is still being verified."""
+        """A batch must not overtake an earlier one that is still being verified, nor may one outside of transactions.
+
+        Source: org.apache.kafka.storage.internals.log.ProducerAppendInfo, `checkSequence`.
+        """
         is_unknown = header.producer_id not in self.producers
         if header.base_sequence > asked.lowest_sequence or (
             asked.adds_partition and is_unknown and header.base_sequence != 0
@@ -168,6 +169,9 @@ class ProducerState:
     def check_data(self, header: BatchHeader, origin: Origin) -> None:
         """Whether a data batch may be appended. Errors: RefusedByProducerState."""
         producer = self.producers.get(header.producer_id)
+        asked = self.verifications.of(header.producer_id) if origin is Origin.CLIENT else None
+        if asked is not None and (producer is None or header.producer_epoch >= producer.epoch):
+            self._check_first_sequence(header, asked)
         if producer is None:
             return
         code = ErrorCode.NONE

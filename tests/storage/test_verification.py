@@ -74,6 +74,16 @@ def test_a_batch_must_not_overtake_an_earlier_one_that_is_being_verified() -> No
     write(log, guard)
 
 
+def test_nor_may_one_outside_of_transactions() -> None:
+    """A question whose answer was a refusal stays; Kafka judges every batch of a client by it."""
+    log = open_log()
+    begin(log, sequence=1)
+    with pytest.raises(RefusedByProducerState) as refused:
+        log.append_as_leader(batch(producer=BatchProducer(PRODUCER, 0, 3)), 0, NOW)
+    assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    log.append_as_leader(batch(producer=BatchProducer(PRODUCER, 0, 1)), 0, NOW)
+
+
 def test_an_unknown_producer_of_version_2_begins_with_0() -> None:
     log = open_log()
     assert refusal(log, begin(log, sequence=5, adds=True), sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,6 +112,8 @@ class ClusterTarget(Target):
         self.interposed = False
         self.links: Links | None = None
         self.listener: SecuredListener | None = None
+        self.of_each_node: Callable[[Member], Mapping[str, str]] | None = None
+        """Properties of the caller that differ from node to node; the member has its others then."""
 
     def secure(self, protocol: str) -> None:
         """From the next start on, the listener for clients and brokers is secured. Errors: WrongTarget."""
@@ -347,6 +349,8 @@ class ClusterTarget(Target):
             self._enter_by_tunnels(self.listener, home)
         for member in self.members:
             member.properties = self.all_properties(member)
+            if self.of_each_node:
+                member.properties |= self.of_each_node(member)
             write_properties(member.properties_file, member.properties)
             self.format(member)
             member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from linearizability.targets import open_target
+from linearizability.targets.cluster import ClusterTarget
 from tests.clients.suites import results
 from tests.clients.suites.__main__ import SUITES
 from tests.clients.suites.go_tests import Events
 from tests.clients.suites.librdkafka import needing_a_broker
 from tests.clients.suites.reasons import REASONS
+from tests.clients.suites.sarama import docker
 from tests.clients.suites.suite import FAIL, PASS, SKIP, Outcome
 
 REPOSITORY = Path(__file__).parents[2]
@@ -70,6 +73,36 @@ def test_a_go_test_that_panics_is_left_running_and_its_subtests_output_is_shown(
     ]
     assert [outcome for line in lines for outcome in events.take(line)] == [Outcome("A", FAIL, 1.5, "why\n")]
     assert list(events.running) == ["B"]
+
+
+def test_a_paused_test_is_not_running_and_a_parent_is_not_counted() -> None:
+    events = Events("Suite")
+    lines = [
+        '{"Action":"run","Test":"Parallel"}',
+        '{"Action":"pause","Test":"Parallel"}',
+        '{"Action":"run","Test":"Suite"}',
+        '{"Action":"run","Test":"Suite/A"}',
+        '{"Action":"pass","Test":"Suite/A/one"}',
+        '{"Action":"pass","Test":"Suite/A","Elapsed":2}',
+        '{"Action":"run","Test":"Suite/B"}',
+        '{"Action":"fail","Test":"Suite"}',
+    ]
+    assert [outcome for line in lines for outcome in events.take(line)] == [Outcome("Suite/A", PASS, 2)]
+    assert list(events.running) == ["Suite/B"]
+
+
+def test_sarama_stops_and_starts_brokers_by_docker_compose(tmp_path: Path) -> None:
+    with open_target("reference", folder=tmp_path / "target", nodes=1) as target, docker(target, tmp_path):
+        assert isinstance(target, ClusterTarget)
+        states: list[bool] = []
+        for command in ("stop", "start"):
+            subprocess.run([tmp_path / "docker", "compose", command, "kafka-1"], check=True)
+            states.append(target.running(1))
+        logged = subprocess.run([tmp_path / "docker", "compose", "logs", "kafka-1"], capture_output=True, check=True)
+        refused = subprocess.run([tmp_path / "docker", "compose", "exec", "kafka-1"], capture_output=True, check=False)
+    assert states == [False, True]
+    assert b"unfenced" in logged.stdout
+    assert refused.returncode == 1
 
 
 def test_only_tests_of_librdkafka_that_need_a_broker_are_run() -> None:

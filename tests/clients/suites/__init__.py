@@ -10,7 +10,10 @@
 | --- | --- | --- |
 | `franz-go` | package kgo of github.com/twmb/franz-go | the released Go module |
 | `kafka-go` | the main package of github.com/segmentio/kafka-go | the released Go module |
+| `sarama` | the functional tests of github.com/IBM/sarama, with Shopify's toxiproxy | the released Go modules |
+| `confluent-kafka-go` | package kafka of github.com/confluentinc/confluent-kafka-go | the released Go module |
 | `librdkafka` | librdkafka's test-runner, without the tests that need no broker | the crate rdkafka-sys, which carries its sources |
+| `rskafka`, `rust-rdkafka` | the integration tests of rskafka and of rust-rdkafka | the crates rskafka and rdkafka |
 | `kafka-python` | kafka-python's integration tests | its source distribution |
 
 Versions are pinned, sources are fetched by each registry's own client (`go`, `cargo`, `pip`) and kept below `.cache/suites`; none of

@@ -6,34 +6,23 @@ import argparse
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import tests.clients.suites as package
 from linearizability.targets import open_target
-from linearizability.targets.hosts import Host, plain_hosts
+from linearizability.targets.cluster import ClusterTarget
 from tests.clients.suites import results
-from tests.clients.suites.go_tests import FRANZ_GO, KAFKA_GO
+from tests.clients.suites.crates import RSKAFKA, RUST_RDKAFKA
+from tests.clients.suites.go_tests import CONFLUENT_GO, FRANZ_GO, KAFKA_GO
 from tests.clients.suites.kafka_python import KAFKA_PYTHON
 from tests.clients.suites.librdkafka import LIBRDKAFKA
+from tests.clients.suites.sarama import SARAMA
 from tests.clients.suites.suite import FAIL, OUTCOMES, PASS, Order, Outcome, Suite
 
-SUITES = {suite.name: suite for suite in (FRANZ_GO, KAFKA_GO, LIBRDKAFKA, KAFKA_PYTHON)}
-
-
-@dataclass(frozen=True, slots=True)
-class AtPort(Host):
-    """This machine, where the first node listens at a port that the tests have in their text."""
-
-    port: int = 0
-
-    def free_ports(self, count: int) -> list[int]:
-        return [*Host().free_ports(count - 1), self.port]
-
-
-def hosts(suite: Suite) -> Sequence[Host]:
-    return [AtPort(port=suite.port)] if suite.port else plain_hosts(suite.nodes)
+SUITES = {
+    suite.name: suite
+    for suite in (FRANZ_GO, KAFKA_GO, SARAMA, CONFLUENT_GO, LIBRDKAFKA, RSKAFKA, RUST_RDKAFKA, KAFKA_PYTHON)
+}
 
 
 def run(suite: Suite, spec: str, chosen: str, minutes: float) -> list[Outcome]:
@@ -41,12 +30,14 @@ def run(suite: Suite, spec: str, chosen: str, minutes: float) -> list[Outcome]:
     found: list[Outcome] = []
     with tempfile.TemporaryDirectory() as folder:
         target = open_target(
-            spec, folder=Path(folder) / "target", config=suite.config, hosts=hosts(suite), nodes=suite.nodes
+            spec, folder=Path(folder) / "target", config=suite.config, hosts=suite.hosts or None, nodes=suite.nodes
         )
+        assert isinstance(target, ClusterTarget), f"{spec} is no cluster that is started here"
+        target.of_each_node = suite.of_each_node
         home = Path(folder) / "suite"
         home.mkdir()
         with target:
-            for outcome in suite.run(Order(target.bootstrap, chosen, minutes, home)):
+            for outcome in suite.run(Order(target.bootstrap, chosen, minutes, home, target)):
                 found.append(outcome)
                 print(f"{outcome.outcome:<5} {outcome.seconds:7.1f} s  {outcome.test}", flush=True)
                 if outcome.outcome == FAIL:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from linearizability.targets.artifacts import java, kafka_jars
+from tests.clients.suites.crates import vendored, well_done
 from tests.clients.suites.suite import (
     FAIL,
     KEPT,
@@ -49,29 +50,12 @@ def build() -> Path:
         needs("cargo", "make", "gcc", "g++")
         KEPT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=KEPT) as folder:
-            sources = _fetched(Path(folder)) / "librdkafka"
+            sources = vendored(CRATE, CRATE_VERSION.partition("+")[0], Path(folder)) / "librdkafka"
             for command in (["./configure", "--disable-gssapi"], ["make", "libs"], ["make", "-C", "tests", "build"]):
-                _done(command, sources)
+                well_done(command, sources)
             shutil.rmtree(home, ignore_errors=True)
             sources.rename(home)
     return home / "tests"
-
-
-def _fetched(folder: Path) -> Path:
-    """The crate, whose checksum Cargo compares with its registry's index."""
-    (folder / "src").mkdir()
-    (folder / "src" / "lib.rs").touch()
-    dependency = f'{CRATE} = {{ version = "={CRATE_VERSION.partition("+")[0]}", default-features = false }}'
-    project = f'[package]\nname = "fetched"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n{dependency}\n'
-    (folder / "Cargo.toml").write_text(project)
-    _done(["cargo", "vendor", "--quiet", "vendor"], folder)
-    return folder / "vendor" / CRATE
-
-
-def _done(command: list[str], folder: Path) -> None:
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed: {(done.stdout + done.stderr)[-OUTPUT_KEPT:]}")
 
 
 def needing_a_broker(table: str, chosen: str) -> list[str]:

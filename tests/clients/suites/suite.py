@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from linearizability.targets.cluster import ClusterTarget, Member
+from linearizability.targets.hosts import Host
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 KEPT = REPOSITORY / ".cache" / "suites"
@@ -14,6 +17,17 @@ KEPT = REPOSITORY / ".cache" / "suites"
 PASS, FAIL, SKIP = OUTCOMES = ("pass", "fail", "skip")
 OUTPUT_KEPT = 3_000
 """Characters of a failed test's output that are shown, its last ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtPort(Host):
+    """This machine, where the node listens at a port that the tests have in their text."""
+
+    port: int = 9092
+
+    def free_ports(self, count: int) -> list[int]:
+        return [*Host().free_ports(count - 1), self.port]
+
 
 WITH_ACCESS_CONTROL = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -48,6 +62,8 @@ class Order:
     """After so many minutes the suite is given up."""
     folder: Path
     """Takes logs and other files of the run."""
+    target: ClusterTarget
+    """Whose nodes the tests may stop and start."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +77,10 @@ class Suite:
     """The cluster that the tests are written for."""
     run: Callable[[Order], Iterator[Outcome]]
     config: Mapping[str, str] = field(default_factory=dict[str, str])
-    port: int = 0
-    """Where the first node has to listen, for tests that have it in their text; 0: anywhere."""
+    hosts: Sequence[Host] = ()
+    """Where nodes have to listen, for tests that have addresses in their text; none: anywhere."""
+    of_each_node: Callable[[Member], Mapping[str, str]] | None = None
+    """Properties that differ from node to node."""
     left_out: str = ""
     """What is not run, and why."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from reference.node.access import NOT_ASKED, Access, Admission, Step, add_results
 from reference.node.delegation_tokens import check_tokens
-from reference.node.metadata import ids_or_names
+from reference.node.metadata import has_wrong_cursor, ids_or_names
 from reference.node.refusals import refused_items, with_items
 from reference.node.requests import AUTHORIZED_OPERATIONS, Request
 from reference.node.transactional_produce import has_transactional_batches
@@ -164,11 +164,13 @@ def _describe_topic_partitions(
     access: Access, request: Request, body: DescribeTopicPartitionsRequest, admission: Admission
 ) -> None:
     """Pages of all topics are pages of those that are shown."""
+    if has_wrong_cursor(body):
+        return
     changed = admission.body = copy.copy(body)
     asked = DescribeTopicPartitionsRequest.TopicRequest
     names = [topic.name for topic in body.topics] or sorted(access.image.topics)
     seen = [name for name in names if access.may(request, DESCRIBE, TOPIC, name, is_logged=bool(body.topics))]
-    if body.cursor is not None and body.cursor.partition_index >= 0 and not body.topics:
+    if body.cursor is not None and not body.topics:
         seen = [name for name in seen if name >= body.cursor.topic_name]
         if seen and seen[0] != body.cursor.topic_name:
             changed.cursor = DescribeTopicPartitionsRequest.Cursor(topic_name=seen[0])

@@ -294,6 +294,15 @@ def _is_online(image: MetadataImage, partition: PartitionImage, replica: NodeId)
     return broker is not None and not broker.fenced and (directory is None or broker.has_online(directory))
 
 
+def has_wrong_cursor(body: DescribeTopicPartitionsRequest) -> bool:
+    """Whether a page begins where none can; Kafka refuses it before it looks at what the principal may see (MET-15)."""
+    cursor = body.cursor
+    return cursor is not None and (
+        cursor.partition_index < 0
+        or (bool(body.topics) and all(topic.name != cursor.topic_name for topic in body.topics))
+    )
+
+
 def describe_topic_partitions(
     context: Context, request: Request, body: DescribeTopicPartitionsRequest, now: TimestampMs
 ) -> DescribeTopicPartitionsResponse | None:
@@ -301,7 +310,7 @@ def describe_topic_partitions(
     image, cursor = context.image, body.cursor
     names = sorted({topic.name for topic in body.topics}) or sorted(image.topics)
     listed_all = not body.topics
-    if cursor is not None and (cursor.partition_index < 0 or not (listed_all or cursor.topic_name in names)):
+    if has_wrong_cursor(body):
         return DescribeTopicPartitionsResponse(
             topics=[
                 DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic(

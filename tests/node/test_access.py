@@ -19,6 +19,7 @@ from reference.node.access import ASKED_WITHOUT_AUTHORIZER, Access, authorizer_o
 from reference.node.access_steps import STEPS
 from reference.node.apis import DECIDED_HANDLERS, broker_handlers, controller_handlers
 from reference.node.delegation_tokens import describe_tokens
+from reference.node.metadata import describe_topic_partitions
 from reference.node.refusals import ITEMS, refused_items
 from reference.node.release import BROKER, CONTROLLER, versions_of
 from reference.node.requests import Client, Request
@@ -29,6 +30,7 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_delegation_token import CreateDelegationTokenRequest
 from reference.protocol.messages.delegation_token_record import DelegationTokenRecord
 from reference.protocol.messages.describe_delegation_token import DescribeDelegationTokenRequest
+from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
@@ -172,6 +174,23 @@ def test_all_topics_are_those_that_may_be_described_and_one_more_denial_hides_on
     assert seen(access(everything)) == {"t", "u"}
     assert seen(access(everything, acl(ResourceType.TOPIC, "u", Operation.DESCRIBE, Permission.DENY))) == {"t"}
     assert seen(access()) == set()
+
+
+@pytest.mark.parametrize("asked", [[], ["t"], ["u"]])
+def test_a_wrong_cursor_is_refused_before_anything_is_hidden(asked: list[str]) -> None:
+    """As in Kafka: not even the names of all topics come back, which the request did not name."""
+    topics = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in asked]
+    cursor = DescribeTopicPartitionsRequest.Cursor(topic_name="t", partition_index=-1)
+    body = DescribeTopicPartitionsRequest(topics=topics, cursor=cursor)
+    for who in (access(), access(acl(ResourceType.TOPIC, "t", Operation.DESCRIBE))):
+        admission = who.admit(request(75, 0), body)
+        assert admission.refusal is None and admission.body is body and not admission.amendments
+    context: Any = SimpleNamespace(image=access().image)
+    answered = describe_topic_partitions(context, request(75, 0), body, TimestampMs(1))
+    assert answered is not None
+    assert [(each.name, each.error_code) for each in answered.topics] == [
+        (each, ErrorCode.INVALID_REQUEST) for each in asked
+    ]
 
 
 def test_what_may_be_done_with_a_topic_is_not_said_where_the_request_is_wrong_as_a_whole() -> None:

@@ -9,7 +9,7 @@ import pytest
 from tests.coordinator.drawn_groups import STEPS, differences
 from tests.coordinator.paired_groups import Kafka
 
-RUNS = 150
+RUNS = 75
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from reference.controller.config_definition import REQUIRED, Definition, Invalid
 from reference.controller.config_table import BROKER, TOPIC
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
+from reference.controller.topic_names import validate_topic_name
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.primitives import GroupId, NodeId, TopicName
@@ -238,14 +239,11 @@ class Alteration:
     value: str | None
 
 
-def check_operations(
-    image: MetadataImage, resource_type: int, resource_name: str, changes: Sequence[Alteration]
-) -> None:
-    """Whether each operation is one that its setting has: asked before whether the resource may have this name, as in Kafka.
+def _check_operations(table: Mapping[str, Definition], changes: Sequence[Alteration]) -> None:
+    """Whether each setting has the operation.
 
     Errors: KafkaError INVALID_REQUEST, or INVALID_CONFIG for a list operation on what is no list (CFG-04).
     """
-    table = _table_of(image, resource_type, resource_name)
     _refuse_nulls(change.name for change in changes if change.operation != DELETE and change.value is None)
     for change in changes:
         if change.operation in (SET, DELETE):
@@ -269,8 +267,9 @@ def alter_configs(
     value (CFG-05) or a list operation on what is no list (CFG-04), INVALID_REQUEST for a resource that cannot be changed.
     """
     changes = list(changes)
-    check_operations(image, resource_type, resource_name, changes)
     table = _table_of(image, resource_type, resource_name)
+    _check_operations(table, changes)  # before the resource's name, as in Kafka
+    _require_legal_name(resource_type, resource_name)
     own = image.configs.get((resource_type, resource_name), {})
     after: dict[str, str | None] = dict(own)
     touched: dict[str, str | None] = {}
@@ -293,6 +292,7 @@ def replace_configs(
     image: MetadataImage, resource_type: int, resource_name: str, configs: Mapping[str, str | None]
 ) -> list[ConfigRecord]:
     """The records that make a resource's settings exactly these (legacy AlterConfigs, CFG-07). Errors: as `alter_configs`."""
+    _require_legal_name(resource_type, resource_name)
     table = _table_of(image, resource_type, resource_name)
     _refuse_nulls(name for name, value in configs.items() if value is None)
     for name in configs:
@@ -309,6 +309,15 @@ def replace_configs(
 def _refuse_nulls(names: Iterable[str]) -> None:
     if missing := list(names):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(missing)}")
+
+
+def _require_legal_name(resource_type: int, resource_name: str) -> None:
+    """Errors: KafkaError for a name that no topic, or no group, can have (CFG-05)."""
+    kind = {TOPIC_RESOURCE: "topic", GROUP_RESOURCE: "group"}.get(resource_type)
+    if kind is not None and not resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"Default {kind} resources are not allowed.")
+    if resource_type == TOPIC_RESOURCE:
+        validate_topic_name(resource_name)
 
 
 def _require_topic(image: MetadataImage, resource_type: int, resource_name: str) -> None:

@@ -6,7 +6,6 @@ Source: requirements TOP-*; org.apache.kafka.controller.ReplicationControlManage
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from reference.controller.configs import validate_topic_configs
 from reference.controller.elections import directory_for_new_replica
 from reference.controller.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from reference.controller.placement import place_replicas
+from reference.controller.topic_names import validate_topic_name
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -26,28 +26,11 @@ from reference.protocol.messages.topic_record import TopicRecord
 from reference.protocol.primitives import NO_UUID, Chance, NodeId, TopicId, TopicName
 from reference.protocol.schema import Message
 
-MAX_NAME_LENGTH = 249
 MAX_PARTITIONS = 10_000
 """Limit on the partitions of one topic that one request may make, so that no request fills the metadata log."""
 
-LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
-
-
-def validate_topic_name(name: TopicName) -> None:
-    """Errors: KafkaError INVALID_TOPIC_EXCEPTION that says what is wrong with the name (TOP-01)."""
-    reason = None
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in (".", ".."):
-        reason = f"'{name}' is not allowed"
-    elif len(name) > MAX_NAME_LENGTH:
-        reason = f"the length of '{name}' is longer than the max allowed length {MAX_NAME_LENGTH}"
-    elif not LEGAL_NAME.fullmatch(name):
-        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    if reason:
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
 
 
 def collision_key(name: TopicName) -> str:

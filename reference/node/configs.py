@@ -12,7 +12,7 @@ from reference.controller.configs import Alteration, Setting
 from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
-from reference.controller.topics import validate_topic_name
+from reference.controller.topic_names import validate_topic_name
 from reference.node.active_controller import ActiveController
 from reference.node.context import Context
 from reference.node.loggers import Loggers
@@ -215,10 +215,7 @@ def incremental_alter_configs(
 
     def plan(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
         changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-        named = resource.resource_type, resource.resource_name
-        configs.check_operations(controller.image, *named, changes)
-        _require_legal(resource)
-        return configs.alter_configs(controller.image, *named, changes)
+        return configs.alter_configs(controller.image, resource.resource_type, resource.resource_name, changes)
 
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
     answers = _alter(controller, body.resources, plan, body.validate_only, answer, now)
@@ -232,7 +229,6 @@ def alter_configs(
 
     def plan(resource: AlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
         values = {each.name: each.value for each in resource.configs}
-        _require_legal(resource)
         return configs.replace_configs(controller.image, resource.resource_type, resource.resource_name, values)
 
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
@@ -287,13 +283,3 @@ def _after(image: MetadataImage, group: GroupId, records: list[ConfigRecord]) ->
         if record.value is not None:
             values[record.name] = record.value
     return values
-
-
-def _require_legal(resource: AnyResource) -> None:
-    """Errors: KafkaError for a name that no topic, or no group, can have (CFG-05)."""
-    if resource.resource_type == GROUP_RESOURCE and not resource.resource_name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-    if resource.resource_type == TOPIC_RESOURCE:
-        if not resource.resource_name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed.")
-        validate_topic_name(resource.resource_name)

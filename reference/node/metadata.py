@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from reference.controller.image import MetadataImage, PartitionImage, TopicImage
-from reference.controller.topics import INTERNAL_TOPICS, validate_topic_name
+from reference.controller.topic_names import validate_topic_name
+from reference.controller.topics import INTERNAL_TOPICS
 from reference.node.active_controller import VoterEndpoints
 from reference.node.context import Context
 from reference.node.internal_topics import AutoTopicCreation, is_created_on_demand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reference.controller.image import MetadataImage
-from reference.controller.topics import validate_topic_name
+from reference.controller.topic_names import validate_topic_name
 from reference.node import transaction_requests
 from reference.node.peers import AskController
 from reference.node.replicas import Replicas

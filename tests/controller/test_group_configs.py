@@ -37,18 +37,19 @@ def test_a_group_s_own_value_is_the_strongest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("group", "name", "value", "code"),
     [
-        ("consumer.session.timeout", "50000"),
-        ("retention.ms", "50000"),
-        (SESSION_TIMEOUT, "long"),
-        (SESSION_TIMEOUT, "0"),
+        ("g", "consumer.session.timeout", "50000", ErrorCode.INVALID_CONFIG),
+        ("g", "retention.ms", "50000", ErrorCode.INVALID_CONFIG),
+        ("g", SESSION_TIMEOUT, "long", ErrorCode.INVALID_CONFIG),
+        ("g", SESSION_TIMEOUT, "0", ErrorCode.INVALID_CONFIG),
+        ("", SESSION_TIMEOUT, "50000", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_what_is_refused(name: str, value: str) -> None:
+def test_what_is_refused(group: str, name: str, value: str, code: ErrorCode) -> None:
     with pytest.raises(KafkaError) as refused:
-        alter_configs(MetadataImage(), GROUP_RESOURCE, "g", [Alteration(name, SET, value)])
-    assert refused.value.code == ErrorCode.INVALID_CONFIG
+        alter_configs(MetadataImage(), GROUP_RESOURCE, group, [Alteration(name, SET, value)])
+    assert refused.value.code == code
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,13 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from linearizability.bench.brokers import cluster_cpu_seconds, cluster_resident_mb, open_for_bench
-from linearizability.bench.load import ALL_CASES
+from linearizability.bench.load import ALL_CASES, Entry, delete_topic
 from linearizability.interrupting import until_interrupted
 from linearizability.targets import TargetError
 from linearizability.targets.cluster import ClusterTarget, write_properties
@@ -49,7 +50,7 @@ class Plan:
 
 
 def measure(target: ClusterTarget, case: str, plan: Plan) -> dict[str, Any]:
-    """One case on one broker. Errors: RuntimeError with what the generator said."""
+    """One case on one broker; the topic is deleted after the CPU was read. Errors: RuntimeError with what the generator said."""
     replicas = min(REPLICAS, len(target.nodes))
     bootstrap = ",".join(member.node.address for member in target.members)  # tunnels would be measured, too
     command = [sys.executable, "-m", "linearizability.bench.load", bootstrap, case]
@@ -78,6 +79,9 @@ def measure(target: ClusterTarget, case: str, plan: Plan) -> dict[str, Any]:
             f"{case} on {target.spec}: {error.strip().splitlines()[-1] if error.strip() else 'no answer'}"
         )
     found: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+    connection = Entry(bootstrap, target.listener.client if target.listener else {}).connect()
+    with closing(connection.socket):
+        delete_topic(connection, found.pop("topic"))
     found["broker_cpu_us"] = used / found["requests"] * 1e6
     found["broker_cpus"] = used / found["seconds"]
     return found

@@ -293,11 +293,10 @@ def run(entry: Entry, case: Case, seconds: float, warmup_s: float, replicas: int
     began = time.monotonic()
     count, latencies = driver(seconds)
     elapsed = time.monotonic() - began
-    used = time.process_time() - cpu
-    delete_topic(entry.connect(), topic)
     latencies.sort()
     return {
         "case": case.name,
+        "topic": topic,
         "requests": count,
         "seconds": elapsed,
         "requests_per_s": count / elapsed,
@@ -305,7 +304,7 @@ def run(entry: Entry, case: Case, seconds: float, warmup_s: float, replicas: int
         "mb_per_s": count * moved / elapsed / 1e6,
         "p50_us": latencies[len(latencies) // 2] / 1000,
         "p99_us": latencies[len(latencies) * 99 // 100] / 1000,
-        "generator_cpu_s": used,
+        "generator_cpu_s": time.process_time() - cpu,
         "settings": asdict(case),
     }
 

@@ -62,9 +62,8 @@ def built(suite: Suite, updates: Sequence[str] = ()) -> list[Path]:
         KEPT.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=KEPT) as folder:
             crate = vendored(suite.library, suite.version, Path(folder))
-            (crate / "rust-toolchain.toml").unlink(
-                missing_ok=True
-            )  # the tests are built with the compiler that is here
+            # The tests are built with the compiler that is here.
+            (crate / "rust-toolchain.toml").unlink(missing_ok=True)
             for update in updates:
                 well_done(["cargo", "update", *update.split()], crate)
             shutil.move(crate, home)
@@ -117,7 +116,8 @@ def _run(program: Path, test: str, name: str, settings: Mapping[str, str]) -> Ou
 
 def rskafka(order: Order) -> Iterator[Outcome]:
     settings = {"TEST_INTEGRATION": "1", "TEST_BROKER_IMPL": "kafka", "KAFKA_CONNECT": order.bootstrap}
-    untried = "java|sasl|socks5|rdkafka_consume_rdkafka_nocompression"
+    # The last one is among those that skip themselves without Java, though its name does not say so.
+    untried = "java|sasl|socks5|produce_rdkafka_consume_rdkafka_nocompression"
     yield from rust_tests(RSKAFKA, order, settings, updates=[RSASL], left_out=untried)
 
 

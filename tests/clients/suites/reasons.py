@@ -50,10 +50,6 @@ REASONS: dict[tuple[str, str], str] = {
     ("librdkafka", "0115_producer_auth"): ABOVE_ACLS,
     ("librdkafka", "0119_consumer_auth"): ABOVE_ACLS,
     ("librdkafka", "0129_fetch_aborted_msgs"): SMALL_SEGMENTS.format("20,000"),
-    (
-        "rskafka",
-        "produce_consume::test_produce_rdkafka_consume_rdkafka_gzip",
-    ): "the group's coordinator was not ready (NOT_COORDINATOR) before its time was over; the machine was busy (a load of 40 on two cores)",
     ("rust-rdkafka", "test_admin::test_configs"): NODE_ZERO,
     ("rust-rdkafka", "test_admin::test_topics"): NODE_ZERO,
     ("rust-rdkafka", "test_metadata::test_metadata"): NODE_ZERO,

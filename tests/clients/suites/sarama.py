@@ -151,6 +151,5 @@ SARAMA = Suite(
     },
     hosts=tuple(Host(f"127.0.0.1{node}") for node in range(1, NODES + 1)),
     of_each_node=properties,
-    left_out="Tests that need no broker, and those that run Kafka's console tools in a container; they skip themselves. "
-    "On Kafka 4.3.1 the suite has not been run to its end.",
+    left_out="Tests that need no broker, and those that run Kafka's console tools in a container; they skip themselves.",
 )

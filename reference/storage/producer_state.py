@@ -153,7 +153,7 @@ class ProducerState:
             raise RefusedByProducerState(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def _check_first_sequence(self, header: BatchHeader, asked: Verification) -> None:
-        """A batch must not overtake an earlier one that is still being verified, nor may one outside of transactions.
+        """No batch of a client, transactional or not, may overtake an earlier one that is still being verified.
 
         Source: org.apache.kafka.storage.internals.log.ProducerAppendInfo, `checkSequence`.
         """

@@ -74,8 +74,8 @@ def test_a_batch_must_not_overtake_an_earlier_one_that_is_being_verified() -> No
     write(log, guard)
 
 
-def test_nor_may_one_outside_of_transactions() -> None:
-    """A question whose answer was a refusal stays; Kafka judges every batch of a client by it."""
+def test_a_batch_outside_of_transactions_must_not_overtake_it_either() -> None:
+    """A verification that was refused stays open; Kafka judges every batch of a client by it."""
     log = open_log()
     begin(log, sequence=1)
     with pytest.raises(RefusedByProducerState) as refused:

@@ -1,4 +1,4 @@
-"""What a benchmark does when it is interrupted: it reports what it measured until then, marked as incomplete, and exits 130.
+"""Ctrl-C that is never lost, and what a benchmark does with it: it reports what it measured until then, and exits 130.
 
 table = {"rows": []}
 with until_interrupted(table), open_for_bench(...) as target:     # the brokers are stopped first
@@ -11,6 +11,7 @@ leave(table)
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
@@ -19,6 +20,28 @@ from typing import Any
 import typer
 
 INTERRUPTED = 130
+AGAIN_AFTER_S = 0.05
+
+
+def raise_lost_interrupts() -> None:
+    """From now on, raise a KeyboardInterrupt again that an extension has swallowed.
+
+    pydantic's core asks whether a value is a Mapping. An exception in that question is ignored, Ctrl-C in just that moment too,
+    and the command would run on for hours.
+    """
+    former = sys.unraisablehook
+
+    def hook(lost: sys.UnraisableHookArgs) -> None:
+        main = threading.main_thread().ident
+        if not issubclass(lost.exc_type, KeyboardInterrupt) or main is None:
+            return former(lost)
+        again = threading.Timer(
+            AGAIN_AFTER_S, signal.pthread_kill, (main, signal.SIGINT)
+        )  # not here: it would be lost again
+        again.daemon = True
+        again.start()
+
+    sys.unraisablehook = hook
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import typer
 from typer import _click as click  # typer carries its own click: only its error classes tell wrong usage apart
 from typer.core import TyperGroup
 
+from linearizability.interrupting import raise_lost_interrupts
 from linearizability.progress import QUIET, VERBOSE, choose
 
 WRONG_USAGE = 64
@@ -151,6 +152,7 @@ def root(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit by its code; wrong usage exits 64 with the sentence that says what was wrong."""
+    raise_lost_interrupts()
     try:
         code = typer.main.get_command(app).main(args=arguments, prog_name="tidegauge", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import typer
 
 from linearizability.bench.suite import STORE
-from linearizability.interrupting import INTERRUPTED, leave, until_interrupted
+from linearizability.interrupting import INTERRUPTED, leave, raise_lost_interrupts, until_interrupted
 
 SIDES = ("--target", "reference:1", "--against", "reference")
 MEASURED_WITHIN_S = 300.0
@@ -116,3 +117,20 @@ def test_a_whole_measurement_exits_by_its_own_code() -> None:
     with pytest.raises(typer.Exit) as left:
         leave(table, 1)
     assert left.value.exit_code == 1
+
+
+class Swallowing:
+    """Python ignores an exception of this kind, as pydantic's core does."""
+
+    def __del__(self) -> None:
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_that_was_swallowed_comes_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
+    raise_lost_interrupts()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        Swallowing()
+        time.sleep(60)
+    assert time.monotonic() - began < 60

@@ -38,7 +38,7 @@ def leaving(members: list[Member]) -> Iterator[list[Member]]:
             member.leave()
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize(("client", "strategy"), STRATEGIES)
 def test_members_come_and_go(broker: Target, wide_topic: str, client: str, strategy: str) -> None:
     group = f"group-{wide_topic}"

@@ -28,7 +28,7 @@ WITHIN_S = 600
 MAY_GIVE_UP = "kafka-python"
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 @pytest.mark.timeout(WITHIN_S)
 def test_every_client_outlives_whatever_befalls_the_nodes(tmp_path: Path) -> None:

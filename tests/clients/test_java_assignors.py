@@ -94,7 +94,7 @@ def shares(ran: Ran) -> list[frozenset[int]]:
     return reported
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("assignment", ASSIGNMENTS)
 def test_two_java_consumers_share_a_topic(
     quick_broker: Target, tools: Tools, topic: str, assignment: str, tmp_path: Path

@@ -44,7 +44,7 @@ def stored_batches(broker: Target, topic: str) -> list[BatchHeader]:
     return [batch.header for batch in read_batches(answer.responses[0].partitions[0].records)]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec(broker: Target, client: Client, topic: str, codec: str) -> None:
     try:
@@ -57,7 +57,7 @@ def test_every_codec(broker: Target, client: Client, topic: str, codec: str) -> 
     assert headers[-1].last_offset == len(MESSAGES) - 1
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_client_reads_every_codec(broker: Target, client: Client, topic: str, codec: str) -> None:
     """librdkafka writes, and each reads: each has its own decompression."""
@@ -69,7 +69,7 @@ def test_every_client_reads_every_codec(broker: Target, client: Client, topic: s
     assert client.read(topic, 1 + len(MESSAGES)) == [MESSAGES[0], *MESSAGES]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks(client: Client, topic: str, acks: str) -> None:
     client.produce(topic, MESSAGES[:1])  # acks=0 to a topic that is just being made may be lost, as with Kafka

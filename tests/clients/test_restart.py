@@ -23,7 +23,7 @@ PAUSE_S = 0.002
 BEGIN_WITHIN_S = 60
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_idempotent_producer_and_consumer_outlive_restarts(
     broker: Target, streaming_client: StreamingClient, topic: str
 ) -> None:

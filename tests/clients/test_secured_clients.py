@@ -153,7 +153,7 @@ CLIENTS: dict[str, Callable[[SecuredReference, str, str, str, str], list[str]]] 
 }
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize(("listener", "mechanism"), WAYS)
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_client_produces_and_consumes(secured: SecuredReference, client: str, listener: str, mechanism: str) -> None:
@@ -179,7 +179,7 @@ def properties_file(folder: Path, properties: dict[str, str]) -> Path:
     return path
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 @pytest.mark.parametrize(("listener", "mechanism"), OF_TOOLS)
 def test_kafkas_tools_produce_and_list(

@@ -39,14 +39,14 @@ def fill(broker: Target, topic: str, count: int = COUNT) -> list[str]:
     return values
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_what_is_aborted_is_never_seen(library: Transactional, topic: str) -> None:
     library.write(topic, [(["a", "b"], True), (["never"], False), (["c"], True), (["never, too"], False)])
     assert read_all(library.bootstrap, topic, "read_committed") == ["a", "b", "c"]
     assert read_all(library.bootstrap, topic, "read_uncommitted") == ["a", "b", "never", "c", "never, too"]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_new_session_aborts_what_the_one_before_left_open(library: Transactional, topic: str) -> None:
     zombie = ConfluentTransactions(library.bootstrap, library.id)._producer()
     zombie.begin_transaction()
@@ -58,7 +58,7 @@ def test_a_new_session_aborts_what_the_one_before_left_open(library: Transaction
         zombie.commit_transaction(60)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_copy_is_exactly_once(library: Transactional, broker: Target, topic: str) -> None:
     sent = fill(broker, topic)
     library.copy(topic, f"{topic}-copy", f"group-{topic}", COUNT, lambda number: number % 3 != 0)

@@ -113,7 +113,7 @@ TESTED = [entry for entry in catalogue().values() if entry.test and entry.requir
 """Histories are judged from what clients saw, in `test_histories_can_fail`."""
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)
 def test_no_requirement_passes_on_every_wrong_broker(entry: Entry, birds: list[Parrot]) -> None:
     hurried = entry.requirement.model_copy(update={"deadline_s": 3.0})
@@ -127,7 +127,7 @@ def test_no_requirement_passes_on_every_wrong_broker(entry: Entry, birds: list[P
     pytest.fail(f"{entry.requirement.id} fails on none of the wrong brokers: {verdicts}")
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize(
     "entry", [entry for entry in TESTED if entry.requirement.needs.nodes > 1], ids=lambda entry: entry.requirement.id
 )

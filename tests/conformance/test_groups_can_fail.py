@@ -65,7 +65,7 @@ def coordinator() -> Iterator[Agreeable]:
     bird.close()
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("entry", TESTED, ids=lambda entry: entry.requirement.id)
 def test_agreeing_to_everything_is_not_enough(entry: Entry, coordinator: Agreeable) -> None:
     met = entry.requirement.id in MET_BY_AGREEING

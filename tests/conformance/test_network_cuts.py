@@ -26,7 +26,7 @@ def judged(folder: Path, id: str, *arguments: str) -> tuple[int, dict[str, Any]]
     return done.returncode, next(line for line in lines if line.get("id") == id)
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.timeout(300)
 def test_a_leader_is_cut_off(tmp_path: Path) -> None:
     if reason := obstacle():
@@ -35,7 +35,7 @@ def test_a_leader_is_cut_off(tmp_path: Path) -> None:
     assert (code, line["verdict"]) == (0, "pass"), line
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.timeout(300)
 def test_quotas_are_for_the_address_that_clients_have_there(tmp_path: Path) -> None:
     if reason := obstacle():
@@ -44,7 +44,7 @@ def test_quotas_are_for_the_address_that_clients_have_there(tmp_path: Path) -> N
     assert (code, line["verdict"]) == (0, "pass"), line
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.timeout(300)
 def test_nodes_with_a_network_of_their_own_can_lose_power_too(tmp_path: Path) -> None:
     if reason := obstacle() or interposer_obstacle():

@@ -35,7 +35,7 @@ def browser(tmp_path_factory):
         yield started
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize("name", ["report", "matrix"])
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (390, True), (820, False), (1280, False), (1280, True)])
 def test_everyone_can_read_it_at_every_width(browser, pages, name, width, dark):

@@ -72,7 +72,7 @@ def test_a_mutant_that_was_not_planted():
         pass
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("name", SAMPLE)
 def test_fuzzing_finds(name: str):
     mutant = MUTANTS[name]
@@ -86,7 +86,7 @@ def test_fuzzing_finds(name: str):
     assert clean.verdict != "invalid", "without the bug the same schedule must hold"
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_a_removed_leader_that_never_stands_is_found_by_the_first_run_that_shows_it():
     name = "removed-leader-never-stands"
     schedule = draw(107, name, 3, coordination="changing-voters")

@@ -77,7 +77,7 @@ def test_every_history_is_judged_alike() -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_files_and_stores_are_judged_alike(tmp_path: Path) -> None:
     files = record(tmp_path / "run")
     lines = files[1].read_text().replace("[[4,4],[5,5]]", "[[5,5],[4,4]]")
@@ -118,7 +118,7 @@ def assert_same_series(one: Path, other: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_both_draw_the_same(tmp_path: Path) -> None:
     """Series, pictures and the operations in the report, from a folder and from a store; a store outlives its sources."""
     hurt_run(tmp_path)
@@ -151,7 +151,7 @@ def test_both_draw_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """Cut into parts of some twenty facts: every anomaly and its witness is that of the whole. Too small a limit leaves it
     whole."""
@@ -177,7 +177,7 @@ def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_damaged_file_is_named_by_both(tmp_path: Path) -> None:
     files = record(tmp_path / "run")
     files[0].write_text(files[0].read_text()[:-30])
@@ -189,7 +189,7 @@ def test_a_damaged_file_is_named_by_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_large_files_of_other_tools_are_judged_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark's workers read them into a store, file by file; neither lines nor facts come together in one place."""
     folder, text = tmp_path / "tools", tmp_path / "history.edn"
@@ -207,7 +207,7 @@ def test_large_files_of_other_tools_are_judged_alike(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_native_files_that_are_named_one_by_one_are_judged_alike(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -310,7 +310,7 @@ DAMAGES = {"gone": Path.unlink, "cut": cut, "another schema": without_a_column, 
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> None:
     """Both engines name the file, and no anomaly that rests on what is missing makes it invalid."""
@@ -325,7 +325,7 @@ def test_a_store_that_lacks_facts_is_not_valid(tmp_path: Path, damage: str) -> N
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_flipped_bit_in_a_store_costs_its_run_and_no_other(tmp_path: Path) -> None:
     """Whatever else the run's sound files show stays."""
     texts = {"a": "0 send t-0:1@0\n0 poll t-0:1@0", "b": "0 send t-0:1@0\n1 poll t-0:7@0", "c": "0 send t-0:1@0"}
@@ -339,7 +339,7 @@ def test_a_flipped_bit_in_a_store_costs_its_run_and_no_other(tmp_path: Path) -> 
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_many_runs_are_judged_some_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first results come when the first job has ended, from a store as from files."""
     from linearizability.pipeline import spark

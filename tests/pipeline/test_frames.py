@@ -82,7 +82,7 @@ def packed(folder: Path) -> None:
 DAMAGES = (cut_short, without_a_file, without_a_header, a_process_twice, not_json, packed)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_runs_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     """Many runs by one pattern, sound, wrong and damaged; as `history check` judges them one by one."""
     for number in range(2):
@@ -123,7 +123,7 @@ def test_runs_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     assert kept.where(kept["run"] == hurt["run"]).count() == len(table)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_runs_of_a_store_are_judged_as_from_files(spark, tmp_path: Path) -> None:
     """By way of another file system of Hadoop; a damaged part costs its own run and no other."""
     hurt_run(tmp_path)
@@ -167,7 +167,7 @@ def test_facts_without_their_record_are_never_valid(spark, tmp_path: Path) -> No
         check(table.selectExpr("*", "CAST(NULL AS int) AS lost").drop("epoch").withColumnRenamed("lost", "epoch"))
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_table_by_name_is_judged_alike_where_it_knows_no_bytes(spark, tmp_path: Path) -> None:
     """Iceberg keeps them as ints."""
     hurt_run(tmp_path)

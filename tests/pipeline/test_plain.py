@@ -161,7 +161,7 @@ def compare(count: int, seed: int) -> None:
     assert len(found) >= 20, found
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_nothing_is_hidden_by_looking_at_many() -> None:
     compare(60, 1)
 
@@ -172,7 +172,7 @@ def test_nothing_is_hidden_by_looking_at_many_more(seed: int) -> None:
     compare(3_000, seed)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("rule", RULES.values(), ids=list(RULES))
 def test_an_anomaly_among_healthy_partitions_is_found(rule, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
     """The example of each rule, among twenty healthy partitions, is judged as it is alone."""

@@ -93,7 +93,7 @@ def test_a_history_in_a_file_system_of_hadoop_is_copied_whole(tmp_path):
         local_paths(["nosuch://cluster/data"])
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_the_archive_for_workers_is_enough_to_run_schedules(tmp_path):
     archive = packed_packages(tmp_path)
     with zipfile.ZipFile(archive) as packed:
@@ -119,7 +119,7 @@ def small_plan(folder: Path, name: str, **changes) -> Plan:
     return Plan(folder=folder / name, schedules=12, nodes=1, **changes)
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_seeds_on_spark_have_the_digests_that_they_have_here(tmp_path):
     here = fuzz(small_plan(tmp_path, "here"))
     there = fuzz(small_plan(tmp_path, "there", engine="spark", master="local[2]"))
@@ -128,7 +128,7 @@ def test_seeds_on_spark_have_the_digests_that_they_have_here(tmp_path):
     assert there.counts == here.counts
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_mutant_is_found_on_spark_and_its_schedule_is_shrunk_here(tmp_path):
     plan = small_plan(tmp_path, "mutant", engine="spark", master="local[2]", mutant="torn-tail-kept", until_found=True)
     summary = fuzz(plan)

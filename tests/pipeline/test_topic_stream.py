@@ -193,7 +193,7 @@ def test_a_query_without_the_checkpoint_goes_on_where_the_group_is(followed: Fol
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_checkpoint_comes_before_the_group(followed: Followed, queries: Queries) -> None:
     """The group is set to where the checkpoint is, even when there is nothing new."""
     first = followed.write(30)
@@ -209,7 +209,7 @@ def test_a_checkpoint_comes_before_the_group(followed: Followed, queries: Querie
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_the_group_follows_a_query_that_runs(followed: Followed, queries: Queries) -> None:
     trigger = {"processingTime": "100 milliseconds"}
     query = queries.start("out", trigger=trigger)
@@ -230,7 +230,7 @@ def test_the_group_follows_a_query_that_runs(followed: Followed, queries: Querie
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_kafkas_own_tool_sees_the_lag(followed: Followed, queries: Queries) -> None:
     followed.write(30, **{"transactional.id": followed.name})
@@ -255,7 +255,7 @@ def test_kafkas_own_tool_sees_the_lag(followed: Followed, queries: Queries) -> N
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_group_with_members_is_refused_before_anything_is_read(followed: Followed, queries: Queries) -> None:
     followed.write(3)
     member = Consumer({"bootstrap.servers": followed.broker.bootstrap, "group.id": followed.group})
@@ -366,7 +366,7 @@ def test_a_topic_that_is_not_there_is_named(broker: Target) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_wrong_options_end_the_query(followed: Followed, queries: Queries) -> None:
     with pytest.raises(StreamingQueryException, match="max_records: '0' is not a number of records"):
         queries.finish("out", max_records=0)

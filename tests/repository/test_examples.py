@@ -212,7 +212,7 @@ class Scene:
             shutil.copytree(HISTORY, self.folder / "runs" / place)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 @pytest.mark.parametrize("name", SCENES)
 def test_what_is_shown_runs(name: str, shop: Shop, tmp_path: Path) -> None:

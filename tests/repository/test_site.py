@@ -26,7 +26,7 @@ from docs.site.requirements import heading_alone, requirement_pages, sample, tex
 from tests.browser import Browser, needs_chromium
 
 pytestmark = [
-    pytest.mark.sampled(days=3, together=True),
+    pytest.mark.sampled(days=5, together=True),
     pytest.mark.xdist_group("site"),
     pytest.mark.filterwarnings("ignore:.*MystReferenceResolver"),  # MyST with Sphinx 9
 ]

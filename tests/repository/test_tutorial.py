@@ -70,13 +70,13 @@ def follow(chapter: str, steps: tuple[tuple[str, int, str], ...], folder: Path) 
             assert " ".join(printed.split()) in text, f"{chapter} does not show {printed!r}"
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_the_quick_commands_print_what_is_shown(tmp_path: Path) -> None:
     for chapter, steps in PRINTED.items():
         follow(chapter, steps, tmp_path)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_the_specification_proves_it(tmp_path: Path) -> None:
     follow("5-prove-it.md", PROOF, tmp_path)

@@ -137,7 +137,7 @@ def test_the_action_judges_a_broker_and_its_report_is_the_next_baseline(job: Job
     assert job.step("Judge", **given | {"arguments": "NO-SUCH"}).returncode == 64
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize("free_kb", [0, 100])
 def test_on_a_full_disk_the_verdict_is_shown(job: Job, broker: Target, free_kb: int) -> None:
     """A disk of its own, full when the run begins, or when it writes its report."""
@@ -162,7 +162,7 @@ def test_the_documented_shell_commands_run(job: Job, broker: Target) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_the_job_for_gitlab_runs_and_leaves_its_artifacts(job: Job, broker: Target) -> None:
     (text,) = re.findall(r"```yaml\n(conformance:.*?)```", (REPOSITORY / "docs" / "ci.md").read_text(), re.S)
     described = yaml.safe_load(text)["conformance"]
@@ -246,7 +246,7 @@ def test_the_plugin_brings_a_cluster_that_is_hurt(job: Job) -> None:
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_the_plugin_disturbs_no_project_with_packages_of_the_same_names(job: Job) -> None:
     """pytest loads it in every project of the environment."""
     own = job.home / "project"

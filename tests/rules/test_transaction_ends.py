@@ -154,7 +154,7 @@ def test_a_send_belongs_to_the_transaction_in_which_it_began(tmp_path: Path, com
     assert ("lost-write" in judgement.anomalies) == owed, judgement.to_json()
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 @pytest.mark.parametrize(("f", "isolation", "proves"), [
     ("txn", "read_committed", True), ("txn", "read_uncommitted", False), ("send", "read_committed", False)

@@ -29,7 +29,7 @@ def record(folder, first_reader: str) -> None:
             reader.ok(final, [drain(key, 0, end, end)])
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.spark)])
 @pytest.mark.parametrize(
     ("first_reader", "verdict", "anomalies"),

@@ -155,7 +155,7 @@ def test_two_folders_of_which_a_killed_process_formatted_one_are_formatted(
     assert found[0] == found[1]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_first_start_that_is_killed_at_any_time_is_followed_by_one_that_serves(
     tmp_path: Path, brokers: list[Broker], seed: int

@@ -65,7 +65,7 @@ def test_replaying_what_is_no_schedule_is_an_engine_error(tmp_path: Path, capsys
     assert "no schedule" in capsys.readouterr().err
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_several_processes_give_the_same_runs(tmp_path: Path, capsys):
     both = []
     for jobs in ("1", "2"):
@@ -77,7 +77,7 @@ def test_several_processes_give_the_same_runs(tmp_path: Path, capsys):
     assert both[0] == both[1]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_cluster_is_fuzzed_shrunk_and_drawn(tmp_path: Path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     arguments = ["fuzz", "--mutant", "kip-497", "--until-found", "--jobs", "1", "--json"]
@@ -95,7 +95,7 @@ def test_a_cluster_is_fuzzed_shrunk_and_drawn(tmp_path: Path, capsys, monkeypatc
     assert json.loads((Path(said["folder"]) / "pairs.json").read_text()) is not None
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_an_interrupt_keeps_what_is_finished_and_is_no_verdict(tmp_path: Path, monkeypatch):
     waits = 0
 

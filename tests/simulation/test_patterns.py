@@ -37,7 +37,7 @@ def test_a_pattern_draws_schedules_that_survive_their_files(pattern: str):
     assert len({each.to_json() for each in drawn}) > 25, "much is left to chance"
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.parametrize("pattern", ["last one standing", "contested election"])
 def test_a_pattern_costs_no_promise(pattern: str):
     outcome, _ = run_schedule(played(pattern, 0))
@@ -62,13 +62,13 @@ DETECTED_BY = {
 """Mutant -> the pattern that leads on to what clients see of it, and a seed as above."""
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("mutant", FOUND_BY)
 def test_a_bug_is_found_by_the_pattern_that_leads_to_it(mutant: str):
     assert MUTANTS[mutant].is_found_by(_found(mutant, *FOUND_BY[mutant], by_history=False).rule)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("mutant", DETECTED_BY)
 def test_a_bug_is_found_by_histories_alone_where_a_pattern_goes_on_to_the_loss(mutant: str):
     detected = _found(mutant, *DETECTED_BY[mutant], by_history=True)

@@ -69,7 +69,7 @@ def test_a_run_is_the_same_in_another_interpreter() -> None:
         ]
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_runs_are_judged_alike(tmp_path: Path, jobs: int) -> None:
     plan = Plan(tmp_path, schedules=12, first_seed=40, jobs=jobs)
@@ -78,7 +78,7 @@ def test_runs_are_judged_alike(tmp_path: Path, jobs: int) -> None:
     assert here.verdict == "valid"
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_bug_is_planted_there(tmp_path: Path) -> None:
     plan = Plan(tmp_path, schedules=200, mutant="torn-tail-kept", until_found=True)
     here, there = fuzz(plan), fuzz(replace(plan, python=sys.executable))

@@ -88,7 +88,7 @@ def first_changed(runs: list[Trace], drawn: Iterator[Trace], false: tuple[str, d
 
 
 @pytest.mark.java
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_a_corrupted_trace_is_rejected_at_the_event() -> None:
     drawn = (trace for seed in SEEDS[:SEEDS_OF_ALL_STEPS] for trace in small_traces([seed]))
     runs: list[Trace] = []
@@ -102,7 +102,7 @@ def test_a_corrupted_trace_is_rejected_at_the_event() -> None:
 
 
 @pytest.mark.java
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(
     ("mutant", "seeds", "action"),
     [("kip-966", range(1, 3), "RegisterBroker"), ("replay-skipped", range(2), "BecomeFollower")],
@@ -171,7 +171,7 @@ def test_a_trace_ends_where_a_leader_has_deleted_what_a_follower_asks_of() -> No
 # ---- each node's own order
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_traces_merged_by_cause_are_accepted() -> None:
     found: list[Trace] = []
@@ -212,7 +212,7 @@ def is_found_again(append: Row, later: list[Row]) -> bool:
     return found["action"] == "Restart" and found["leo"] == append["leo"]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_an_append_that_a_kill_hid_is_no_violation() -> None:
     gone: list[Trace] = []
@@ -313,7 +313,7 @@ def test_what_a_deposed_controller_decided_alone_did_not_happen() -> None:
 # ---- the command
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_a_folder_of_clusters_is_checked_by_the_command(tmp_path: Path) -> None:
     _, rows = rows_of(small(1))

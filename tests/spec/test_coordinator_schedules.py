@@ -82,7 +82,7 @@ def trace_of_driven(switch: str, mutant: str) -> AnyTrace:
     return trace_of(events, f"{switch} {mutant or 'sound'}")
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
     traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)
@@ -90,7 +90,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {bug}" for switch, bug in MUTANT_OF.items()}
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize(("model", "least_percent"), [("MCTransactions", 90), ("MCGroups", 60)])
 def test_random_behaviours_hold_with_the_reference(model: str, least_percent: int) -> None:
     """Nearly all of their steps are taken; what the reference does at once cannot always be taken apart."""

@@ -64,7 +64,7 @@ REPORT_NOTHING_FALSE = {
 """Switches whose mutants' steps are all steps of the specification, and why."""
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> None:
     traces = [trace_of_driven(switch, bug) for switch, mutant in MUTANT_OF.items() for bug in ("", mutant)]
     done = check_traces(traces, look_ups=0)
@@ -73,7 +73,7 @@ def test_traces_of_mutants_are_rejected_and_those_of_the_reference_are_not() -> 
     assert {verdict.name for verdict in done.rejected} == {f"{switch} {mutant}" for switch, mutant in leaving.items()}
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("model", ["MCFailover", "MCRecovery", "MCReassignment", "MCReconfiguration"])
 def test_random_behaviours_hold_with_the_reference(model: str) -> None:
     """The script ends where a cluster must act differently (it may not wait, or forget)."""

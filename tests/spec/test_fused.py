@@ -73,7 +73,7 @@ def test_a_mutant_with_a_stale_row_meets_the_model_that_settled_it_first(monkeyp
     assert [(name, len(some)) for name, some in met[1:]] == [(name, 1 if name == names[3] else 2) for name in names]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_a_bound_of_the_model_is_kept() -> None:
     """Without its bound the model has no end, so that no survivor could be named."""
@@ -84,7 +84,7 @@ def test_a_bound_of_the_model_is_kept() -> None:
     assert judged.clean.is_whole
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_each_is_judged_as_by_itself() -> None:
     limits = Limits(largest_s=load_results()["MCFailover"].cpu_seconds)
@@ -104,7 +104,7 @@ def test_each_is_judged_as_by_itself() -> None:
     assert (together[WIDER].outcome, together[WIDER].models) == (MutantOutcome.WIDER, ("MCFailover",))
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_what_a_limit_of_states_ends_has_met_no_model() -> None:
     judged = judge_together(MODEL["MCFailover"], mutants("Controller.Publish.reset1", WIDER), 600, 1000, 30)

@@ -58,7 +58,7 @@ def test_every_mutant_of_several_nodes_is_rejected_somewhere_or_says_why_not() -
     assert {name for name, mutant in MUTANTS.items() if mutant.nodes == 3} <= named
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.java
 def test_each_is_rejected() -> None:
     traces = [

@@ -47,7 +47,7 @@ def same(result: Record) -> dict[str, Any]:
     return {name: value for name, value in asdict(result).items() if name not in OF_THE_MACHINE}
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_models_and_switches_come_out_as_here(spark: Engine) -> None:
     cases = [all_cases()[name] for name in CASES]
     there = {result.name: same(result) for result in run_cases(cases, Limits(), spark)}
@@ -56,7 +56,7 @@ def test_models_and_switches_come_out_as_here(spark: Engine) -> None:
     assert here["MCFailover"]["coverage"] and here["IgnoreMinIsr"]["steps"]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_traces_are_judged_as_here(spark: Engine) -> None:
     """Several runs of TLC, and look-ups of what was rejected."""
     traces = [*small_traces(range(2)), *small_traces(range(1, 3), "kip-966")]
@@ -67,7 +67,7 @@ def test_traces_are_judged_as_here(spark: Engine) -> None:
     assert [verdict.looked_up for verdict in here.rejected][:3] == [True, True, False]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_the_command_says_the_same(tmp_path: Path) -> None:
     for name, (rows, _, _) in REJECTED.items():
         write(rows, tmp_path / f"{name}.jsonl")

@@ -127,7 +127,7 @@ def steps_of(traces: list[Trace]) -> Counter[str]:
     return Counter(event["action"] for trace in traces for event in trace.events)
 
 
-@pytest.mark.sampled(days=3, together=True)
+@pytest.mark.sampled(days=5, together=True)
 def test_processes_that_are_killed_under_load_keep_to_the_specification(cluster: Path) -> None:
     traces = read_traces([cluster])
     assert len(traces) >= PARTITIONS
@@ -140,7 +140,7 @@ def test_processes_that_are_killed_under_load_keep_to_the_specification(cluster:
     assert len(done.verdicts) == len(traces)
 
 
-@pytest.mark.sampled(days=3, together=True)
+@pytest.mark.sampled(days=5, together=True)
 def test_what_a_process_traces_falsely_is_rejected(cluster: Path, tmp_path: Path) -> None:
     """One node says that its log ends one record later than it does."""
     for file in cluster.rglob(TRACE_FILE):

@@ -59,7 +59,7 @@ def search(rule: PureRule, backend: str, examples: int) -> int:
     return admitted
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule.post], ids=lambda rule: rule.title)
 def test_hypothesis_finds_no_counterexample(rule: PureRule) -> None:
     assert search(rule, "hypothesis", 200) > 5

@@ -70,7 +70,7 @@ def quorum_trace(rows: list[Row], name: str) -> AnyTrace:
     return trace_of(quorum_traces(as_read(rows))["metadata quorum"], name)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_random_behaviours_hold_with_the_reference() -> None:
     """The script ends where voters cannot do what the specification may (a leader's first record comes with its epoch)."""
     assert share_taken("MCQuorum", 4, 40) > 1 / 4

@@ -147,7 +147,7 @@ FORBIDDEN = {
 """Each is rejected at its last step."""
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_what_raft_forbids_is_rejected_at_the_step() -> None:
     """Up to there each trace is accepted."""

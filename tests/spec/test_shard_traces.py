@@ -110,7 +110,7 @@ FALSE = [
 ]
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_a_corrupted_trace_is_rejected_at_the_event(runs: list[AnyTrace]) -> None:
     false = [spoiled(runs, *corruption) for corruption in FALSE]
@@ -133,7 +133,7 @@ NEXT = '{"action": "AddPartitions", "args": {"partitions": ["t-0"]}, "state": "O
 WRITE = '{"action": "AppendWrite", "args": {"partition": "t-0", "epoch": 1}}'
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_late_writes_and_second_markers_are_rejected() -> None:
     """A write that was never let in hangs; the marker of one transaction, written twice, would end the next."""

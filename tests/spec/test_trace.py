@@ -95,7 +95,7 @@ CORRUPTIONS = [
 ]
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_a_corrupted_trace_is_rejected_at_the_event(behaviours: list[list[dict]]) -> None:
     """And a sound one beside it is accepted."""
     places = {"sound": 0}
@@ -109,7 +109,7 @@ def test_a_corrupted_trace_is_rejected_at_the_event(behaviours: list[list[dict]]
     assert all(verdict.before["log"] for verdict in done.rejected)
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_the_traces_of_bugs_are_rejected() -> None:
     switches = {
         "TruncateToHighWatermark",
@@ -193,7 +193,7 @@ def write(folder: Path, name: str, rows: list[dict]) -> None:
     (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 def test_a_folder_is_checked_by_the_command(behaviours: list[list[dict]], tmp_path: Path) -> None:
     for number, rows in enumerate(behaviours[:3]):
         write(tmp_path, str(number), rows)

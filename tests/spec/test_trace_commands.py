@@ -69,7 +69,7 @@ def run(*arguments: object) -> tuple[int, str]:
 NAMES = {"replication": {}, "groups": {"m1": "a", "m2": "b"}, "transactions": {"p1": "t-0"}}
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("book", REJECTED)
 def test_the_event_and_the_state_before_it_are_printed(book: str, tmp_path: Path) -> None:
     rows, place, names = REJECTED[book]

@@ -48,7 +48,7 @@ def done(runs: list[Trace]) -> Validation:
     return check_traces(runs, look_ups=0)
 
 
-@pytest.mark.sampled(days=3, together=True)
+@pytest.mark.sampled(days=5, together=True)
 def test_what_unseen_nodes_did_is_found(runs: list[Trace], done: Validation) -> None:
     assert done.outcome.verdict == Verdict.HOLDS, done.outcome.reason
     assert len(runs) > 30
@@ -103,7 +103,7 @@ def further(event: Row, by: int) -> Row:
     return event | {"hw": mark, "args": event["args"] | {"highWatermark": mark}}
 
 
-@pytest.mark.sampled(days=3, together=True)
+@pytest.mark.sampled(days=5, together=True)
 def test_the_event_that_is_not_explained_is_named(runs: list[Trace], done: Validation) -> None:
     accepted = {verdict.name for verdict in done.verdicts if verdict.accepted}
     trace = next(each for each in runs if each.name in accepted and _place(each) > 5)

@@ -167,7 +167,7 @@ def accepts(traces: list[ZooKeeperTrace]) -> None:
     assert {"RemoveReplicaFromIsr", "ElectLeader", "AlterPartition", "ExpandIsr", "SessionExpired"} <= steps
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_traces_of_drawn_runs_are_accepted() -> None:
     accepts(drawn_traces(SAMPLE))
@@ -180,7 +180,7 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.sampled(days=2)
+@pytest.mark.sampled(days=3)
 @pytest.mark.java
 def test_traces_with_reassignments_that_tools_wrote_are_accepted() -> None:
     traces = drawn_traces(WRITTEN[:4])

@@ -124,7 +124,7 @@ def consumed(target: ChangingCluster, count: int) -> list[int]:
     return found
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.kafka
 @pytest.mark.parametrize(
     "kinds",
@@ -283,7 +283,7 @@ def refusals(kind: str, folder: Path) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.kafka
 def test_requests_are_refused_as_by_kafka(tmp_path: Path) -> None:
     kafkas, ours = refusals("kafka:4.3.1", tmp_path / "kafka"), refusals("reference", tmp_path / "reference")

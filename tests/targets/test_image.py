@@ -18,7 +18,7 @@ from linearizability.targets.target import TargetError
 from tests.docker_daemon import Daemon
 from tests.targets.root_image import root_file_system
 
-pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.sampled(days=3, together=True)]
+pytestmark = [pytest.mark.xdist_group("docker"), pytest.mark.sampled(days=5, together=True)]
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONTAINER = REPOSITORY / "linearizability" / "targets" / "container"

@@ -63,7 +63,7 @@ def test_it_is_judged_as_its_oldest_release(tmp_path: Path) -> None:
     assert host.kafka_version == "4.3.1"
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize(
     "spec",
     [
@@ -92,7 +92,7 @@ def described(wire: Wire, topic: str) -> tuple[set[int], set[tuple[int, ...]]]:
     return {each.node_id for each in found.brokers}, replicas
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 @pytest.mark.parametrize("spec", ["mixed:controller=kafka:4.3.1,controller=reference,kafka:4.3.1,broker=reference"])
 def test_controllers_that_are_no_brokers(spec: str, tmp_path: Path) -> None:
     """Clients do not see them; one is killed, comes again, and the other leads meanwhile."""
@@ -108,7 +108,7 @@ def test_controllers_that_are_no_brokers(spec: str, tmp_path: Path) -> None:
             target.restart(node)
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_a_hunt_hurts_controllers_that_are_no_brokers(tmp_path: Path) -> None:
     """Who is looked at are the brokers; who is cut off and killed are all."""
     spec = "mixed:controller=reference,reference,broker=reference"
@@ -123,7 +123,7 @@ def test_a_hunt_hurts_controllers_that_are_no_brokers(tmp_path: Path) -> None:
     assert {each["offsets.topic.replication.factor"] for each in found} == {"2"}
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_kafka_is_shown_beside_the_reference(tmp_path: Path) -> None:
     """`cluster --with`: both nodes know each other; all ends with the command."""
     port = next(port for port in free_ports(9, "127.0.0.1") if port < 60_000)

@@ -163,7 +163,7 @@ def at_both(see: Callable[[int], object]) -> list[object]:
     return [see(KAFKA), see(REFERENCE)]
 
 
-@pytest.mark.sampled(days=3)
+@pytest.mark.sampled(days=5)
 def test_what_one_kind_knows_the_other_kind_enforces(cluster: SharingCluster) -> None:
     """Also after both were killed and started again."""
     cluster.add_user(KAFKA, "alice")

@@ -97,7 +97,7 @@ def test_levels_go_down_and_up_under_a_leader_of_either_kind(tmp_path: Path) -> 
         assert taken == [0, 1, 6, 7], said[1]
 
 
-@pytest.mark.sampled(days=4)
+@pytest.mark.sampled(days=6)
 @pytest.mark.kafka
 @pytest.mark.parametrize("first", [pytest.param(1, id="kafka-leads"), pytest.param(2, id="reference-leads")])
 def test_a_leader_of_either_kind_raises_it(first: int, tmp_path: Path) -> None:

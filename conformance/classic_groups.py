@@ -51,9 +51,13 @@ SAME = "the same"
 class Group:
     """A group that no member has used, at its coordinator, which answers for it."""
 
-    def __init__(self, broker: Broker, name: str = "", *, protocol_type: str = CONSUMER) -> None:
+    def __init__(
+        self, broker: Broker, name: str = "", *, protocol_type: str = CONSUMER, is_classic: bool = True
+    ) -> None:
+        """Only joins of the classic protocol are delayed by coordinators; other groups are waited for no longer."""
         self.broker = broker
-        broker.be_patient(broker.subject.profile.patience)
+        if is_classic:
+            broker.be_patient(broker.subject.profile.patience)
         self.held_s = HELD_S + 2 * broker.subject.profile.join_s
         self.name = name or broker.unused_name("group")
         self.protocol_type = protocol_type

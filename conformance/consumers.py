@@ -39,6 +39,7 @@ SESSION, SESSION_MS = "group.consumer.session.timeout.ms", 45_000
 LEAST_SESSION_S = 1.0
 """No broker that describes a shorter session can be asked in time: what it puts out in less is a failure."""
 STABLE = "Stable"
+STATES = {"Empty", "Assigning", "Reconciling", STABLE, "Dead"}
 CHOSEN_BY_CLIENT = 1
 """The version of ConsumerGroupHeartbeat from which on a member names itself (KIP-1082)."""
 BEAT_S = 0.05
@@ -53,7 +54,7 @@ REGEX = {"ConsumerGroupHeartbeat": 1}
 
 def unused_group(broker: Broker) -> str:
     """A group id that no member has used, and whose coordinator answers."""
-    return Group(broker).name
+    return Group(broker, is_classic=False).name
 
 
 def partitions_of(*topics: Topic) -> set[Owned]:
@@ -251,13 +252,15 @@ def settle(
 
 
 def is_stable(broker: Broker, group: str) -> bool | None:
-    """Whether the group says that it has nothing more to change; None for a target that does not describe groups.
+    """Whether the group says that it has nothing more to change; None for a target that does not describe groups, or not in
+    Kafka's words (CGH-20 judges them).
 
     Without this, a group that has not begun to give a new member its share looks settled (assignments are made at intervals).
     """
     if ConsumerGroupDescribeRequest.KEY not in broker.subject.api_versions:
         return None
-    return [one.group_state for one in described(broker, group)] == [STABLE]
+    state = described_one(broker, group).group_state
+    return state == STABLE if state in STATES else None
 
 
 @built_on("BAS-11")

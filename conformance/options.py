@@ -36,7 +36,7 @@ KafkaVersion = Annotated[
 Target = Annotated[
     str,
     typer.Option(
-        help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], exec:PATH, kfake[:NODES], tansu or "
+        help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], exec:PATH, crabka[:NODES], kfake[:NODES], tansu or "
         "rdkafka-mock[:NODES]."
     ),
 ]

@@ -11,7 +11,7 @@
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
 | `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference`; `controller=KIND` and `broker=KIND` have one role alone |
-| `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
+| `crabka[:NODES]`, `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
 
@@ -119,6 +119,10 @@ def _named(
             return _kafka(spec, rest, folder=folder, config=config, hosts=hosts, nodes=nodes)
         case "mixed":
             return _mixed(spec, rest, folder=folder, config=config, hosts=hosts)
+        case "crabka":
+            from linearizability.targets.strangers.crabka import CrabkaCluster
+
+            return CrabkaCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
         case "kfake" | "tansu" | "rdkafka-mock":
             return _stranger(kind)(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config)
         case "exec":
@@ -131,7 +135,8 @@ def _named(
         case _:
             raise WrongTarget(
                 f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], mixed:KIND,..., "
-                "reference-zk[:NODES], kafka-zk:VERSION[:NODES], kfake[:NODES], tansu, rdkafka-mock[:NODES] or exec:PATH"
+                "reference-zk[:NODES], kafka-zk:VERSION[:NODES], crabka[:NODES], kfake[:NODES], tansu, "
+                "rdkafka-mock[:NODES] or exec:PATH"
             )
 
 
@@ -162,7 +167,7 @@ def _mixed(spec: str, rest: str, *, folder: Path, **more: Any) -> Target:
     roles, names = zip(*map(role_and_kind, texts), strict=True)
     for text, name in zip(texts, names, strict=True):
         kind = _named(name, folder, config=None, hosts=more["hosts"], nodes=None, restart_command="")
-        if not isinstance(kind, ClusterTarget) or kind.size != 1:
+        if not isinstance(kind, ClusterTarget) or not kind.joins_kafka or kind.size != 1:
             raise WrongTarget(
                 f"{spec!r}: {text!r} is no node of such a cluster: reference, kafka:VERSION, reference-zk or kafka-zk:VERSION"
             )

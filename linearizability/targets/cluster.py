@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from linearizability.targets import leash
 from linearizability.targets.addresses import AddressMap
@@ -89,6 +89,8 @@ class ClusterTarget(Target):
     """A cluster of own processes."""
 
     hooks = ("kill", "stop", "restart", "pause", "resume", "config", "logs")
+    joins_kafka: ClassVar[bool] = True
+    """Whether its nodes can stand in one cluster with Kafka's."""
 
     def __init__(
         self,

@@ -343,6 +343,17 @@ def test_ranges_that_are_out_of_order_are_named(behind: tuple[Loop, Behind], tmp
     assert "but not InitProducerId (22) v1 to v0" in report.judgements[-1].reason
 
 
+def test_one_that_writes_the_states_of_groups_in_capitals_fails_one_requirement(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    def capitals(answer: Any, _: Exchange) -> None:
+        for group in answer.groups:
+            group.group_state = group.group_state.upper()
+
+    _, verdicts = judged(behind, Habit("ConsumerGroupDescribe", capitals), "BAS-11 CGH-09 CGH-20", tmp_path)
+    assert verdicts == {"BAS-11": "pass", "CGH-09": "pass", "CGH-20": "fail"}
+
+
 def test_one_that_reports_null_for_no_quotas_fails_one_requirement(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
     def omit(answer: Any, _: Exchange) -> None:
         answer.entries = answer.entries or None

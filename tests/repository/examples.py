@@ -324,6 +324,7 @@ BY_OTHERS = {command: test for test, commands in BY_TUTORIAL.items() for command
     "tidegauge strangers store results/latest": "tests/conformance/test_strangers.py::test_a_whole_run_is_stored_by_the_name_of_its_target",
     "tidegauge run --target tansu": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",
     "tidegauge run --target kfake": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",
+    "tidegauge run --target crabka:3": "tests/targets/test_strangers.py::test_each_node_of_crabka_is_a_process",
     "tidegauge hunt --target reference:3 --backend docker --image tidegauge --minutes 10": "tests/targets/test_image.py::test_its_nodes_are_hunted",
     "docker run --rm --network container:broker": "tests/targets/test_image.py::test_it_judges_a_broker_in_another_container",
     "tidegauge adapter check './remote.py cluster.json' --json": "tests/targets/test_adapter_examples.py::test_machines_keep_the_contract",

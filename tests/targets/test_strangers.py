@@ -4,13 +4,15 @@ import shutil
 
 import pytest
 
-from linearizability.targets import HookMissing, open_target
+from linearizability.targets import HookMissing, WrongTarget, open_target
 from linearizability.targets.wire import answers
 
+BUILT = [pytest.param(spec, marks=pytest.mark.slow) for spec in ("kfake", "crabka")]
 
-@pytest.mark.parametrize("spec", ["tansu", "rdkafka-mock", pytest.param("kfake", marks=pytest.mark.slow)])
+
+@pytest.mark.parametrize("spec", ["tansu", "rdkafka-mock", *BUILT])
 def test_a_stranger_of_one_node_dies_and_is_brought_back(spec, tmp_path):
-    _require_go(spec)
+    _require_compiler(spec)
     with open_target(spec, folder=tmp_path, config={"no.such.property": "1"}) as target:
         (node,) = target.nodes
         target.pause(node.id)
@@ -28,7 +30,7 @@ def test_a_stranger_of_one_node_dies_and_is_brought_back(spec, tmp_path):
 
 @pytest.mark.parametrize("spec", ["rdkafka-mock:3", pytest.param("kfake:3", marks=pytest.mark.slow)])
 def test_several_nodes_in_one_process_are_not_killed_one_by_one(spec, tmp_path):
-    _require_go(spec)
+    _require_compiler(spec)
     with open_target(spec, folder=tmp_path) as target:
         assert len(target.nodes) == 3 and all(answers(node.host, node.port) for node in target.nodes)
         with pytest.raises(HookMissing):
@@ -37,6 +39,24 @@ def test_several_nodes_in_one_process_are_not_killed_one_by_one(spec, tmp_path):
         assert len(target.nodes) == 3 and all(answers(node.host, node.port) for node in target.nodes)
 
 
-def _require_go(spec):
-    if spec.startswith("kfake") and not shutil.which("go"):
-        pytest.skip("kfake is built with Go, which is not installed")
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_each_node_of_crabka_is_a_process(tmp_path):
+    _require_compiler("crabka")
+    with open_target("crabka:3", folder=tmp_path) as target:
+        one, *others = target.nodes
+        target.kill(one.id)
+        assert [answers(node.host, node.port) for node in (one, *others)] == [False, True, True]
+        target.restart(one.id)
+        assert answers(one.host, one.port)
+
+
+def test_crabka_joins_no_cluster_of_kafka(tmp_path):
+    with pytest.raises(WrongTarget, match="'crabka' is no node of such a cluster"):
+        open_target("mixed:kafka:4.3.1,crabka", folder=tmp_path)
+
+
+def _require_compiler(spec):
+    compiler = {"kfake": "go", "crabka": "cargo"}.get(spec.partition(":")[0], "")
+    if compiler and not shutil.which(compiler):
+        pytest.skip(f"{spec} is built with {compiler}, which is not installed")

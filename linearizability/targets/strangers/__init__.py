@@ -2,6 +2,7 @@
 
 | spec | what it is |
 | --- | --- |
+| `crabka[:NODES]` | crabka (Rust), each node a process, with a quorum and replication of its own |
 | `kfake[:NODES]` | the fake cluster of franz-go (Go) |
 | `tansu` | tansu (Rust), with storage in memory |
 | `rdkafka-mock[:NODES]` | the mock cluster in librdkafka (C), as confluent-kafka carries it |

@@ -2,10 +2,11 @@
 
 import fcntl
 import hashlib
+import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 from linearizability.targets.artifacts import cache_folder
@@ -40,11 +41,22 @@ def wheel(package: str, version: str, hashes: Collection[str], folder: Path) -> 
     return found
 
 
-def run(command: Sequence[str], folder: Path) -> None:
-    """Errors: TargetError, with the end of what the command printed."""
+def run(
+    command: Sequence[str],
+    folder: Path,
+    within_s: float = MAKING_WITHIN_S,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a command with these variables beside its own. Errors: TargetError, with the end of what the command printed."""
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, timeout=MAKING_WITHIN_S, stdin=subprocess.DEVNULL
+            command,
+            cwd=folder,
+            env=os.environ | (environment or {}),
+            capture_output=True,
+            text=True,
+            timeout=within_s,
+            stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise TargetError(f"{command[0]}: {error}") from error

@@ -36,7 +36,7 @@ from reference.node.context import Context
 from reference.node.controllers import Controllers
 from reference.node.fetch import Fetching
 from reference.node.groups import Groups
-from reference.node.internal_topics import AutoTopicCreation
+from reference.node.internal_topics import AutoTopicCreation, Finding
 from reference.node.loggers import Loggers
 from reference.node.moves import Moves
 from reference.node.producers import ProducerIds
@@ -158,7 +158,9 @@ def broker_handlers(parts: BrokerParts) -> dict[int, Handler]:
         METADATA: partial(metadata.metadata, context, parts.creation),
         OFFSET_COMMIT: partial(group_offsets.offset_commit, parts.groups),
         OFFSET_FETCH: partial(offset_fetches.offset_fetch, parts.groups),
-        FIND_COORDINATOR: partial(internal_topics.find_coordinator, image, parts.creation),
+        FIND_COORDINATOR: partial(
+            internal_topics.find_coordinator, Finding(image, context.coordinators, parts.creation)
+        ),
         JOIN_GROUP: partial(groups.join_group, parts.groups),
         HEARTBEAT: partial(groups.heartbeat, parts.groups),
         LEAVE_GROUP: partial(groups.leave_group, parts.groups),

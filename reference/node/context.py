@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from reference.controller.configs import Configuration
 from reference.controller.image import MetadataImage
 from reference.node.access import Access
+from reference.node.internal_topics import CoordinatorPartitions
 from reference.node.replicas import Replicas
 from reference.node.requests import Purgatories, Responder
 from reference.protocol.primitives import NodeId
@@ -27,6 +28,7 @@ class Context:
     responder: Responder
     log: Logger
     access: Access
+    coordinators: CoordinatorPartitions
     kraft_version: Callable[[], int] = lambda: 0
     """The finalized kraft.version; 0 where the voters are those of the configuration."""
     controller: Callable[[], NodeId] | None = None

@@ -19,7 +19,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from reference.node.context import Context
 from reference.node.effects import ConnectionId
-from reference.node.internal_topics import partition_for
 from reference.node.requests import Key, Request
 from reference.protocol.codec import CodecError
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -92,6 +91,7 @@ class AwaitingCommit:
 
 LOAD_BYTES = 1 << 20
 """How much of a partition one step replays."""
+COUNT_HAS_CHANGED = "the topic has another number of partitions than when this broker started; start it again"
 MOST_OVERHEAD = 64
 """Bytes that a batch or a record has at most, beside keys and values."""
 
@@ -143,15 +143,24 @@ class Coordination(Generic[S]):
         topic: TopicName,
         new_shard: Callable[[int, LeaderEpoch], S],
         commit_timeout_ms: int,
+        refuses_other_counts: bool = False,
     ) -> None:
-        """`new_shard` is called with the partition's index and its leader epoch, which is the coordinator epoch."""
+        """`new_shard` is called with the partition's index and its leader epoch, which is the coordinator epoch.
+
+        `refuses_other_counts`: a partition is not loaded while the topic has another number of partitions than its keys are
+        divided by. Kafka's transaction coordinators do so: COORDINATOR_LOAD_IN_PROGRESS is what clients see in this leader
+        epoch (TransactionStateManager.validateTransactionTopicPartitionCountIsStable of 4.3.1).
+        """
         self._context = context
         self.topic = topic
         self._new_shard = new_shard
         self._commit_timeout_ms = commit_timeout_ms
         self._held: dict[int, _Held[S]] = {}
+        self._refuses_other_counts = refuses_other_counts
+        self._unloadable: set[int] = set()
+        """Partitions that are not loaded in this leader epoch."""
         self._loading = 0
-        """How many shards are still loading."""
+        """How many shards are not loaded, those that were refused among them."""
         self.touched: set[int] = set()
         """Shards whose deadlines may have changed. The owner of the cached deadlines reads them again and removes them here."""
 
@@ -172,19 +181,12 @@ class Coordination(Generic[S]):
 
     # ---- finding a shard
 
-    def index_of(self, key: str) -> int:
-        """The index of a key's partition. Errors: KafkaError NOT_COORDINATOR while the topic does not exist."""
-        image = self._context.image.topics.get(self.topic)
-        if image is None:
-            raise KafkaError(ErrorCode.NOT_COORDINATOR)
-        return partition_for(key, len(image.partitions))
-
     def shard_of(self, key: str) -> tuple[int, S]:
         """The index of a key's partition, and its shard.
 
         Errors: KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS.
         """
-        index = self.index_of(key)
+        index = self._context.coordinators.index_of(self.topic, key)
         shard = self._held_by(index).shard
         self.touched.add(index)
         return index, shard
@@ -205,8 +207,13 @@ class Coordination(Generic[S]):
 
     @property
     def is_loading(self) -> bool:
-        """Whether any shard is still loading."""
+        """Whether any shard is still loading, or is not loaded in this leader epoch."""
         return self._loading > 0
+
+    @property
+    def has_to_load(self) -> bool:
+        """Whether `load` has anything to do."""
+        return self._loading > len(self._unloadable)
 
     def _held_by(self, index: int) -> _Held[S]:
         held = self._held.get(index)
@@ -324,7 +331,11 @@ class Coordination(Generic[S]):
             shard = self._new_shard(partition.index, partition.leader_epoch)
             self._held[partition.index] = _Held(partition, shard, partition.log.log_start_offset)
             self._loading += 1
-            self._load(self._held[partition.index], now)
+            if self._refuses_other_counts and self._context.coordinators.is_changed(self.topic):
+                self._unloadable.add(partition.index)
+                self._context.log("error", f"{partition.name} is not loaded: {COUNT_HAS_CHANGED}")
+            else:
+                self._load(self._held[partition.index], now)
 
     def on_given_up(self, partition: Partition, now: TimestampMs) -> None:
         """Drop the shard of a partition whose replica was removed from this node."""
@@ -334,6 +345,7 @@ class Coordination(Generic[S]):
 
     def _drop(self, index: int, now: TimestampMs) -> None:
         held = self._held.pop(index, None)
+        self._unloadable.discard(index)
         self.touched.add(index)
         if held is not None:
             self._loading -= not held.is_loaded
@@ -341,9 +353,9 @@ class Coordination(Generic[S]):
 
     def load(self, now: TimestampMs) -> None:
         """Replay the next piece of each partition that is still loading."""
-        if self._loading:
-            for held in [*self._held.values()]:
-                if not held.is_loaded:
+        if self.has_to_load:
+            for index, held in [*self._held.items()]:
+                if not held.is_loaded and index not in self._unloadable:
                     self._load(held, now)
 
     def _load(self, held: _Held[S], now: TimestampMs) -> None:

@@ -59,7 +59,7 @@ def txn_offset_commit(
     try:
         # validate
         check_group_id(body.group_id)
-        if OFFSETS_TOPIC not in groups.context.image.topics:
+        if not groups.context.coordinators.exists(OFFSETS_TOPIC, body.group_id):
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index, shard = groups.coordination.shard_of(body.group_id)
         # fence: by the transaction's coordinator, then by the group

@@ -114,7 +114,7 @@ class Groups:
         self.send_said(now)
 
     def next_deadline(self) -> TimestampMs:
-        if self.coordination.is_loading:
+        if self.coordination.has_to_load:
             return AT_ONCE
         if self.coordination.touched:
             self._look_again()

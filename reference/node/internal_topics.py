@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 from reference.controller.configs import Configuration
@@ -11,7 +12,7 @@ from reference.node.requests import Request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from reference.protocol.primitives import NodeId, TimestampMs, TopicName
+from reference.protocol.primitives import NO_NODE, NodeId, TimestampMs, TopicName
 from reference.protocol.schema import Message
 from reference.storage.log_directory import Logger
 
@@ -38,10 +39,47 @@ def partition_for(key: str, partitions: int) -> int:
     return (0 if hashed == -(1 << 31) else abs(hashed)) % partitions
 
 
-def coordinator_of(image: MetadataImage, topic: TopicName, key: str) -> NodeId | None:
-    """The leader of the partition that keeps a key, -1 while there is none; None while the topic does not exist."""
-    found = image.topics.get(topic)
-    return None if found is None else found.partitions[partition_for(key, len(found.partitions))].leader
+class CoordinatorPartitions:
+    """Which partition of its topic keeps a key (COO-01).
+
+    By how many partitions keys are divided is settled once, when this broker has caught up with the metadata: it is the number
+    that the topic has then, or the configured one where there is no topic. It does not change until the broker ends, so no key
+    moves when the topic gets more partitions. A key whose partition the topic does not have is not coordinated: the topic was
+    created, or created again, with fewer. Source: BrokerMetadataPublisher.initializeManagers of 4.3.1.
+    """
+
+    def __init__(self, image: MetadataImage, configuration: Configuration) -> None:
+        self._image = image
+        self._configuration = configuration
+        self._counts: dict[TopicName, int] = {}
+
+    def settle(self) -> None:
+        """To be called when the broker has caught up, before it takes up partitions; later calls change nothing."""
+        for topic in _SETTINGS:
+            self._counts.setdefault(topic, self._current(topic))
+
+    def _current(self, topic: TopicName) -> int:
+        found = self._image.topics.get(topic)
+        if found is not None:
+            return len(found.partitions)
+        return self._configuration.integer(f"{_SETTINGS[topic]}.num.partitions")
+
+    def is_changed(self, topic: TopicName) -> bool:
+        """Whether the topic has another number of partitions than keys are divided by."""
+        return topic in self._counts and self._current(topic) != self._counts[topic]
+
+    def index_of(self, topic: TopicName, key: str) -> int:
+        """The index of the partition that keeps a key, whether or not the topic has it."""
+        return partition_for(key, self._counts[topic])
+
+    def exists(self, topic: TopicName, key: str) -> bool:
+        """Whether the topic has the partition that keeps a key."""
+        return self._image.partition(topic, self.index_of(topic, key)) is not None
+
+    def leader_of(self, topic: TopicName, key: str) -> NodeId:
+        """The broker that coordinates a key; -1 while the partition has no leader, or does not exist."""
+        found = self._image.partition(topic, self.index_of(topic, key))
+        return NO_NODE if found is None else found.leader
 
 
 def is_created_on_demand(name: TopicName) -> bool:
@@ -106,14 +144,23 @@ _SENTENCES = {
 """What Kafka 4.3.1 says of each answer in versions 1 to 3. Later ones are silent but for a request that is refused."""
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What FindCoordinator is answered by."""
+
+    image: MetadataImage
+    partitions: CoordinatorPartitions
+    creation: AutoTopicCreation
+
+
 def find_coordinator(
-    image: MetadataImage, creation: AutoTopicCreation, request: Request, body: FindCoordinatorRequest, now: TimestampMs
+    finding: Finding, request: Request, body: FindCoordinatorRequest, now: TimestampMs
 ) -> FindCoordinatorResponse:
     """FindCoordinator for each key; the first request creates the internal topic."""
     if request.version >= FIRST_VERSION_WITH_SEVERAL_KEYS:
-        found = [_find_coordinator(image, creation, request, key, body.key_type, now) for key in body.coordinator_keys]
+        found = [_find_coordinator(finding, request, key, body.key_type, now) for key in body.coordinator_keys]
         return FindCoordinatorResponse(coordinators=found)
-    found = _find_coordinator(image, creation, request, body.key, body.key_type, now)
+    found = _find_coordinator(finding, request, body.key, body.key_type, now)
     return FindCoordinatorResponse(
         error_code=found.error_code,
         error_message=_SENTENCES[ErrorCode(found.error_code)],
@@ -124,7 +171,7 @@ def find_coordinator(
 
 
 def _find_coordinator(
-    image: MetadataImage, creation: AutoTopicCreation, request: Request, key: str, key_type: int, now: TimestampMs
+    finding: Finding, request: Request, key: str, key_type: int, now: TimestampMs
 ) -> FindCoordinatorResponse.Coordinator:
     answer = FindCoordinatorResponse.Coordinator(key=key, node_id=-1, port=-1)
     topic = _TOPICS.get(key_type)
@@ -132,11 +179,11 @@ def _find_coordinator(
         answer.error_code = ErrorCode.INVALID_REQUEST
         answer.error_message = _SENTENCES[ErrorCode.INVALID_REQUEST]
         return answer
-    leader = coordinator_of(image, topic, key)
-    if leader is None:
-        creation.create_internal(topic, now)
-    endpoint = _endpoint_of(image, leader, request.client.listener) if leader is not None else None
-    if leader is None or endpoint is None:
+    if topic not in finding.image.topics:
+        finding.creation.create_internal(topic, now)
+    leader = finding.partitions.leader_of(topic, key)
+    endpoint = _endpoint_of(finding.image, leader, request.client.listener)
+    if endpoint is None:
         answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
         return answer
     answer.node_id, answer.host, answer.port = leader, endpoint.host, endpoint.port

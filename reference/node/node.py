@@ -36,7 +36,7 @@ from reference.node.effects import ConnectionId, Effect, WantKeys
 from reference.node.fetch import fetching_of
 from reference.node.groups import Groups
 from reference.node.identity import Identity, registration
-from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation
+from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, AutoTopicCreation, CoordinatorPartitions
 from reference.node.joining import ClusterMember, ControllerPath
 from reference.node.known_topics import TopicChanges
 from reference.node.listeners import inter_broker_listener
@@ -181,9 +181,8 @@ class Node:
         )
 
     def _new_reception(self, chance: Chance) -> Reception:
-        properties = self.configuration.static
-        apis = {kind: apis_of(kind, self, peers_release_of(properties)) for kind in (BROKER, CONTROLLER)}
-        served = Served(apis, controller_listeners_of(properties))
+        apis = {kind: apis_of(kind, self, peers_release_of(self.configuration.static)) for kind in (BROKER, CONTROLLER)}
+        served = Served(apis, controller_listeners_of(self.configuration.static))
         self._authenticator = self._new_authenticator(chance)
         return Reception(self.context, self.channel, self.loggers, served, self._emit, self._authenticator)
 
@@ -212,6 +211,7 @@ class Node:
             self.responder,
             self.log,
             self.access,
+            CoordinatorPartitions(self.image, self.configuration),
             lambda: self.controllers.kraft_version,
         )
 
@@ -444,6 +444,7 @@ class Node:
         if self.is_broker and self.is_serving != self._reception.serves:
             self._reception.serves = self.is_serving
             if self.is_serving:
+                self.context.coordinators.settle()
                 self._replay.guard(lambda: self.replicas.reconcile(now))
                 for connection, frame in self._reception.take_held():
                     self.receive(connection, frame, now)

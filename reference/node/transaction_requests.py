@@ -13,8 +13,7 @@ from reference.coordinator.pattern_matching import Regex, compile_pattern
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator
 from reference.coordinator.transaction_sessions import NO_PRODUCER, Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, State, TopicPartition, Transaction
-from reference.node.context import Context
-from reference.node.internal_topics import OFFSETS_TOPIC, partition_for
+from reference.node.internal_topics import OFFSETS_TOPIC
 from reference.node.requests import Request
 from reference.node.transactions import Transactions, Verdicts, after_append
 from reference.protocol.errors import ErrorCode, KafkaError
@@ -107,7 +106,8 @@ def add_offsets_to_txn(
 ) -> AddOffsetsToTxnResponse | None:
     """The partition that keeps a group's offsets joins the transaction."""
     response = AddOffsetsToTxnResponse()
-    partition = TopicPartition(OFFSETS_TOPIC, partition_for(body.group_id, offsets_partitions(transactions.context)))
+    index = transactions.context.coordinators.index_of(OFFSETS_TOPIC, body.group_id)
+    partition = TopicPartition(OFFSETS_TOPIC, index)
 
     def decide(coordinator: TransactionCoordinator) -> Decided | None:
         identity = Identity(body.producer_id, body.producer_epoch)
@@ -118,12 +118,6 @@ def add_offsets_to_txn(
 
     answered = _is_answered(transactions, request, body.transactional_id, response, decide, refuse, now)
     return response if answered else None
-
-
-def offsets_partitions(context: Context) -> int:
-    """How many partitions `__consumer_offsets` has, or will have."""
-    image = context.image.topics.get(OFFSETS_TOPIC)
-    return len(image.partitions) if image is not None else context.configuration.integer("offsets.topic.num.partitions")
 
 
 def _is_answered(

@@ -57,7 +57,11 @@ class Transactions:
             allows_two_phase_commit=context.configuration.broker("transaction.two.phase.commit.enable") is True,
         )
         self.coordination: Coordination[TransactionCoordinator] = Coordination(
-            context, TRANSACTIONS_TOPIC, self._new_coordinator, integer("request.timeout.ms")
+            context,
+            TRANSACTIONS_TOPIC,
+            self._new_coordinator,
+            integer("request.timeout.ms"),
+            refuses_other_counts=True,
         )
         self.markers = Markers(context, brokers, write_here, self.coordination)
         self._abort_interval_ms = integer("transaction.abort.timed.out.transaction.cleanup.interval.ms")
@@ -170,7 +174,7 @@ class Transactions:
 
     def advance(self, now: TimestampMs) -> None:
         """Go on with what is prepared; to be called whenever something may have been."""
-        if self.coordination.is_loading:
+        if self.coordination.has_to_load:
             self.coordination.load(now)
             self._has_news = True
         if self._has_news:
@@ -223,7 +227,7 @@ class Transactions:
 
     def next_deadline(self) -> TimestampMs:
         """When `tick` has something to do next."""
-        if self.coordination.is_loading or self._has_news:
+        if self.coordination.has_to_load or self._has_news:
             return AT_ONCE
         return min(self._next_abort, self._next_expiry, self.markers.next_deadline())
 

@@ -17,12 +17,12 @@ from itertools import count
 from reference.coordinator.transaction_sessions import Identity
 from reference.coordinator.transaction_state import TRANSACTION_VERSION_2, TopicPartition
 from reference.node.context import Context
-from reference.node.internal_topics import TRANSACTIONS_TOPIC, coordinator_of
+from reference.node.internal_topics import TRANSACTIONS_TOPIC
 from reference.node.peers import Brokers
 from reference.node.transactions import Answered, Transactions, Verdicts
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
-from reference.protocol.primitives import NEVER, NodeId, TimestampMs, TransactionalId
+from reference.protocol.primitives import NEVER, NO_NODE, NodeId, TimestampMs, TransactionalId
 from reference.protocol.schema import Message
 
 PURPOSE = "verification"
@@ -98,8 +98,8 @@ class Verification:
         return self._again[0][0] if self._again else NEVER
 
     def _put(self, question: _Question, now: TimestampMs) -> None:
-        coordinator = coordinator_of(self._context.image, TRANSACTIONS_TOPIC, question.id)
-        if coordinator is None or coordinator < 0:
+        coordinator = self._context.coordinators.leader_of(TRANSACTIONS_TOPIC, question.id)
+        if coordinator == NO_NODE:
             question.answered(question.all(ErrorCode.COORDINATOR_NOT_AVAILABLE), now)
         elif coordinator == self._context.node:
             self._ask_here(question, now)

@@ -103,12 +103,13 @@ class OurTransactions:
         self._next_producer_id = 1000
         context = SimpleNamespace(
             node=0,
-            image=SimpleNamespace(partition=self._partition, topics=self, features=self),
+            image=SimpleNamespace(partition=self._partition, features=self),
             configuration=SimpleNamespace(integer=INTEGERS.get, broker=lambda name: allows_two_phase_commit),
             replicas=SimpleNamespace(leading=self._leading),
             purgatories=Purgatories(),
             responder=SimpleNamespace(respond=lambda request, answer: self.answers.append(answer)),
             log=lambda level, text: None,
+            coordinators=SimpleNamespace(index_of=lambda topic, key: 0, is_changed=lambda topic: False),
         )
         self.purgatories = context.purgatories
         self.transactions = Transactions(cast(Any, context), cast(Any, self), self._new_id, cast(Any, None))
@@ -121,8 +122,9 @@ class OurTransactions:
         return None if leader is None else SimpleNamespace(leader=leader)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A feature's level, or a topic."""
-        return self.version if name == FEATURE else SimpleNamespace(partitions=[0])
+        """A feature's level."""
+        assert name == FEATURE
+        return self.version
 
     def _leading(self, partition: LogPartition, leader_epoch: int | None = None) -> LogPartition | None:
         return partition if leader_epoch in (None, partition.leader_epoch) else None

@@ -37,12 +37,12 @@ PROPERTIES = {"metadata.log.max.record.bytes.between.snapshots": "3000", "log.in
 NOW = TimestampMs(1_700_000_000_000)
 
 
-def start(disk: SimulatedDisk, now: TimestampMs) -> Node:
+def start(disk: SimulatedDisk, now: TimestampMs, **properties: str) -> Node:
     identity = Identity(
         NodeId(1), "simulated-cluster-id00", uuid.UUID(int=now), (Endpoint("PLAINTEXT", "127.0.0.1", 9092),)
     )
     directory = LogDirectory(cast(Disk, disk), FOLDER, id=uuid.UUID(int=4711))
-    return Node(identity, PROPERTIES, LogManager([directory]), cast(Any, random.Random(now)), now)
+    return Node(identity, PROPERTIES | properties, LogManager([directory]), cast(Any, random.Random(now)), now)
 
 
 def ask(node: Node, body: Message, now: TimestampMs) -> None:

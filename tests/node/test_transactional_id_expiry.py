@@ -13,7 +13,7 @@ EXPIRATION_MS = 7 * 24 * 3_600_000
 def test_more_tombstones_than_one_batch_takes_are_written() -> None:
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
-    node = start(disk, NOW)
+    node = start(disk, NOW, **{"transaction.state.log.num.partitions": "1"})
     create(node, "__transaction_state", NOW)
     coordination = node.transactions.coordination
     ids = [f"{number:01000}" for number in range(1_100)]

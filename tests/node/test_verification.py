@@ -27,8 +27,7 @@ class Room:
     def __init__(self, coordinator: int = 2) -> None:
         self.node = 1
         self.configuration = SimpleNamespace(integer=SETTINGS.__getitem__, broker=lambda name: True)
-        partitions = {0: SimpleNamespace(leader=coordinator)}
-        self.image = SimpleNamespace(topics={"__transaction_state": SimpleNamespace(partitions=partitions)})
+        self.coordinators = SimpleNamespace(leader_of=lambda topic, key: coordinator)
         self.asked: list[tuple[AddPartitionsToTxnRequest, Answered]] = []
         self.verdicts: list[tuple[str, ErrorCode]] = []
         self.verification = Verification(self, SimpleNamespace(ask=self.ask_broker), None)  # type: ignore[arg-type]

@@ -239,6 +239,7 @@ class ZooKeeperNode(Node):
         if self.is_serving != self._reception.serves:
             self._reception.serves = self.is_serving
             if self.is_serving:
+                self.context.coordinators.settle()
                 for connection, frame in self._reception.take_held():
                     self.receive(connection, frame, now)
 

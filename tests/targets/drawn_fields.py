@@ -6,10 +6,10 @@ What a broker names for itself (topic ids, producer ids, member ids, sessions) i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from conformance.batches import RECENT_MS, TRANSACTIONAL, batch, message_set
@@ -20,14 +20,22 @@ from reference.protocol.schema import Field, Message
 
 @dataclass
 class Side:
-    """One broker, and what it has named for itself, in the order in which it did."""
+    """One cluster, and what it has named for itself, in the order in which it did."""
 
-    address: tuple[str, int]
+    addresses: Sequence[tuple[str, int]]
     given: dict[str, list[Any]] = field(default_factory=dict)
     """Kind of name -> those given."""
+    internal_ids: set[UUID] = field(default_factory=set)
+    """The ids of the topics in which coordinators keep their state."""
+    node: int = 0
+    """Which of its brokers is asked."""
 
     def __post_init__(self) -> None:
-        self.ask_again()
+        self._wires = [Wire.connect(*address) for address in self.addresses]
+
+    @property
+    def wire(self) -> Wire:
+        return self._wires[self.node]
 
     def place(self, kind: str, value: Any) -> str:
         known = self.given.setdefault(kind, [])
@@ -37,8 +45,8 @@ class Side:
 
     def ask_again(self) -> None:
         """A new connection to the same broker."""
-        host, port = self.address
-        self.wire = Wire.connect(host, port)
+        self._wires[self.node].close()
+        self._wires[self.node] = Wire.connect(*self.addresses[self.node])
 
     def known(self, kind: str, place: int, otherwise: Any) -> Any:
         known = self.given.get(kind, [])
@@ -60,18 +68,20 @@ def given(kind: str, otherwise: Any, *others: Any) -> Draw:
     return draw
 
 
+NO_ONES_PRODUCER = 4711
+"""A producer id that no broker gives out in so short a time."""
 WRONG = {
     0: {"crc": 1}, 1: {"magic": 1}, 2: {"last_offset_delta": 5}, 3: {"count": 9}, 4: {"base_offset": 3},
-    5: {"attributes": 0x20}, 6: {"length": 9}, 7: {"max_timestamp": 1}, 8: {"base_sequence": -1},
+    5: {"attributes": 0x20}, 6: {"length": 100}, 7: {"max_timestamp": 1}, 8: {"base_sequence": -1},
     9: {"producer_epoch": -1}, 10: {"partition_leader_epoch": 9}, 11: {"attributes": 7}, 12: {"attributes": 8},
 }  # fmt: skip
-"""Fields of a batch's header that are not as they should be."""
+"""Fields of a batch's header that are not as they should be. Of an impossible length Kafka refuses the other partitions, too."""
 
 
 def drawn_records(side: Side, rng: Random) -> bytes | None:
     """A batch; seldom several, a damaged one, one of an old format, or none."""
     values = [b"v%d" % rng.randrange(10) for _ in range(rng.choice([1, 1, 2, 3]))]
-    producer = given("producer", -1, 7)(side, rng)
+    producer = given("producer", -1, NO_ONES_PRODUCER)(side, rng)
     epoch, sequence, of_producer = rng.choice([0, 0, 0, 1]), rng.randrange(4), rng.random() < 0.6
     transactional, codec = rng.random() < 0.4, rng.choice([0, 0, 0, 1, 2, 3, 4])
     how, timestamp = rng.randrange(30), RECENT_MS + rng.randrange(1000)
@@ -118,12 +128,22 @@ VALUES = among(
 )  # fmt: skip
 
 BY_NAME: Mapping[str, Draw] = {
+    "CreatePartitions.topics.name": among(*["t0", "t1"] * 2, "nowhere", *["__consumer_offsets", "__transaction_state"] * 2),
+    "DescribeTopicPartitions.topics.name": among("t0", "t0", "t1", "t1", "t2", "nowhere", "bad name", "__consumer_offsets"),
+    "UnregisterBroker.broker_id": among(9, -1), "voter_id": among(9, -1), "voter_directory_id": among(NO_UUID, UUID(int=5)),
+    "AddRaftVoter.timeout_ms": among(0, 100), "AddRaftVoter.listeners.name": among("CONTROLLER", "controller", "OTHER"), "port": among(1, 0),
+    "ConsumerGroupHeartbeat.member_id": given("member", "m1", "", "a long id" * 30),
+    "ConsumerGroupHeartbeat.member_epoch": among(0, 0, 0, 1, 1, 2, 3, -1, -2, -3, 1 << 30),
+    "ConsumerGroupHeartbeat.rebalance_timeout_ms": among(300000, 300000, 300000, -1, 0),
+    "ConsumerGroupHeartbeat.subscribed_topic_names": among("t0", "t0", "t1", "nowhere", ""),
+    "ConsumerGroupHeartbeat.subscribed_topic_regex": among(None, None, None, "t.*", "t[01]", "(", ""),
+    "ConsumerGroupHeartbeat.server_assignor": among(None, None, "range", "uniform", "nonsense", ""),
     "name": NAMES, "topic": NAMES, "topic_name": NAMES, "topic_names": NAMES, "topic_id": TOPIC_IDS, "group_id": GROUPS,
     "groups_names": GROUPS, "group_ids": GROUPS, "transactional_id": TRANSACTIONS, "transactional_ids": TRANSACTIONS,
     "v3_and_below_transactional_id": TRANSACTIONS, "member_id": MEMBERS, "group_instance_id": among(None, None, None, "i0"),
     "instance_id": among(None, None, "i0"), "partition": NUMBERS, "partition_index": NUMBERS, "index": NUMBERS,
-    "partitions": NUMBERS, "partition_indexes": NUMBERS, "producer_id": given("producer", -1, 7),
-    "v3_and_below_producer_id": given("producer", -1, 7), "producer_epoch": among(0, 0, 0, 1, 2, -1),
+    "partitions": NUMBERS, "partition_indexes": NUMBERS, "producer_id": given("producer", -1, NO_ONES_PRODUCER),
+    "v3_and_below_producer_id": given("producer", -1, NO_ONES_PRODUCER), "producer_epoch": among(0, 0, 0, 1, 2, -1),
     "v3_and_below_producer_epoch": among(0, 0, 0, 1, 2, -1), "timeout_ms": among(20000), "acks": among(-1, -1, 1, 1, 2),
     "records": drawn_records, "max_wait_ms": among(0, 20), "min_bytes": among(0, 1),
     "max_bytes": among(1 << 20, 1 << 20, 100, 0), "partition_max_bytes": among(1 << 20, 1 << 20, 80, 0),
@@ -158,8 +178,8 @@ BY_NAME: Mapping[str, Draw] = {
     "principal_filter": among(None, "User:a", "bad"), "principal": among("User:a", "User:*", "bad", "", "Group:x"),
     "host_filter": among(None, "*", "h"), "host": among("*", "1.2.3.4", "h", ""),
     "operation": among(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 0), "permission_type": among(3, 2, 3, 0),
-    "path": among("/nowhere", "relative"), "count": among(1, 2, 3, 4, 0, -1), "election_type": among(0, 0, 1, 2),
-    "config_operation": among(0, 0, 0, 1, 2, 3, 4), "replicas": among(1, 1, 1, 2),
+    "path": among("/nowhere", "relative"), "count": among(1, 2, 3, 4, 2, 3, 0, -1), "election_type": among(0, 0, 1, 2),
+    "config_operation": among(0, 0, 0, 1, 2, 3), "replicas": among(1, 1, 1, 2),
     "entity_type": among("user", "client-id", "ip", "nonsense", ""),
     "entity_name": among("a", None, "b", "127.0.0.1", "not an ip", ""), "match_type": among(0, 1, 2, 3),
     "match": among("a", None, "b"), "strict": among(True, False), "remove": among(False, False, True),
@@ -173,47 +193,78 @@ BY_NAME: Mapping[str, Draw] = {
     "feature": among("metadata.version", "group.version", "kraft.version", "nonsense"),
     "max_version_level": among(0, 1, 2, 30, 29, 99, -1), "upgrade_type": among(1, 2, 3, 0),
     "allow_downgrade": among(False, True), "endpoint_type": among(1, 1, 2, 3),
-    "state_filters": among("Empty", "Ongoing", "CompleteCommit", "nonsense"), "producer_id_filters": given("producer", 5),
-    "duration_filter": among(-1, -1, 0, 1 << 40), "transactional_id_pattern": among(None, "", "x.*", "x0", "("),
-    "subscribed_topic_names": among("t0", "t1", "nowhere"), "subscribed_topic_regex": among(None, None, "t.*", "("),
-    "server_assignor": among(None, "range", "uniform", "nonsense"), "resource_types": among(2, 4, 8, 16, 32, 3),
+    "state_filters": among(
+        "Empty", "Ongoing", "CompleteCommit", "CompleteAbort", "PrepareCommit", "PrepareEpochFence", "Dead", "ongoing", "",
+        "nonsense",
+    ),
+    "producer_id_filters": given("producer", 5), "duration_filter": among(-1, -1, -1, 0, -5, 1 << 40, (1 << 63) - 1),
+    "transactional_id_pattern": among(
+        None, None, "", "x.*", "x0", "0", "(", "x[01]", "(?i)X1", "^x2$", "x0|first", "\\Qx0\\E", "(?=x)x0", "x{1001}", "\\x30",
+    ),
+    "resource_types": among(2, 4, 8, 16, 32, 3),
     "response_partition_limit": among(2000, 1, 2, 0), "client_instance_id": among(UUID(int=5), NO_UUID),
     "subscription_id": among(0, 5), "compression_type": among(0, 1, 9), "groups": GROUPS,
     "components.entity_type": among("user", "client-id", "ip", "nonsense"), "owner_principal_type": among("User"),
     "owner_principal_name": among("", "a"), "principal_type": among("User", "x"), "principal_name": among("a"),
     "hmac": among(b"", b"h"),
 }  # fmt: skip
-NEVER_EMPTY = {"partitions", "partition_data", "partition_indexes", "markers", "transactions"}
+NEVER_EMPTY = {
+    "partitions",
+    "partition_data",
+    "partition_indexes",
+    "markers",
+    "WriteTxnMarkers.markers.topics",
+    "transactions",
+}
 """Lists of partitions: brokers leave out topics without any. Kafka does not answer AddPartitionsToTxn without transactions."""
+ALONE = {"WriteTxnMarkers.markers"}
+"""Lists of one: of several markers Kafka 4.3.1 answers none, where the last one is of partitions that are not there."""
 ASKED_ABOUT = (
     "name", "topic", "topic_name", "topic_id", "partition", "partition_index", "index", "group_id", "transactional_id",
     "producer_id", "resource_type", "resource_name", "entity", "path", "member_id",
 )  # fmt: skip
 ABSENT = 0.15
 """How often a field that may be null is, or an array is empty."""
+ABSENT_OF = {
+    "assignments": 0.8, "CreatePartitions.topics.assignments": 0.9, "state_filters": 0.5, "producer_id_filters": 0.6,
+    "ConsumerGroupHeartbeat.topic_partitions": 0.6, "ConsumerGroupHeartbeat.subscribed_topic_names": 0.2,
+}  # fmt: skip
+"""The same of some, which otherwise mostly leave nothing to be answered."""
 
 
-def drawn(table: type[Message], version: int, side: Side, rng: Random, within: str = "") -> Any:
-    """A message; the numbers that are drawn for it do not depend on the side."""
+Value = TypeVar("Value")
+
+
+def _of(names: Mapping[str, Value], path: str) -> Value | None:
+    """What is said of a field: by its path from the API on (`CreatePartitions.topics.name`), or the last part of that."""
+    while path not in names:
+        _, is_longer, path = path.partition(".")
+        if not is_longer:
+            return None
+    return names[path]
+
+
+def drawn(table: type[Message], version: int, side: Side, rng: Random, path: str) -> Any:
+    """A message; `path` is its API's name. The numbers that are drawn for it do not depend on the side."""
     values: dict[str, Any] = {}
     for each in table.FIELDS:
         if version in each.versions:
-            values[each.name] = _drawn_field(each, version, side, rng, within)
+            values[each.name] = _drawn_field(each, version, side, rng, f"{path}.{each.name}")
     return table(**values)
 
 
-def _drawn_field(each: Field, version: int, side: Side, rng: Random, within: str) -> Any:
-    is_absent = rng.random() < ABSENT and each.name not in NEVER_EMPTY
+def _drawn_field(each: Field, version: int, side: Side, rng: Random, path: str) -> Any:
+    is_absent = rng.random() < (_of(ABSENT_OF, path) or ABSENT) and NEVER_EMPTY.isdisjoint((each.name, path))
+    draw = _of(BY_NAME, path)
     if each.kind == "struct":
-        return None if is_absent and version in each.nullable else drawn(each.element, version, side, rng, each.name)
+        return None if is_absent and version in each.nullable else drawn(each.element, version, side, rng, path)
     if each.kind == "array":
         if is_absent:
-            return None if version in each.nullable and rng.random() < 0.5 else []
-        count = rng.choice([1, 1, 1, 2])
+            return None if version in each.nullable and rng.random() < 0.7 else []
+        count = 1 if path in ALONE else rng.choice([1, 1, 1, 2])
         if isinstance(each.element, type):
-            return _distinct([drawn(each.element, version, side, rng, each.name) for _ in range(count)])
-        return _distinct([BY_NAME[each.name](side, rng) for _ in range(count)]) if each.name in BY_NAME else []
-    draw = BY_NAME.get(f"{within}.{each.name}") or BY_NAME.get(each.name)
+            return _distinct([drawn(each.element, version, side, rng, path) for _ in range(count)])
+        return _distinct([draw(side, rng) for _ in range(count)]) if draw is not None else []
     if draw is None:
         return True if each.kind == "bool" and rng.random() < 0.5 else each.default
     value = draw(side, rng)

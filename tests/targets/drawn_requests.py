@@ -33,9 +33,10 @@ from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.messages.offset_commit import OffsetCommitRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
-from tests.targets.drawn_fields import Side, drawn
+from tests.targets.drawn_fields import NO_ONES_PRODUCER, Side, drawn
+from tests.targets.drawn_placement import INTERNAL_TOPICS, OWN_OF_SEVERAL, PLACED_BY_CHANCE, place
 
-KAFKA, REFERENCE = "kafka:4.3.1:1", "reference:1"
+KAFKA, REFERENCE = "kafka:4.3.1", "reference"
 CONFIG = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
@@ -51,10 +52,6 @@ NOT_DRAWN = {
     "ApiVersions",
     "SaslHandshake",
     "SaslAuthenticate",
-    "UnregisterBroker",
-    "AddRaftVoter",
-    "RemoveRaftVoter",
-    "WriteTxnMarkers",
 }
 SETTLES_IN_S = 0.2
 """After a request that changes metadata."""
@@ -63,7 +60,7 @@ CHANGES = {
     "AlterUserScramCredentials", "CreateAcls", "DeleteAcls", "AlterPartitionReassignments", "ElectLeaders", "UpdateFeatures",
     "DeleteRecords", "EndTxn", "InitProducerId", "DeleteGroups", "AlterReplicaLogDirs",
 }  # fmt: skip
-SELDOM = {"DeleteTopics", "CreatePartitions", "DeleteGroups"}
+SELDOM = {"DeleteTopics", "DeleteGroups"}
 OFTEN = {
     "Produce": 8,
     "CreateTopics": 4,
@@ -87,10 +84,10 @@ PLACED = {
 }  # fmt: skip
 IDENTIFYING = {
     "name", "topic", "topic_name", "topic_id", "resource_type", "resource_name", "partition_index", "partition", "index",
-    "group_id", "transactional_id", "user", "key", "path", "entity", "mechanism",
+    "group_id", "transactional_id", "producer_id", "user", "key", "path", "entity", "mechanism",
 }  # fmt: skip
 ERRORS = {each.name for each in ErrorCode} - {"NONE"}
-NOTHING = (None, "", -1, NO_UUID)
+NOTHING = (None, "", -1, NO_UUID, NO_ONES_PRODUCER)
 
 
 def plain(value: Any, side: Side, name: str = "") -> Any:
@@ -99,10 +96,11 @@ def plain(value: Any, side: Side, name: str = "") -> Any:
         return {
             each.name: plain(getattr(value, each.name), side, each.name)
             for each in value.FIELDS
-            if each.name not in OWN
+            if each.name not in OWN and not (len(side.addresses) > 1 and each.name in OWN_OF_SEVERAL)
         }
     if isinstance(value, list):
-        listed = (plain(each, side, name) for each in value if not _is_not_served(each))
+        served = sorted((each for each in value if not _is_not_served(each)), key=_producer_of)
+        listed = (plain(each, side, name) for each in served)
         return sorted(_joined(listed), key=_identity)
     if name == "records":
         return _read(value)
@@ -134,6 +132,11 @@ def _is_not_served(setting: Any) -> bool:
         return False
     is_logger = getattr(setting, "config_source", None) == DYNAMIC_BROKER_LOGGER
     return is_logger or str(getattr(setting, "name", "")).startswith(("share.", "streams."))
+
+
+def _producer_of(value: Any) -> int:
+    """Producer ids grow in the order in which they were given, so that each side places the same ones alike."""
+    return getattr(value, "producer_id", -1)
 
 
 def _identity(value: Any) -> str:
@@ -189,9 +192,15 @@ def asked(side: Side, request: Message, version: int) -> Any:
 
 def prepare(side: Side) -> None:
     """Two topics, and coordinators that answer."""
-    made = CreateTopicsRequest(topics=[new_topic("t0"), new_topic("t1", 2)], timeout_ms=20_000)
-    for topic in sorted(side.wire.call(made).topics, key=lambda topic: topic.name):
-        side.place("topic", topic.topic_id)
+    topics = [new_topic("t0"), new_topic("t1", 2)]
+    if len(side.addresses) > 1:
+        topics += [new_topic(name, len(side.addresses)) for name in INTERNAL_TOPICS]
+    made = CreateTopicsRequest(topics=topics, timeout_ms=20_000)
+    if len(side.addresses) > 1:
+        place(made, side)
+    answered = side.wire.call(made).topics
+    for name in ("t0", "t1"):
+        side.place("topic", next(topic.topic_id for topic in answered if topic.name == name))
     asked = [
         *(FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind) for kind in (GROUP, TRANSACTION)),
         InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000),
@@ -204,9 +213,11 @@ def prepare(side: Side) -> None:
                 raise WireError(f"not ready: {answer}")
             time.sleep(0.3)
 
-    for name in ("__consumer_offsets", "__transaction_state"):
+    for name in INTERNAL_TOPICS:
         named = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
-        side.place("topic", side.wire.call(named).topics[0].topic_id)
+        found = side.wire.call(named).topics[0].topic_id
+        side.place("topic", found)
+        side.internal_ids.add(found)
 
 
 def _refused(answer: Any) -> bool:
@@ -216,8 +227,9 @@ def _refused(answer: Any) -> bool:
 
 def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float, show: bool = False) -> list[str]:
     """Where the answers differ."""
-    both = set.intersection(*(set(side.wire.versions()) for side in sides))
-    names = [key for key in APIS if key in both and APIS[key].name not in NOT_DRAWN]
+    both, nodes = set.intersection(*(set(side.wire.versions()) for side in sides)), len(sides[0].addresses)
+    left_out = NOT_DRAWN if nodes == 1 else NOT_DRAWN | PLACED_BY_CHANCE
+    names = [key for key in APIS if key in both and APIS[key].name not in left_out]
     often = [key for key in names for _ in range(OFTEN.get(APIS[key].name, 1))]
     rng, found = Random(seed), list[str]()
     for side in sides:
@@ -229,9 +241,13 @@ def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float
         lowest, highest = versions_of(key)
         version = rng.choice([highest, rng.randint(lowest, highest)])
         state = rng.randrange(1 << 30)
-        made = [drawn(APIS[key].request, version, side, Random(state)) for side in sides]
+        for side in sides:
+            side.node = number % nodes
+        made = [drawn(APIS[key].request, version, side, Random(state), name) for side in sides]
+        if nodes > 1 and not min([place(request, side) for request, side in zip(made, sides, strict=True)]):
+            continue
         answers = [asked(side, request, version) for side, request in zip(sides, made, strict=True)]
-        if name in CHANGES:
+        if name in CHANGES or nodes > 1:
             time.sleep(settles_in_s)
         differ = list(differences(name, *answers))
         if differ:
@@ -244,14 +260,22 @@ def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float
 
 
 def compared(
-    folder: Path, seed: int, requests: int, settles_in_s: float = SETTLES_IN_S, show: bool = False
+    folder: Path,
+    seed: int,
+    requests: int,
+    settles_in_s: float = SETTLES_IN_S,
+    show: bool = False,
+    nodes: int = 1,
+    other: str = REFERENCE,
 ) -> list[str]:
-    """The same with two brokers that are started for it."""
+    """The same with two clusters that are started for it."""
+    counts = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions")
+    config = CONFIG | dict.fromkeys(counts, str(nodes))
     with (
-        open_target(KAFKA, folder=folder / "kafka", config=CONFIG) as kafka,
-        open_target(REFERENCE, folder=folder / "reference", config=CONFIG) as reference,
+        open_target(KAFKA, folder=folder / "kafka", config=config, nodes=nodes) as kafka,
+        open_target(other, folder=folder / "other", config=config, nodes=nodes) as reference,
     ):
-        sides = [Side((target.nodes[0].host, target.nodes[0].port)) for target in (kafka, reference)]
+        sides = [Side([(node.host, node.port) for node in target.nodes]) for target in (kafka, reference)]
         return compare(sides, seed, requests, settles_in_s, show)
 
 
@@ -280,12 +304,23 @@ def main() -> None:
     parser.add_argument("first", type=int, help="the first seed")
     parser.add_argument("end", type=int, help="the seed after the last")
     parser.add_argument("--requests", type=int, default=300, help="of each seed")
+    parser.add_argument("--nodes", type=int, default=1, help="of each cluster")
+    parser.add_argument(
+        "--beside", default=REFERENCE, help="what is compared; kafka:4.3.1 shows what differs by chance"
+    )
     parser.add_argument("--show", action="store_true", help="each request and Kafka's answer")
     options = parser.parse_args()
     found: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.first, options.end):
-            found += compared(Path(folder) / str(seed), seed, options.requests, show=options.show)
+            found += compared(
+                Path(folder) / str(seed),
+                seed,
+                options.requests,
+                show=options.show,
+                nodes=options.nodes,
+                other=options.beside,
+            )
     print(f"{len(found)} answers differ")
 
 

@@ -79,6 +79,17 @@ def fetch_without_fencing(original: Any, serving: Any, partition: Any, wanted: A
     return original(serving, partition, replace(wanted, current_leader_epoch=-1), *more)
 
 
+@mutant(
+    "newer-epochs-appended",
+    "reference.storage.log:Log.append_as_follower",
+    "A follower appends batches of a newer leader epoch than the one in which it fetched, from an answer that its former leader "
+    "sent late (KAFKA-18723).",
+    fuzz=True, nodes=3, breaks=("newer-epoch-appended",),
+)  # fmt: skip
+def newer_epochs_appended(original: Any, log: Any, records: Any, now: int, leader_epoch: int | None = None) -> Any:
+    return original(log, records, now)
+
+
 # ---- what a leader counts
 
 

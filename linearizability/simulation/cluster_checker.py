@@ -27,8 +27,8 @@ Key = tuple[str, int]
 
 WITNESSED = frozenset(
     {
-        "AdvanceHighWatermark", "AnswerFetch", "Truncate", "Acknowledge", "RollBackIsr", "CommitIsr", "ExpandIsr",
-        "ShrinkIsr",
+        "AdvanceHighWatermark", "AnswerFetch", "AppendFetched", "Truncate", "Acknowledge", "RollBackIsr", "CommitIsr",
+        "ExpandIsr", "ShrinkIsr",
     }
 )  # fmt: skip
 """Steps of partitions that are judged as they happen."""
@@ -126,6 +126,8 @@ class ClusterChecker:
         match action:
             case "Truncate":
                 oracle.truncated(number, row["leo"])
+            case "AppendFetched":
+                oracle.require_no_newer_epoch(number, partition)
             case "Acknowledge":
                 oracle.acknowledge(number, partition)
             case "AnswerFetch":

@@ -53,6 +53,8 @@ STEP_KINDS = (
 
 def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
     """A run of a cluster in which leaders change; every other run repeats one fault pattern."""
+    if seed % LATE_EVERY == LATE_AT:
+        return _of_one_pattern(choices, seed, mutant, nodes, LATE)
     if choices.integer(0, 1):
         return _of_one_pattern(choices, seed, mutant, nodes)
     duration_ms = choices.one_of((2_000, 3_000, 4_500))
@@ -76,17 +78,16 @@ def several(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Sche
     )
 
 
-def _of_one_pattern(choices: Choices, seed: int, mutant: str | None, nodes: int) -> Schedule:
+def _of_one_pattern(choices: Choices, seed: int, mutant: str | None, nodes: int, name: str = "") -> Schedule:
     """One partition is written in haste while one pattern is played two or three times, without interference."""
     times = choices.integer(2, 3)
     drawn = _topic(choices, 0, False).model_copy(update={"partitions": 1})
-    patterns, name = (
-        FaultPatterns(choices, nodes, [drawn]),
-        choices.one_of([kind for kind in KINDS if kind in PATTERNS]),
-    )
+    patterns = FaultPatterns(choices, nodes, [drawn])
+    name = name or choices.one_of([kind for kind in KINDS if kind in PATTERNS])
     faults = [fault for turn in range(times) for fault in patterns.draw(name, FIRST_PATTERN_MS + turn * PATTERN_MS)]
     clients: list[Client] = [producer(choices, times * PATTERN_MS, nodes) for _ in range(choices.integer(1, 2))]
-    clients[0] = clients[0].model_copy(update={"acks": "all"})
+    pace = QUICK_PRODUCER if name == LATE else {}
+    clients[0] = clients[0].model_copy(update={"acks": "all"} | pace)
     return Schedule(
         seed=seed,
         mutant=mutant,
@@ -98,6 +99,14 @@ def _of_one_pattern(choices: Choices, seed: int, mutant: str | None, nodes: int)
         faults=tuple(sorted(faults, key=lambda fault: fault.at_ms)),
     )
 
+
+LATE = "late slices"
+LATE_EVERY, LATE_AT = 15, 12
+"""Seeds with this remainder play this pattern alone, which no other run has: those of other seeds are what they were before
+2026-11-29."""
+
+QUICK_PRODUCER = {"pause_ms": 12, "batches": 400, "in_flight": 5}
+"""So quick that something is on its way whenever a leader is deposed."""
 
 FIRST_PATTERN_MS, PATTERN_MS = 100, 2_500
 """When the only pattern of a run begins first, and how long it takes."""

@@ -355,6 +355,43 @@ class FaultPatterns:
         }
         return [*faults, Fault.model_validate(goes)]
 
+    def late_slices(self, at_ms: int) -> list[Fault]:
+        """A leader's answers to followers wait before their records are read from its files. Meanwhile the active controller's
+        node comes to lead, and the former leader cuts its log and fills it again; then the answers come to a follower that has
+        not yet learned of the new leader."""
+        choices = self._choices
+        place, replicas = self._partition(), self._in_some_order()
+        late_ms = at_ms + SETTLED_MS + choices.integer(50, 250)
+        behind_ms = choices.one_of((0, 0, 60))
+        gone_ms = late_ms + choices.one_of((40, 20, 90))
+        is_cut_off = choices.integer(0, 3) == 3
+        away_ms = choices.one_of((800, 1_000)) if is_cut_off else 0
+        sent_ms = gone_ms + away_ms + choices.one_of((300, 200, 400))
+        of = {"topic": place[0], "partition": place[1]}
+        leader = of | {"role": "leader", "node": replicas[0]}
+        gone = {"at_ms": gone_ms, "kind": "lead", "role": "controller", "node": replicas[1], "others": replicas}
+        if is_cut_off:
+            gone = leader | {"at_ms": gone_ms, "kind": "isolate", "for_ms": away_ms}
+        unknowing = {
+            "at_ms": late_ms,
+            "kind": "hold",
+            "messages": "metadata",
+            "role": "bystander",
+            "node": replicas[-1],
+        }
+        faults = [
+            self._lead(at_ms, place, replicas).model_copy(update={"role": "bystander"}),
+            Fault.model_validate(leader | {"at_ms": late_ms, "kind": "send-late", "for_ms": sent_ms - late_ms}),
+            Fault.model_validate(of | unknowing | {"for_ms": sent_ms - late_ms + choices.one_of((60, 150))}),
+            Fault.model_validate(of | gone),
+        ]
+        if behind_ms:
+            heir = {"kind": "hold", "messages": "fetch-answer", "role": "controller", "node": replicas[1]}
+            faults.append(
+                Fault.model_validate(heir | {"at_ms": late_ms - behind_ms, "for_ms": gone_ms - late_ms + behind_ms})
+            )
+        return faults
+
     def _away(self, place: tuple[str, int], node: int, leader: int, at_ms: int, back_ms: int) -> Fault:
         """A follower cannot reach its leader for so long that it leaves the ISR."""
         return Fault.model_validate(
@@ -401,5 +438,6 @@ PATTERNS: dict[str, Callable[[FaultPatterns, int], list[Fault]]] = {
     "late word": FaultPatterns.late_word,
     "words held up": FaultPatterns.words_held_up,
     "late succession": FaultPatterns.late_succession,
+    "late slices": FaultPatterns.late_slices,
 }
 """What is played, by name."""

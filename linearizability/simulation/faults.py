@@ -210,11 +210,22 @@ def _operate(cluster: SimulatedCluster, fault: Fault) -> None:
 
 
 def _move_leader(cluster: SimulatedCluster, fault: Fault) -> None:
-    if fault.role == "bystander":
+    if fault.role:
         rest = [each for each in fault.others if each != fault.node]
         fault = fault.model_copy(update={"others": (fault.node, *rest)[: len(fault.others)]})
     _operate(cluster, fault.model_copy(update={"kind": "reassign"}))
     _operate(cluster, fault.model_copy(update={"kind": "elect-preferred"}))
+
+
+def _send_late(cluster: SimulatedCluster, fault: Fault) -> None:
+    cluster.network.late_senders[fault.node] += 1
+
+
+def _send(cluster: SimulatedCluster, fault: Fault) -> None:
+    late = cluster.network.late_senders
+    late[fault.node] -= 1
+    cluster.network.late_senders = +late
+    cluster.machine(fault.node).send_what_is_late()
 
 
 def _expire(cluster: SimulatedCluster, fault: Fault) -> None:
@@ -302,6 +313,7 @@ ACTIONS: dict[str, tuple[Action, Action | None]] = {
     "uneven": (_uneven, _even),
     "hold": (_hold, _let_go),
     "lose": (_lose, _lose_no_more),
+    "send-late": (_send_late, _send),
     "reassign": (_operate, None),
     "config": (_operate, None),
     "elect-preferred": (_operate, None),
@@ -425,6 +437,7 @@ def heal_all(cluster: SimulatedCluster) -> None:
         machine.disk.capacity_bytes = None
         machine.disk.read_only = machine.disk.flushes_fail = False
         machine.resume()
+        machine.send_what_is_late()
         if any(disk.failure is not None for disk in machine.disks):
             machine.crash()
         machine.start()

@@ -391,6 +391,11 @@ class Machine:
             self._log_event("goes on")
             self.process.resume()
 
+    def send_what_is_late(self) -> None:
+        """Answers whose slices wait may leave, unless they are still to be late."""
+        if self.process is not None:
+            self.process.send_what_is_late()
+
     # ---- connections
 
     def accept(self, connection: SimulatedConnection) -> bool:

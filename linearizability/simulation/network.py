@@ -34,6 +34,9 @@ LOST_WITH_POWER = 0.5
 MOST_RESEND_US = 1_000_000
 """The longest time between two retransmissions of unconfirmed bytes."""
 
+FETCHES = "fetch"
+"""What a follower has opened the connection to its leader for."""
+
 Way = tuple[int, int]
 """From one place to another."""
 
@@ -255,6 +258,11 @@ class SimulatedConnection:
         message = self._reader.answer(data, self._world.now_us) if self._reader is not None else None
         self._write(self._to_client, self._arrive_at_client, data, message)
 
+    @property
+    def is_sent_late(self) -> bool:
+        """Whether slices of files do not leave the machine now: its peer is a follower, and the fault `send-late` lasts."""
+        return self.client.channel == FETCHES and self.machine.number in self._network.late_senders
+
     def _arrive_at_client(self, piece: bytes) -> None:
         if self.client_open and not self._to_client_lost:
             self.client.on_bytes(self, piece)
@@ -342,6 +350,8 @@ class Network:
         """How many microseconds longer everything to and from a place takes."""
         self.uneven: list[Uneven] = []
         """A place some of whose connections are slower, a number that says which, and by how many microseconds."""
+        self.late_senders: Counter[int] = Counter()
+        """The nodes that send late what they read from files for followers."""
         self.blocked: Counter[Way] = Counter()
         """The ways that are cut, and how often; empty where all are free."""
         self.holding: dict[int, SimulatedConnection] = {}
@@ -390,6 +400,7 @@ class Network:
         self.blocked.clear()
         self.slow_places.clear()
         self.uneven.clear()
+        self.late_senders.clear()
         self.extra_latency_us = 0
         self.cut_share = 0.0
         if self.gates is not None:

@@ -175,6 +175,20 @@ class PartitionOracle:
         if view is not None and end < view.end:
             self._cut(number, view, end)
 
+    def require_no_newer_epoch(self, number: int, partition: Partition) -> None:
+        """A follower has appended, right now, what its leader sent: nothing of a newer leader epoch than the one in which it
+        fetched, for its leader was none in that one and has cut its log since (KAFKA-18723). Errors: Violation."""
+        log, epoch = partition.log, partition.state.leader_epoch
+        if log.leader_epoch <= epoch:
+            return
+        view = self.views.get(number)
+        known = view.end if view is not None and view.log is log else log.log_start_offset
+        newer = next(
+            (each for each in batches_of(log, max(known, log.log_start_offset)) if each.leader_epoch > epoch), None
+        )
+        if newer is not None:
+            self._broken("newer-epoch-appended", f"node {number} follows in epoch {epoch}, and has appended {newer}")
+
     def _cut(self, number: int, view: View, end: Offset) -> None:
         self._cuts.setdefault(number, []).append((self.decided.leader_epoch, view.end))
         view.cut(end)

@@ -224,6 +224,18 @@ class Process:
         self._set_timer(has_ticked)
         self._reception.work()
 
+    def send_what_is_late(self) -> None:
+        """Answers may leave whose slices were to be late; a file that has become too short for its slice ends the connection."""
+        self.when_awake(self._send_what_is_late)
+
+    def _send_what_is_late(self) -> None:
+        cut_short = self._reception.send_late()
+        if cut_short:
+            self._machine.look_at_clock()
+            for connection in cut_short:
+                self._close(Close(connection, "the file is shorter than the slice"))
+            self.after_step()
+
     def _carry_out(self, effect: Effect) -> None:
         if isinstance(effect, Respond):
             self._reception.respond(effect)

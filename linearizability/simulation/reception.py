@@ -1,7 +1,8 @@
 """The machine's end of the connections that others opened to it: whole requests in, answers out.
 
 As in production, one request of a connection at a time is with the node. And stricter than there: a request's bytes are
-overwritten as soon as the node has handled it, and a fetch's slices of files are read only when the answer leaves.
+overwritten as soon as the node has handled it, and a fetch's slices of files are read only when the answer leaves. With the fault
+`send-late` a follower's answers leave much later, as where its connection takes no more bytes: the file may be cut meanwhile.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ OVERWRITTEN = b"\xaa"
 class Inbox:
     """One connection, as the process sees it."""
 
-    __slots__ = ("busy", "connection", "data", "last_departure_us")
+    __slots__ = ("busy", "connection", "data", "last_departure_us", "late")
 
     def __init__(self, connection: SimulatedConnection) -> None:
         self.connection = connection
         self.data = bytearray()
         self.busy = False
         self.last_departure_us = 0
+        self.late: deque[list[Part]] = deque()
+        """Answers that were to leave and wait: the first one for its slices, the others for the first."""
 
     def take_frame(self) -> bytearray | None:
         """The next whole request without its size; None where there is none, or one is with the node."""
@@ -74,12 +77,17 @@ class Reception:
     def close(self, connection: int) -> SimulatedConnection | None:
         """A connection is over; gives it, if it was open."""
         inbox = self._inboxes.pop(connection, None)
-        return inbox.connection if inbox is not None else None
+        if inbox is None:
+            return None
+        forget_late(inbox)
+        return inbox.connection
 
     def drop_all(self) -> list[SimulatedConnection]:
         """The process is gone; gives what was open."""
         inboxes, self._inboxes = self._inboxes, {}
         self._ready.clear()
+        for inbox in inboxes.values():
+            forget_late(inbox)
         return [inbox.connection for inbox in inboxes.values()]
 
     # ---- requests
@@ -136,11 +144,33 @@ class Reception:
         if inboxes is not self._inboxes:
             return
         if inbox.connection.id in inboxes:
-            data = b"".join(map(bytes_of, parts))
-            self._world.trace.note(f"{self._name} -> {inbox.connection.id} {fingerprint(data)}")
-            self._world.counts["messages"] += 1
-            inbox.connection.answer(data)
+            if inbox.late or (inbox.connection.is_sent_late and any(isinstance(part, LogSlice) for part in parts)):
+                inbox.late.append(parts)
+                return
+            self._send(inbox, parts)
         release(parts)
+
+    def _send(self, inbox: Inbox, parts: list[Part]) -> None:
+        data = b"".join(map(bytes_of, parts))
+        self._world.trace.note(f"{self._name} -> {inbox.connection.id} {fingerprint(data)}")
+        self._world.counts["messages"] += 1
+        inbox.connection.answer(data)
+
+    def send_late(self) -> list[int]:
+        """Let answers leave that were late, with what the files hold now; gives the connections that cannot go on, for a file
+        has become shorter than its slice."""
+        cut_short: list[int] = []
+        for inbox in [each for each in self._inboxes.values() if not each.connection.is_sent_late]:
+            while inbox.late:
+                parts = inbox.late.popleft()
+                if any(isinstance(part, LogSlice) and len(part.read()) < len(part) for part in parts):
+                    cut_short.append(inbox.connection.id)
+                    forget_late(inbox)
+                else:
+                    self._world.counts["answers sent late"] += 1
+                    self._send(inbox, parts)
+                release(parts)
+        return cut_short
 
 
 def bytes_of(part: Part) -> bytes | bytearray | memoryview:
@@ -149,6 +179,12 @@ def bytes_of(part: Part) -> bytes | bytearray | memoryview:
         return part.read()
     assert isinstance(part, (bytes, bytearray, memoryview))
     return cast("bytes | bytearray | memoryview", part)
+
+
+def forget_late(inbox: Inbox) -> None:
+    """What waits on a connection will not be sent."""
+    while inbox.late:
+        release(inbox.late.popleft())
 
 
 def release(parts: list[Part]) -> None:

@@ -48,6 +48,7 @@ FAULTS: dict[str, str] = {
     "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers or by producers, wait; "
     "where `amount` is given, only those that were sent in the first `amount` ms",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
+    "send-late": "for `for_ms` the node sends no followers what it reads from files for them: the bytes are read when it is over",
     "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
     "config": "an operator sets `configs` of the topic",
     "elect-preferred": "an operator asks that preferred replicas lead again",
@@ -258,9 +259,9 @@ class Fault(Value):
     kind: Literal[
         "crash", "power-loss", "stop", "pause", "disk-full", "read-only", "flush-fails", "clock-jump", "reset", "flaky",
         "slow", "cut", "cut-out", "cut-in", "isolate", "halves", "slow-node", "reassign", "config", "elect-preferred",
-        "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step", "zookeeper-cut", "zookeeper-expire",
-        "zookeeper-slow", "zookeeper-change", "zookeeper-depose", "zookeeper-reassign", "zookeeper-elect", "add-voter",
-        "remove-voter",
+        "lead", "uneven", "hold", "lose", "directory-fails", "move", "crash-in-step", "send-late", "zookeeper-cut",
+        "zookeeper-expire", "zookeeper-slow", "zookeeper-change", "zookeeper-depose", "zookeeper-reassign", "zookeeper-elect",
+        "add-voter", "remove-voter",
     ]  # fmt: skip
     node: int = Field(default=0, ge=0)
     """The target node, by its id."""
@@ -366,9 +367,9 @@ class Schedule(Value):
     @property
     def is_traceable(self) -> bool:
         """Whether the specification knows all that happens: a process that is killed within a step leaves a part of it done,
-        of which no event was traced. Neither does it know logs with gaps."""
-        dies_in_step = self.first_start_dies_at or any(fault.kind == "crash-in-step" for fault in self.faults)
-        return not self.compacted and not dies_in_step
+        of which no event was traced. Neither does it know logs with gaps, nor answers whose records change on their way."""
+        unknown = any(fault.kind in ("crash-in-step", "send-late") for fault in self.faults)
+        return not (self.compacted or self.first_start_dies_at or unknown)
 
     @property
     def holds_messages(self) -> bool:

@@ -38,7 +38,7 @@ def test_a_pattern_draws_schedules_that_survive_their_files(pattern: str):
 
 
 @pytest.mark.sampled(days=3)
-@pytest.mark.parametrize("pattern", ["last one standing", "contested election"])
+@pytest.mark.parametrize("pattern", ["last one standing", "contested election", "late slices"])
 def test_a_pattern_costs_no_promise(pattern: str):
     outcome, _ = run_schedule(played(pattern, 0))
     assert (outcome.verdict, outcome.rule) == ("valid", ""), outcome.text
@@ -50,6 +50,7 @@ FOUND_BY = {
     "fenced-broker-admitted": ("late word", 205),
     "kip-903": ("words held up", 174),
     "stale-proposal-rolled-back": ("words held up", 13),
+    "newer-epochs-appended": ("late slices", 0),
 }
 """Mutant -> the pattern that leads to it, and a seed from which on few runs show it."""
 MOST_RUNS = 60

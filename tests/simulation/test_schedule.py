@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from linearizability.simulation.choices import SeededChoices
 from linearizability.simulation.drawing import draw, recipe, schedules
-from linearizability.simulation.drawing_clusters import PARTITION_STEPS, QUORUM_STEPS
+from linearizability.simulation.drawing_clusters import LATE_AT, LATE_EVERY, PARTITION_STEPS, QUORUM_STEPS
 from linearizability.simulation.explanation import plan_of
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import (
@@ -122,9 +122,9 @@ def test_what_is_rare_is_added_to_some_seeds_and_changes_nothing_else(nodes: int
     for seed in range(20):
         drawn = draw(seed, None, nodes, workload)
         plain = [client for client in drawn.clients if client.kind not in ("seeker", "updater")]
-        without = recipe(
-            SeededChoices(seed), 0, None, nodes, workload
-        )  # the draws are those of the seed, the rest that of seed 0
+        plainest = LATE_AT if seed % LATE_EVERY == LATE_AT else 0
+        # The draws are those of the seed, the rest that of a seed without what is rare.
+        without = recipe(SeededChoices(seed), plainest, None, nodes, workload)
         assert tuple(plain) == without.clients
         assert {fault.kind for fault in without.faults} <= {fault.kind for fault in drawn.faults}
         if seed % 5 < 3:

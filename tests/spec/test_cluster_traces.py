@@ -24,7 +24,7 @@ from tests.spec.clusters import Row, as_read, rows_of, small, small_traces, spli
 
 FOUND = Path(__file__).parents[1] / "simulation" / "found"
 PARTS = 4
-SEEDS = [seed for seed in range(170) if small(seed).is_traceable][:120]
+SEEDS = [seed for seed in range(185) if small(seed).is_traceable][:120]
 SELDOM = {"ElectUncleanLeader", "ElectLeader", "Retry", "RollBackIsr", "Truncate", "ShrinkIsr", "Consume"}
 SELDOM |= {"CallOffReassignment", "ChangeMinIsr", "LearnMinIsr", "GiveUpReplica"}
 """Steps that so many short runs may not have."""

@@ -179,9 +179,11 @@ def _find_coordinator(
         answer.error_code = ErrorCode.INVALID_REQUEST
         answer.error_message = _SENTENCES[ErrorCode.INVALID_REQUEST]
         return answer
-    if topic not in finding.image.topics:
-        finding.creation.create_internal(topic, now)
     leader = finding.partitions.leader_of(topic, key)
+    if topic not in finding.image.topics:
+        finding.creation.create_internal(
+            topic, now
+        )  # alone in the quorum, a node has it at once; the answer is of before
     endpoint = _endpoint_of(finding.image, leader, request.client.listener)
     if endpoint is None:
         answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE

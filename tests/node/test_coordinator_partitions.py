@@ -56,10 +56,10 @@ def coordinator(node: Node, key: str, kind: int) -> tuple[int, int]:
     return found.error_code, found.node_id
 
 
-def started(**counts: str) -> tuple[SimulatedDisk, Node]:
+def started(**properties: str) -> tuple[SimulatedDisk, Node]:
     disk = SimulatedDisk()
     disk.make_folder(FOLDER)
-    node = start(disk, NOW, **(COUNTS | counts))
+    node = start(disk, NOW, **(COUNTS | properties))
     create(node, "t", NOW)
     return disk, node
 
@@ -86,6 +86,12 @@ def test_a_key_whose_partition_the_topic_does_not_have_has_no_coordinator(kind: 
     grow(node, topic, 2)
     assert coordinator(node, keys[1], kind) == (ErrorCode.NONE, 1)
     assert coordinator(node, keys[2], kind) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+
+
+def test_the_first_question_creates_the_topic_and_is_answered_as_before_it() -> None:
+    _, node = started(**{"offsets.topic.replication.factor": "1"})
+    assert coordinator(node, MOVED, 0) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
+    assert coordinator(node, MOVED, 0) == (ErrorCode.NONE, 1)
 
 
 def test_a_topic_that_is_created_again_keeps_the_number_of_before() -> None:

@@ -219,6 +219,8 @@ NEVER_EMPTY = {
 """Lists of partitions: brokers leave out topics without any. Kafka does not answer AddPartitionsToTxn without transactions."""
 ALONE = {"WriteTxnMarkers.markers"}
 """Lists of one: of several markers Kafka 4.3.1 answers none, where the last one is of partitions that are not there."""
+ONE_OF_EACH = {"AddPartitionsToTxn.transactions": ("transactional_id",)}
+"""By what else the elements of a list differ: of two transactions of one id Kafka answers the last."""
 ASKED_ABOUT = (
     "name", "topic", "topic_name", "topic_id", "partition", "partition_index", "index", "group_id", "transactional_id",
     "producer_id", "resource_type", "resource_name", "entity", "path", "member_id",
@@ -263,7 +265,8 @@ def _drawn_field(each: Field, version: int, side: Side, rng: Random, path: str) 
             return None if version in each.nullable and rng.random() < 0.7 else []
         count = 1 if path in ALONE else rng.choice([1, 1, 1, 2])
         if isinstance(each.element, type):
-            return _distinct([drawn(each.element, version, side, rng, path) for _ in range(count)])
+            elements = [drawn(each.element, version, side, rng, path) for _ in range(count)]
+            return _distinct(elements, ONE_OF_EACH.get(path, ASKED_ABOUT))
         return _distinct([draw(side, rng) for _ in range(count)]) if draw is not None else []
     if draw is None:
         return True if each.kind == "bool" and rng.random() < 0.5 else each.default
@@ -271,14 +274,10 @@ def _drawn_field(each: Field, version: int, side: Side, rng: Random, path: str) 
     return each.default if value is None and version not in each.nullable else value
 
 
-def _distinct(values: list[Any]) -> list[Any]:
+def _distinct(values: list[Any], by: Sequence[str] = ()) -> list[Any]:
     """One for each thing that is asked about: Kafka keeps requests by topic and partition, and so the last of two."""
     found: dict[Any, Any] = {}
     for value in values:
-        named = (
-            [getattr(value, name) for name in ASKED_ABOUT if hasattr(value, name)]
-            if isinstance(value, Message)
-            else value
-        )
+        named = [getattr(value, name) for name in by if hasattr(value, name)] if isinstance(value, Message) else value
         found.setdefault(repr(named), value)
     return list(found.values())

@@ -93,11 +93,18 @@ NOTHING = (None, "", -1, NO_UUID, NO_ONES_PRODUCER)
 def plain(value: Any, side: Side, name: str = "") -> Any:
     """An answer as it is compared."""
     if isinstance(value, Message):
-        return {
+        found = {
             each.name: plain(getattr(value, each.name), side, each.name)
             for each in value.FIELDS
             if each.name not in OWN and not (len(side.addresses) > 1 and each.name in OWN_OF_SEVERAL)
         }
+        if getattr(value, "topic_id", None) in side.internal_ids or getattr(value, "topic", None) in INTERNAL_TOPICS:
+            for partition in found.get(
+                "partitions", ()
+            ):  # of a Fetch: how coordinators batch their records is their own
+                if isinstance(partition, dict):
+                    partition.pop("records", None)
+        return found
     if isinstance(value, list):
         served = sorted((each for each in value if not _is_not_served(each)), key=_producer_of)
         listed = (plain(each, side, name) for each in served)
@@ -173,7 +180,10 @@ def is_alike(name: str, kafka: Any, ours: Any) -> bool:
 
 def differences(api: str, kafka: Any, ours: Any, path: str = "") -> Iterator[str]:
     if isinstance(kafka, dict) and isinstance(ours, dict):
+        is_same_error = kafka.get("error_code") == ours.get("error_code")
         for name in kafka:
+            if name == "log_start_offset" and not is_same_error:
+                continue  # by which error it is
             yield from differences(api, kafka[name], ours.get(name), f"{path}.{name}")
     elif isinstance(kafka, list) and isinstance(ours, list) and len(kafka) == len(ours):
         for number, (left, right) in enumerate(zip(kafka, ours, strict=True)):
@@ -192,32 +202,36 @@ def asked(side: Side, request: Message, version: int) -> Any:
 
 def prepare(side: Side) -> None:
     """Two topics, and coordinators that answer."""
-    topics = [new_topic("t0"), new_topic("t1", 2)]
-    if len(side.addresses) > 1:
-        topics += [new_topic(name, len(side.addresses)) for name in INTERNAL_TOPICS]
+    topics, nodes = [new_topic("t0"), new_topic("t1", 2)], range(len(side.addresses))
+    if len(nodes) > 1:
+        topics += [new_topic(name, len(nodes)) for name in INTERNAL_TOPICS]
     made = CreateTopicsRequest(topics=topics, timeout_ms=20_000)
-    if len(side.addresses) > 1:
+    if len(nodes) > 1:
         place(made, side)
     answered = side.wire.call(made).topics
     for name in ("t0", "t1"):
         side.place("topic", next(topic.topic_id for topic in answered if topic.name == name))
-    asked = [
-        *(FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind) for kind in (GROUP, TRANSACTION)),
-        InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000),
-        OffsetCommitRequest(group_id="first", generation_id_or_member_epoch=-1),
-    ]
-    deadline = time.monotonic() + 60
-    for request in asked:
-        while (answer := side.wire.call(request, 9 if request.KEY == 8 else None)) and _refused(answer):
-            if time.monotonic() > deadline:
-                raise WireError(f"not ready: {answer}")
-            time.sleep(0.3)
-
+    for node in nodes:
+        for kind in (GROUP, TRANSACTION):
+            _await_answer(side, [node], FindCoordinatorRequest(coordinator_keys=["any"], key_type=kind))
+        _await_answer(side, [node], InitProducerIdRequest(transactional_id=None))
+    _await_answer(side, nodes, InitProducerIdRequest(transactional_id="first", transaction_timeout_ms=60_000))
+    _await_answer(side, nodes, OffsetCommitRequest(group_id="first", generation_id_or_member_epoch=-1), 9)
     for name in INTERNAL_TOPICS:
         named = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=name)])
         found = side.wire.call(named).topics[0].topic_id
         side.place("topic", found)
         side.internal_ids.add(found)
+
+
+def _await_answer(side: Side, nodes: Sequence[int], request: Message, version: int | None = None) -> None:
+    """Until one of the nodes, of which one may be the coordinator, does not refuse the request."""
+    for _ in range(200):
+        for side.node in nodes:
+            if not _refused(side.wire.call(request, version)):
+                return
+        time.sleep(0.3)
+    raise WireError(f"not ready: {brief(request)}")
 
 
 def _refused(answer: Any) -> bool:

@@ -193,7 +193,7 @@ def without_lost_decisions_of(node: int, nodes: list[list[Row]]) -> list[Row]:
 
 # ---- what a kill hid
 
-KILLED_AFTER_AN_APPEND = (31, 57, 76, 97, 120)
+KILLED_AFTER_AN_APPEND = (31, 76, 97, 120, 172)
 """Seeds of runs in which a node was killed right after an append, and found its records again."""
 
 

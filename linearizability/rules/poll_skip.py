@@ -54,9 +54,9 @@ ACROSS = Rule(
     id="poll-skip",
     definition="Between the offsets of a consumer's two successive polls of one session is a record that neither returned.",
     promise="Violation, unless compaction removed the record, or an unrecorded rebalance may have happened between. After a poll "
-    "of unknown outcome the consumer may read on behind its records or before them. Records "
-    "below the log start may have expired; this is unknown where no later answer reported the log start. Offsets of control "
-    "records and of aborted transactions do not count.",
+    "of unknown outcome the consumer may read on behind its records or before them, and so within a transaction that is aborted. "
+    "Records below the log start may have expired; this is unknown where no later answer reported the log start. Offsets of "
+    "control records and of aborted transactions do not count.",
     source="Kafka documentation, consumer position; requirement HIS-05",
     needs="polls with offsets; assignments, seeks and rebalances",
     cost="linear",

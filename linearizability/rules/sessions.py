@@ -4,7 +4,8 @@ A *step* is a pair of records that one process polled one after the other: withi
 its last successful operation to the first of the next one. A step across operations counts only within one session: an
 assignment without the partition, a seek or a recorded rebalance ends it. An operation that failed gives its records back
 (the consumer is reset to where it was), so the next step starts from the last successful one. An operation of unknown outcome may
-have given them back or not, so the next step may start from its last record, too.
+have given them back or not, so the next step may start from its last record, too. So may a step within a transaction that was
+aborted from the last record of each of its polls before: they are given back when it ends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from linearizability.history.facts import Flag, Kind, Outcome
+from linearizability.history.facts import UNKNOWN, Flag, Kind, Outcome
 from linearizability.history.keys import NEVER
 from linearizability.rules.cut import By, Cut, last_of_each, owned
 from linearizability.rules.excusing import eras, explained, permits_loss, sent_at
@@ -81,22 +82,38 @@ def steps_from_nearest(partition: PartitionHistory) -> Steps:
 
 
 def _steps_from_nearest(partition: PartitionHistory) -> Steps:
-    steps, offset = steps_across(partition), partition.observations.offset
-    unknown = _ends_of_unknown(partition)
+    steps, observations = steps_across(partition), partition.observations
+    offset, transaction = observations.offset, observations.transaction
+    unknown, aborted = _ends_of_unknown(partition), dict[int, list[int]]()
+    for row in _ends_of_aborted(partition).tolist():
+        aborted.setdefault(int(transaction[row]), []).append(row)
     first, last = np.searchsorted(unknown, steps.before), np.searchsorted(unknown, steps.after)
     nearest = steps.before.copy()
-    for index in np.flatnonzero(first < last):
-        starts = [int(steps.before[index]), *unknown[first[index] : last[index]].tolist()]
-        below = [row for row in starts if offset[row] < offset[steps.after[index]]]
-        nearest[index] = max(below, key=offset.__getitem__, default=starts[0])
+    for index in np.flatnonzero((first < last) | (observations.outcome[steps.after] == Outcome.FAIL)):
+        before, after = int(steps.before[index]), int(steps.after[index])
+        in_transaction = [row for row in aborted.get(int(transaction[after]), []) if before < row < after]
+        starts = [before, *unknown[first[index] : last[index]].tolist(), *in_transaction]
+        below = [row for row in starts if offset[row] < offset[after]]
+        nearest[index] = max(below, key=offset.__getitem__, default=before)
     return Steps(nearest, steps.after)
 
 
 def _ends_of_unknown(partition: PartitionHistory) -> Indices:
     """The last record of each operation of unknown outcome."""
-    rows, observations = _placed(partition), partition.observations
-    rows = rows[last_of_each(observations.operation[rows])]
-    return rows[observations.outcome[rows] == Outcome.INFO]
+    rows = _ends(partition)
+    return rows[partition.observations.outcome[rows] == Outcome.INFO]
+
+
+def _ends_of_aborted(partition: PartitionHistory) -> Indices:
+    """The last record of each operation within a transaction that was aborted."""
+    rows, observations = _ends(partition), partition.observations
+    return rows[(observations.outcome[rows] == Outcome.FAIL) & (observations.transaction[rows] != UNKNOWN)]
+
+
+def _ends(partition: PartitionHistory) -> Indices:
+    """The last record of each operation."""
+    rows = _placed(partition)
+    return rows[last_of_each(partition.observations.operation[rows])]
 
 
 def backwards(partition: PartitionHistory, steps: Steps) -> Indices:
@@ -270,16 +287,17 @@ def last_polls_and_transactions(partition: PartitionHistory, context: Context) -
 
 
 def last_polls(partition: PartitionHistory, context: Context) -> Indices:
-    """Of each process the last record of its last successful operation, and of each operation of unknown outcome after that."""
+    """Of each process the last record of its last successful operation, and of each operation after that from which a step may
+    start, too."""
     rows, observations = _placed(partition), partition.observations
     successful = rows[(observations.outcome[rows] == Outcome.OK) & owned(partition, observations.operation[rows])]
     successful = successful[last_of_each(observations.process[successful])]
-    unknown = _ends_of_unknown(partition)
-    unknown = unknown[owned(partition, observations.operation[unknown])]
-    before = np.searchsorted(observations.process[successful], observations.process[unknown], side="right") - 1
-    replaced = (before >= 0) & (np.append(successful, -1)[before] > unknown)
-    replaced &= observations.process[np.append(successful, 0)[before]] == observations.process[unknown]
-    return partition.places_of(Kind.OBSERVATION, np.concatenate([successful, unknown[~replaced]]))
+    others = np.concatenate([_ends_of_unknown(partition), _ends_of_aborted(partition)])
+    others = others[owned(partition, observations.operation[others])]
+    before = np.searchsorted(observations.process[successful], observations.process[others], side="right") - 1
+    replaced = (before >= 0) & (np.append(successful, -1)[before] > others)
+    replaced &= observations.process[np.append(successful, 0)[before]] == observations.process[others]
+    return partition.places_of(Kind.OBSERVATION, np.concatenate([successful, others[~replaced]]))
 
 
 def _gaps(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHistory) -> Array:
@@ -300,7 +318,10 @@ def _turns(steps_of: Callable[[PartitionHistory], Steps], partition: PartitionHi
     return np.stack([offsets, offsets], axis=1)
 
 
-_LAST = "the last record of each process's last successful poll and of its later ones of unknown outcome"
+_LAST = (
+    "the last record of each process's last successful poll and of its later ones that are of unknown outcome, or of a "
+    "transaction that was aborted"
+)
 TURNS_WITHIN = Cut(By.OPERATION, "the records from which its steps lead back", gaps=partial(_turns, steps_within))
 TURNS_ACROSS = Cut(
     By.OPERATION, f"{_LAST}, and the records from which its steps lead back", last_polls, partial(_turns, steps_across)

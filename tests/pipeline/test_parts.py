@@ -105,7 +105,18 @@ def random_facts(rng: Random, operations: int = 0) -> dict[str, np.ndarray]:
     for row in rows:
         rare = FLAGS_OF_POSITIONS.get(Kind(row["kind"]), ())
         row["flags"] |= sum(int(flag) for flag in rare if apart.random() < chance)
+    if apart.random() < 0.3:
+        _abort_some(rows, apart)
     return {name: np.array([row[name] for row in rows], kind) for name, kind in COLUMNS.items()}
+
+
+def _abort_some(rows: list[dict[str, int]], rng: Random) -> None:
+    """Some operations of a process are in one transaction, which was aborted; no process was reset meanwhile."""
+    chosen = {row["operation"] for row in rows if rng.random() < 0.4}
+    for row in rows:
+        row["session"] = 0
+        if row["operation"] in chosen:
+            row |= {"outcome": Outcome.FAIL, "transaction": row["process"] << 32}
 
 
 def random_context(rng: Random) -> Context:

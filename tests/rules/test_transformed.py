@@ -146,12 +146,14 @@ def idle_clients_come(histories: Histories, rng: Random) -> None:
 
 
 def a_reader_begins_at_the_end(histories: Histories, rng: Random) -> None:
-    """It is given what another reader was given from some poll on."""
+    """It is given what another reader was given from some poll on; where that one got no answer, neither does it."""
     readers = [history for history in histories if _reads_alone(history)]
     if not readers:
         return
     reader = rng.choice(readers)
-    polls = [each for pair in pairs(reader, "poll")[rng.randrange(8) :] for each in pair]
+    answered = pairs(reader, "poll")[rng.randrange(8) :]
+    first = answered[0][0]["operation"] if answered else NEW_PROCESS
+    polls = [event for event in reader.events if event["f"] == "poll" and event["operation"] >= first]
     assigned = next(event for event in reader.events if event["f"] == "assign")
     contract = reader.contract.model_copy(update={"reads_from_start": False})
     polls.sort(key=lambda event: (event["operation"], event["type"] != "invoke"))

@@ -78,6 +78,7 @@ class Replicas:
         self._cluster = configuration.image
         self._configuration = configuration
         self._logs = logs
+        logs.judge_folders_by(lambda topic_id: topic_id in image.topics_by_id)
         self._listener = listener
         self._log = log
         self._truncation: TruncationRule = truncation_of(configuration.static)

@@ -21,7 +21,7 @@ from pathlib import Path
 from reference.controller.quorum_snapshots import format_voters, write_bootstrap
 from reference.controller.quorum_voters import LEVELS, Entry, voter_records
 from reference.protocol.messages.user_scram_credential_record import UserScramCredentialRecord
-from reference.protocol.primitives import NO_OFFSET, TimestampMs
+from reference.protocol.primitives import NO_OFFSET, NO_UUID, TimestampMs
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
 from reference.runtime.descriptors import MOST_OPEN, Shares
 from reference.runtime.formatting import FirstVoters
@@ -174,7 +174,7 @@ def open_folders(
         if isinstance(meta, Unreadable):
             logger.error("log directory %s cannot be read and is offline: %s", folder, _reason(meta))
         else:
-            _check(configuration, folder, meta, known)
+            meta = _with_id(configuration, folder, meta, known)
         known[folder] = meta
     own = known[configuration.folder]
     assert isinstance(own, MetaProperties)
@@ -213,6 +213,23 @@ def _require_empty(folders: Mapping[Path, object] | list[Path]) -> None:
 def _foreign(folder: Path) -> set[str]:
     """The names in a folder that formatting leaves in none."""
     return {entry.name for entry in folder.iterdir()} - {LOCK_FILE, META_PROPERTIES, META_PROPERTIES + TEMPORARY}
+
+
+def _with_id(
+    configuration: ServerConfiguration,
+    folder: Path,
+    meta: MetaProperties,
+    others: Mapping[Path, MetaProperties | Unreadable],
+) -> MetaProperties:
+    """A folder that belongs to this node, with an id, which is made where it has none. Errors: ConfigurationError."""
+    known = meta if meta.directory_id != NO_UUID else meta._replace(directory_id=uuid.uuid4())
+    _check(configuration, folder, known, others)
+    if known is not meta:
+        try:
+            write_meta_properties(PosixDisk(), folder, known)
+        except OSError as error:
+            raise ConfigurationError(f"{folder}: {_reason(error)}") from error
+    return known
 
 
 def _check(

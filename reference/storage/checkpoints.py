@@ -9,12 +9,14 @@ meta.properties            `version=1`, `cluster.id`, `node.id`, `directory.id`
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from reference.protocol.primitives import BrokerEpoch, NodeId, Offset
+from reference.protocol.primitives import NO_UUID, BrokerEpoch, NodeId, Offset
+from reference.protocol.records.validate import MAX_LONG
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 
@@ -26,6 +28,11 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
+MOST_RESERVED = 99
+"""Directory ids up to here have a meaning of their own (org.apache.kafka.common.DirectoryId)."""
 
 TopicPartition = tuple[str, int]
 
@@ -47,7 +54,7 @@ def read_lines(disk: Disk, path: Path, words: int) -> list[list[str]]:
         raise CorruptFile(
             f"{path.name} does not begin with version 0 and the number of its {max(0, len(lines) - 2)} lines"
         )
-    split = [line.split(" ") for line in lines[2:]]
+    split = [line.split() for line in lines[2:]]
     if any(len(line) != words for line in split):
         raise CorruptFile(f"{path.name} has a line that is not {words} words")
     return split
@@ -60,10 +67,17 @@ def write_lines(disk: Disk, path: Path, lines: list[str]) -> None:
 
 def read_offsets(disk: Disk, path: Path) -> dict[TopicPartition, Offset]:
     """Offsets by partition; none when there is no file. Errors: CorruptFile."""
-    try:
-        return {(topic, int(partition)): Offset(int(offset)) for topic, partition, offset in read_lines(disk, path, 3)}
-    except ValueError:
-        raise CorruptFile(f"{path.name} has words where numbers belong") from None
+    return {
+        (topic, number_of(partition, path)): Offset(number_of(offset, path))
+        for topic, partition, offset in read_lines(disk, path, 3)
+    }
+
+
+def number_of(word: str, path: Path) -> int:
+    """A number of a checkpoint, of at most 64 bits. Errors: CorruptFile."""
+    if NUMBER.fullmatch(word) is None or not -MAX_LONG <= int(word) <= MAX_LONG:
+        raise CorruptFile(f"{path.name} has words where numbers belong")
+    return int(word)
 
 
 def write_offsets(disk: Disk, path: Path, offsets: Mapping[TopicPartition, Offset]) -> None:
@@ -83,9 +97,12 @@ def read_topic_id(disk: Disk, folder: Path) -> UUID | None:
     if fields.get("version") != "0" or "topic_id" not in fields:
         raise CorruptFile(f"{PARTITION_METADATA} in {folder.name} is not version 0 with a topic_id")
     try:
-        return uuid_of_text(fields["topic_id"])
+        topic_id = uuid_of_text(fields["topic_id"])
     except CorruptFile as error:
         raise CorruptFile(f"{PARTITION_METADATA} in {folder.name}: {error}") from None
+    if topic_id == NO_UUID:
+        raise CorruptFile(f"{PARTITION_METADATA} in {folder.name} names no topic")
+    return topic_id
 
 
 def write_topic_id(disk: Disk, folder: Path, topic_id: UUID) -> None:
@@ -121,10 +138,17 @@ class MetaProperties(NamedTuple):
 
 
 def read_meta_properties(disk: Disk, folder: Path) -> MetaProperties | None:
-    """Cluster and node of a data folder; None when it was never formatted. Errors: CorruptFile."""
+    """Cluster and node of a data folder; None when it was never formatted. Errors: CorruptFile.
+
+    One that Kafka wrote before 3.7 has no `directory.id`.
+    """
     try:
         fields = _properties(disk.read_file(folder / META_PROPERTIES), "=")
-        directory = uuid_of_text(fields["directory.id"]) if "directory.id" in fields else UUID(int=0)
+        if fields.get("version") != "1":
+            raise CorruptFile(f"{META_PROPERTIES} is of version {fields.get('version')}, not 1")
+        directory = uuid_of_text(fields["directory.id"]) if "directory.id" in fields else NO_UUID
+        if "directory.id" in fields and directory.int <= MOST_RESERVED:
+            raise CorruptFile(f"{META_PROPERTIES} has the reserved directory.id {fields['directory.id']}")
         return MetaProperties(fields["cluster.id"], NodeId(int(fields["node.id"])), directory)
     except FileNotFoundError:
         return None

@@ -8,8 +8,10 @@ from uuid import UUID
 
 from reference.protocol.primitives import NO_UUID, Offset
 from reference.storage.checkpoints import (
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_START_OFFSETS,
+    PARTITION_METADATA,
     RECOVERY_POINTS,
     TopicPartition,
     read_offsets,
@@ -20,7 +22,7 @@ from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile
 from reference.storage.folder_names import DELETE_SUFFIX, suffixed
 from reference.storage.segment import LOG_SUFFIX
-from reference.storage.segment_checksums import LogChecksums, read_checksums, write_checksums
+from reference.storage.segment_checksums import SEGMENT_CHECKSUMS, LogChecksums, read_checksums, write_checksums
 
 
 class DirectoryCheckpoints:
@@ -46,7 +48,9 @@ class DirectoryCheckpoints:
             self._say("warning", f"{error}; it is taken for empty")
             return
         self.checksums = found or {}
-        self.are_ours = found is not None or not self._disk.exists(self._folder / RECOVERY_POINTS)
+        # Ours are written before the first compaction, and no earlier than a minute after the first start.
+        written = (self._disk.exists(self._folder / name) for name in (RECOVERY_POINTS, CLEANER_OFFSETS))
+        self.are_ours = found is not None or not any(written)
 
     def topic_of(self, key: TopicPartition, folder: Path) -> UUID | None:
         """The topic whose records a log's folder holds; None where it names no topic and holds no records.
@@ -61,13 +65,32 @@ class DirectoryCheckpoints:
         known = self.checksums.get(key)
         return known.topic_id if known is not None else NO_UUID
 
+    def require_deleted(self, key: TopicPartition, folder: Path, topic_id: UUID, is_there: bool) -> None:
+        """A folder names another topic than the one that it is opened for; `is_there` says that this other one exists.
+
+        Errors: CorruptFile where that one was not deleted, and another made under its name: the file that names it is damaged.
+        """
+        known = self.checksums.get(key)
+        if is_there or (known is not None and known.topic_id == topic_id and known.segments):
+            other = "a topic of another name" if is_there else f"another topic than {SEGMENT_CHECKSUMS}"
+            raise CorruptFile(
+                f"{folder / PARTITION_METADATA} names {other}: restore it; or, if other replicas have the log's records,"
+                " remove the folder"
+            )
+
     def _holds_records(self, folder: Path) -> bool:
         names = self._disk.list_folder(folder) if self._disk.is_folder(folder) else []
         return any(name.endswith(LOG_SUFFIX) and self._disk.size_of(folder / name) for name in names)
 
     def load_offsets(self) -> None:
+        """Errors: CorruptFile where it is not known which records were deleted: they would be served again."""
+        try:
+            self.log_starts = read_offsets(self._disk, self._folder / LOG_START_OFFSETS)
+        except CorruptFile as error:
+            raise CorruptFile(
+                f"{self._folder}: {error}. Restore it; or remove it, and deleted records are served again whose segments are left"
+            ) from error
         self.recovery_points = self._read(RECOVERY_POINTS)
-        self.log_starts = self._read(LOG_START_OFFSETS)
         self.high_watermarks = self._read(HIGH_WATERMARKS)
 
     def _read(self, name: str) -> dict[TopicPartition, Offset]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from reference.protocol.primitives import NO_EPOCH, NO_OFFSET, LeaderEpoch, Offset
-from reference.storage.checkpoints import LEADER_EPOCHS, read_lines, write_lines
+from reference.storage.checkpoints import LEADER_EPOCHS, number_of, read_lines, write_lines
 from reference.storage.disk import Disk
 from reference.storage.epoch_lookup import end_of_epoch
 from reference.storage.errors import CorruptFile
@@ -36,12 +36,10 @@ class EpochCache:
         """Errors: CorruptFile."""
         self._disk = disk
         self._path = folder / LEADER_EPOCHS
-        try:
-            self.entries: list[Entry] = [
-                (LeaderEpoch(int(epoch)), Offset(int(start))) for epoch, start in read_lines(disk, self._path, 2)
-            ]
-        except ValueError:
-            raise CorruptFile(f"{LEADER_EPOCHS} has words where numbers belong") from None
+        self.entries: list[Entry] = [
+            (LeaderEpoch(number_of(epoch, self._path)), Offset(number_of(start, self._path)))
+            for epoch, start in read_lines(disk, self._path, 2)
+        ]
         self._stored = self.entries
         """Those in the file."""
         self.latest: LeaderEpoch

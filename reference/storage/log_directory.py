@@ -92,6 +92,8 @@ class LogDirectory:
         nothing since the clean end before, and so hands that one's epoch on."""
         self.last_broker_epoch: BrokerEpoch | None = None
         """The broker's epoch at its last, clean end; None after a crash."""
+        self.has_topic: Callable[[UUID], bool] = lambda id: False
+        """Whether the metadata have a topic with this id."""
         self.run_flush: Callable[[PendingFlush], None] = run_now
         """Runs the flush of closed segments; see `PendingFlush`."""
         self._say = log
@@ -108,7 +110,8 @@ class LogDirectory:
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
 
-        Errors: StorageError; CorruptFile when a log is damaged though the last end was clean, and nothing is changed.
+        Errors: StorageError; CorruptFile when a log is damaged though the last end was clean, or it is not known which records
+        were deleted, and nothing is changed.
         """
         self._next_checkpoint = now + CHECKPOINT_INTERVAL_MS
         self._next_upkeep = now + UPKEEP_INTERVAL_MS
@@ -116,9 +119,9 @@ class LogDirectory:
             self.disk.make_folder(self.folder)
             self._find_futures()
             self._checkpoints.load_checksums()
+            self._checkpoints.load_offsets()
             if was_shut_down_clean(self.disk, self.folder):
                 self._check_all(now)
-            self._checkpoints.load_offsets()
             self.cleaner.load(now)
             self.last_broker_epoch = take_clean_shutdown(self.disk, self.folder)
             self._clean = self.last_broker_epoch is not None
@@ -156,7 +159,8 @@ class LogDirectory:
         """After a clean end: everything is there, and whole. Errors: OSError, CorruptFile."""
         found = dict(self.unopened())
         for name, key in found.items():
-            check(self.disk, self.folder / name, now, self._checksums_of(key))
+            log_start = self._checkpoints.log_starts.get(key, FIRST_OFFSET)
+            check(self.disk, self.folder / name, now, self._checksums_of(key), log_start)
         for key in self._checkpoints.checksums:
             if self._path(key).name not in found:
                 raise CorruptFile(f"{self._path(key)} is gone, and was flushed: restore it")
@@ -197,7 +201,8 @@ class LogDirectory:
     def get_or_create(self, topic: str, partition: int, topic_id: UUID, config: LogConfig, now: TimestampMs) -> Log:
         """The log of a partition: opened and, after a crash, recovered, or made.
 
-        A folder of another topic of this name makes way, and is kept: nothing proves that its topic was deleted.
+        A folder of another topic of this name makes way, and is kept: nothing proves that its topic was deleted. It is refused
+        where its topic has another name, or its checksums are this topic's.
         Errors: StorageError, CorruptFile.
         """
         key = (topic, partition)
@@ -231,6 +236,7 @@ class LogDirectory:
             return
         if key[0] == METADATA_TOPIC:
             raise CorruptFile(f"{folder} belongs to topic id {found}, not {topic_id} (InconsistentTopicIdException)")
+        self._checkpoints.require_deleted(key, folder, topic_id, is_there=self.has_topic(found))
         stray = self.folder / suffixed(key, found, STRAY_SUFFIX)
         self._say("error", f"{folder.name} belongs to topic id {found}, not {topic_id}: it is kept as {stray.name}")
         self._forget(key)

@@ -10,15 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from reference.protocol.primitives import FIRST_OFFSET, BrokerEpoch, Offset, TimestampMs
-from reference.storage.checkpoints import TopicPartition
+from reference.storage.checkpoints import MOST_RESERVED, TopicPartition
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.folder_names import folder_name
 from reference.storage.log import Log, ProducerExpiry
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
-
-MOST_RESERVED = 99
-"""Directory ids up to here have a meaning of their own (org.apache.kafka.common.DirectoryId)."""
 
 MOST_PREFERRED = 10_000
 
@@ -97,6 +94,11 @@ class LogManager:
         """Settings of logs that are opened from now on."""
         for each in self._all:
             each.producer_expiry = producer_expiry
+
+    def judge_folders_by(self, has_topic: Callable[[UUID], bool]) -> None:
+        """The folder of a topic that the metadata have under another name is damaged, and no deleted topic's."""
+        for each in self._all:
+            each.has_topic = has_topic
 
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left. A directory that cannot be read is offline, unless it is that of the metadata log.

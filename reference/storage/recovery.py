@@ -30,13 +30,13 @@ from typing import NamedTuple
 from reference.protocol.primitives import FIRST_OFFSET, NO_EPOCH, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import BatchHeader, check_crc
 from reference.protocol.records.errors import RecordsError
-from reference.storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, read_topic_id
+from reference.storage.checkpoints import CLEAN_SHUTDOWN, LEADER_EPOCHS, LOG_START_OFFSETS, read_topic_id
 from reference.storage.config import LogConfig
 from reference.storage.disk import TEMPORARY, Disk, File
 from reference.storage.epoch_cache import EpochCache
 from reference.storage.errors import CorruptFile
+from reference.storage.index_check import has_indexes, sound_end
 from reference.storage.index_search import last_slot_up_to
-from reference.storage.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from reference.storage.producer_state import ProducerState, marker_of
 from reference.storage.segment import (
     CLEANED_SUFFIX,
@@ -55,7 +55,6 @@ from reference.storage.segment import (
 from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, SegmentChecksum
 from reference.storage.snapshot_check import load_producers
 from reference.storage.swaps import complete_swaps
-from reference.storage.time_index import ENTRY_BYTES as TIME_INDEX_ENTRY_BYTES
 
 
 class Loaded(NamedTuple):
@@ -131,20 +130,34 @@ def load(
 
 
 def check(
-    disk: Disk, folder: Path, now: TimestampMs, checksums: Mapping[Offset, SegmentChecksum] = NO_CHECKSUMS
+    disk: Disk,
+    folder: Path,
+    now: TimestampMs,
+    checksums: Mapping[Offset, SegmentChecksum] = NO_CHECKSUMS,
+    log_start: Offset = FIRST_OFFSET,
 ) -> None:
     """Check the segments of a log after a clean shutdown. It changes nothing.
 
-    A segment whose indexes match its batches is accepted. In any other, all batches are read and their CRCs checked.
+    A segment whose indexes match its batches is accepted. In any other, all batches are read and their CRCs checked. The log does
+    not end below `log_start`, or a start would remove all of it.
     Errors: OSError; CorruptFile, which names file and position.
     """
     read_topic_id(disk, folder)
-    for name in disk.list_folder(folder):
+    log_end: Offset | None = None
+    for name in sorted(disk.list_folder(folder)):
         if name.endswith(LOG_SUFFIX):
             base = Offset(int(name[: -len(LOG_SUFFIX)]))
-            if not (_has_indexes(disk, folder, base) and _is_sound_segment(disk, folder, base, now)):
-                _check_batches(disk.open_file(folder / name), folder / name, base)
+            if log_end is not None and log_end > base:
+                raise _overlap(folder / name, log_end)
+            log_end = _sound_end_of(disk, folder, base, now) if has_indexes(disk, folder, base) else None
+            if log_end is None:
+                log_end = _check_batches(disk.open_file(folder / name), folder / name, base)
     check_files(disk, folder, checksums, clean=True)
+    if log_end is not None and log_end < log_start:
+        raise CorruptFile(
+            f"{folder} ends at offset {log_end}, and begins at {log_start} by {LOG_START_OFFSETS}: restore that file, or remove"
+            " its line, and deleted records are served again whose segments are left"
+        )
 
 
 def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChecksum], clean: bool) -> None:
@@ -182,20 +195,30 @@ def _loss(folder: Path, what: str) -> CorruptFile:
     )
 
 
-def _is_sound_segment(disk: Disk, folder: Path, base: Offset, now: TimestampMs) -> bool:
+def _overlap(path: Path, end: Offset) -> CorruptFile:
+    """What to do about a segment that begins before the one before it ends; no crash leaves that."""
+    return CorruptFile(
+        f"{path} begins before offset {end}, where the segment before it ends: these are not files of one log. Restore them;"
+        " or, if other replicas have the log's records, remove the folder"
+    )
+
+
+def _sound_end_of(disk: Disk, folder: Path, base: Offset, now: TimestampMs) -> Offset | None:
     try:
-        return _is_sound(Segment(disk, folder, base, now))
+        return sound_end(Segment(disk, folder, base, now))
     except CorruptFile:
-        return False
+        return None
 
 
-def _check_batches(file: File, path: Path, base: Offset) -> None:
-    end = 0
+def _check_batches(file: File, path: Path, base: Offset) -> Offset:
+    """Where the segment ends. Errors: CorruptFile."""
+    position, end = 0, base
     try:
         for batch in _whole_batches(file, base):
-            end = batch.position + len(batch.data)
+            position, end = batch.position + len(batch.data), batch.header.next_offset
     except (RecordsError, CorruptFile) as error:
-        raise _damaged(path, end, file.size, error) from error
+        raise _damaged(path, position, file.size, error) from error
+    return end
 
 
 def _damaged(path: Path, position: int, size: int, error: RecordsError | CorruptFile) -> CorruptFile:
@@ -223,14 +246,6 @@ def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
         expected = header.next_offset
 
 
-def _has_indexes(disk: Disk, folder: Path, base: Offset) -> bool:
-    for suffix, entry_bytes in ((INDEX_SUFFIX, INDEX_ENTRY_BYTES), (TIME_INDEX_SUFFIX, TIME_INDEX_ENTRY_BYTES)):
-        path = folder / file_name(base, suffix)
-        if not disk.exists(path) or disk.size_of(path) % entry_bytes:
-            return False
-    return True
-
-
 def remove_leftovers(disk: Disk, folder: Path) -> None:
     """Remove files that the previous run was writing or deleting: first indexes without a log file, then the rest.
 
@@ -243,43 +258,6 @@ def remove_leftovers(disk: Disk, folder: Path) -> None:
     for name in names:
         if name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
             disk.remove(folder / name)
-
-
-def _is_sound(segment: Segment) -> bool:
-    """Whether the indexes' last entries refer to existing batches, and the batch headers from there to the end are whole."""
-    try:
-        return _offset_index_fits(segment) and _time_index_fits(segment)
-    except RecordsError:
-        return False
-
-
-def _offset_index_fits(segment: Segment) -> bool:
-    """Whether a batch begins at the last entry's position, and its offset is in that batch or after it in the segment.
-
-    An append of several batches has one entry: the position of its first batch, and the last offset of its last. The last
-    entry must be greater than the first one. Errors: CorruptBatch where no whole batch header is at that position, or after it.
-    """
-    count = segment.offset_index.count
-    if count == 0:
-        segment.next_offset()
-        return True
-    (first, first_position), (last, position) = (segment.offset_index.entry(slot) for slot in (0, count - 1))
-    if not first_position <= position < segment.size or (count > 1 and first >= last):
-        return False
-    return segment.header_at(position).base_offset <= last < segment.next_offset()
-
-
-def _time_index_fits(segment: Segment) -> bool:
-    """Whether the last entry's timestamp is the largest of the batch that it refers to, and above the first entry's.
-
-    An empty index fits only where the first batch has no timestamp. Errors: CorruptBatch.
-    """
-    count = segment.time_index.count
-    if count == 0:
-        first_timestamp = segment.read_first_timestamp()
-        return first_timestamp is None or first_timestamp < 0
-    (first, _), (last, offset) = (segment.time_index.entry(slot) for slot in (0, count - 1))
-    return (count == 1 or first < last) and segment.has_timestamp(last, offset)
 
 
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -314,6 +292,8 @@ class _Recovery:
         self.recovered_bytes = 0
         self.lost_bytes = 0
         self.repairs: list[str] = []
+        self.without_transactions: set[Offset] = set()
+        """Segments whose transaction index could not be read and was removed."""
 
     def open_segments(self, bases: list[Offset]) -> list[Segment]:
         """The segments of a folder up to the first damage or gap; later ones are removed.
@@ -324,18 +304,24 @@ class _Recovery:
         segments: list[Segment] = []
         for slot, base in enumerate(bases):
             flushed = self.clean or slot < first_unflushed
-            has_indexes = flushed and _has_indexes(self.disk, self.folder, base)
+            is_indexed = flushed and has_indexes(self.disk, self.folder, base)
             segment = self._open(base)
-            trusted = has_indexes and _is_sound(segment) and self._has_its_transactions(segment)
+            end = sound_end(segment) if is_indexed else None
+            trusted = end is not None and self._has_its_transactions(segment)
             whole = trusted or self._recover(segment, segments)
             segments.append(segment)
             next_base = bases[slot + 1] if slot + 1 < len(bases) else None
             if next_base is None:
                 break
             may_have_gap = self.clean or trusted or self.is_kafkas or (flushed and self.config.compacts)
-            if not whole or not (may_have_gap or self._follows(segment.next_offset(), next_base)):
+            if end is None or not trusted:
+                end = segment.next_offset()
+            is_overlapped = whole and end > next_base
+            if is_overlapped and (self.clean or any(self._open(later).size for later in bases[slot + 1 :])):
+                raise _overlap(self._open(next_base).path(LOG_SUFFIX), end)
+            if not whole or is_overlapped or not (may_have_gap or self._follows(end, next_base)):
                 if next_base < self.flushed_to:
-                    raise _loss(self.folder, f"{segment.next_offset()} to {next_base} are gone, and were flushed")
+                    raise _loss(self.folder, f"{end} to {next_base} are gone, and were flushed")
                 for later in bases[slot + 1 :]:
                     self.remove(self._open(later))
                 break
@@ -353,11 +339,13 @@ class _Recovery:
             return Segment(self.disk, self.folder, base, self.now)
         except CorruptFile:
             self.disk.remove(self.folder / file_name(base, TRANSACTION_INDEX_SUFFIX))
+            self.without_transactions.add(base)
             return Segment(self.disk, self.folder, base, self.now)
 
     def _has_its_transactions(self, segment: Segment) -> bool:
-        known = self.checksums.get(segment.base_offset)
-        if known is None or known.transactions == crc32(segment.transaction_index.data):
+        known, index = self.checksums.get(segment.base_offset), segment.transaction_index
+        is_sound = segment.base_offset not in self.without_transactions and index.is_sound(segment.base_offset)
+        if is_sound and (known is None or known.transactions == crc32(index.data)):
             return True
         self.repairs.append(f"{segment.transaction_index.path.name} is made again: it was damaged")
         return False

@@ -316,11 +316,16 @@ class Segment:
     def end_below(self, offset: Offset) -> Offset:
         """The end of the last batch that begins below an offset. Errors: CorruptBatch."""
         end = self.base_offset
+        for header in self.last_headers(offset):
+            end = header.next_offset
+        return end
+
+    def last_headers(self, offset: Offset) -> Iterator[BatchHeader]:
+        """Of the last batches below an offset, from the last index entry on. Errors: CorruptBatch."""
         for header in self._headers(self._position_before(offset - 1)):
             if header.base_offset >= offset:
                 break
-            end = header.next_offset
-        return end
+            yield header
 
     def epoch_starts(self, start: Offset, end: Offset) -> Iterator[tuple[LeaderEpoch, Offset]]:
         """The leader epoch of each batch that has an offset from `start` up to `end`, and its first one. Errors: CorruptBatch."""

@@ -1,7 +1,8 @@
 """A producer snapshot is held against the log before it is believed: it is whole in another partition's folder, too.
 
 Kafka's snapshots name no partition. Of the newest batch that a snapshot knows, the log has that very batch, or nothing at its
-place any more (retention, compaction).
+place any more (retention, compaction). Of the last batches before its end it
+knows none that is later than what it has of the producer.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from reference.protocol.primitives import Offset
+from reference.protocol.records.batch import BatchHeader
 from reference.storage.producer_state import ProducerState
 from reference.storage.segment import Segment
 
@@ -28,14 +30,35 @@ def load_producers(producers: ProducerState, segments: Sequence[Segment], log_st
 def _is_of_this_log(producers: ProducerState, segments: Sequence[Segment]) -> bool:
     known = ((each.batches[-1], id) for id, each in producers.producers.items() if each.batches)
     last, producer_id = max(known, key=lambda found: found[0].last_offset, default=(None, None))
-    if last is None or not segments or last.last_offset < segments[0].base_offset:
+    if last is None:
         return True
     if last.last_offset >= producers.end_offset:
         return False
-    segment = segments[bisect_right(segments, last.last_offset, key=lambda each: each.base_offset) - 1]
+    if not segments or last.last_offset < segments[0].base_offset:
+        return True
+    segment = _segment_of(segments, last.last_offset)
     found = segment.find(last.last_offset)
-    if found is None:
-        return True  # what lay there is gone
-    header = segment.header_at(found.position)
-    is_gone = header.base_offset > last.last_offset
-    return is_gone or (header.producer_id, header.last_sequence) == (producer_id, last.last_sequence)
+    header = None if found is None else segment.header_at(found.position)
+    if header is None or header.base_offset > last.last_offset:
+        is_there = True  # what lay there is gone
+    else:
+        is_there = (header.producer_id, header.last_sequence) == (producer_id, last.last_sequence)
+    end = producers.end_offset
+    return is_there and not any(
+        _is_later(header, producers) for header in _segment_of(segments, end - 1).last_headers(end)
+    )
+
+
+def _is_later(header: BatchHeader, producers: ProducerState) -> bool:
+    """Whether a snapshot is too old for a batch below its end: it knows the producer by an earlier, or the transaction open."""
+    known = producers.producers.get(header.producer_id)  # it may have expired before the snapshot was taken
+    if known is None:
+        return False
+    if header.is_control:
+        return 0 <= known.transaction_start < header.base_offset
+    return bool(known.batches) and known.batches[-1].last_offset < header.last_offset
+
+
+def _segment_of(segments: Sequence[Segment], offset: Offset) -> Segment:
+    """The segment that holds an offset, or would."""
+    return segments[bisect_right(segments, offset, key=lambda each: each.base_offset) - 1]

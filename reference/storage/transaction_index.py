@@ -44,6 +44,14 @@ class TransactionIndex:
         if self._file is not None:
             self._file.moved(path)
 
+    def is_sound(self, base_offset: Offset) -> bool:
+        """Whether the markers lie in the segment that begins there, in their order, each behind its transaction's records."""
+        before = [base_offset - 1, *(each.last_offset for each in self.entries)]
+        return all(
+            last < each.last_offset and each.first_offset < each.last_offset
+            for last, each in zip(before, self.entries, strict=False)
+        )
+
     @property
     def data(self) -> bytes:
         """The entries as the file has them."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner
@@ -15,6 +16,8 @@ from linearizability.damage import reference as own
 from linearizability.damage.content import Observation, observe
 from linearizability.damage.folder import Folder, kind_of
 from linearizability.damage.trials import CLEAN, FAILURES, KILLED, Ground, Verdict, ground_of, judge, reference, run
+from reference.storage.checkpoints import text_of_uuid
+from reference.storage.segment_checksums import SEGMENT_CHECKSUMS
 
 TRIALS = 25
 """Of each end; the rest is `tidegauge bench damage`."""
@@ -114,8 +117,9 @@ def test_what_the_log_holds_is_restored(damage: Callable[[Folder], Folder], end:
 
 
 def test_a_log_of_another_topic_id_is_kept_and_one_that_cannot_be_opened_leaves_the_others_served() -> None:
-    other = ground(CLEAN).folder["deleted-0/partition.metadata"]
-    started = own.start(ground(KILLED).folder | {"plain-0/partition.metadata": other})
+    other = f"version: 0\ntopic_id: {text_of_uuid(UUID(int=1 << 100))}".encode()
+    unproven = {path: data for path, data in ground(KILLED).folder.items() if path != SEGMENT_CHECKSUMS}
+    started = own.start(unproven | {"plain-0/partition.metadata": other})
     kept = [name for name in started.disk.list_folder(own.HOME) if name.endswith("-stray")]
     assert len(kept) == 1 and kept[0].startswith("plain-0.")
     assert any(name.endswith(".log") for name in started.disk.list_folder(own.HOME / kept[0]))

@@ -33,7 +33,13 @@ def test_offset_checkpoint() -> None:
     assert read_offsets(disk, ROOT / "missing") == {}
 
 
-@pytest.mark.parametrize("text", [b"0", b"2\n0\n", b"0\n2\na 1 2\n", b"0\n1\na 1\n", b"0\n1\na x 2\n", b"\xff\xfe"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(b"0", b"2\n0\n", b"0\n2\na 1 2\n", b"0\n1\na 1\n", b"0\n1\na x 2\n", b"\xff\xfe"),
+        *(b"0\n1\na 0 1_0\n", b"0\n1\na 0 %d\n" % (1 << 63), "0\n1\na 0 \u0663\n".encode()),
+    ],
+)
 def test_a_damaged_offset_checkpoint_is_named(text: bytes) -> None:
     disk = SimulatedDisk()
     disk.write_file(ROOT / "c", text)
@@ -64,7 +70,7 @@ def test_ids_are_spelled_as_kafka_spells_them() -> None:
 def test_meta_properties() -> None:
     disk = SimulatedDisk()
     assert read_meta_properties(disk, ROOT) is None
-    meta = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3, UUID(int=99))
+    meta = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3, UUID(int=100))
     write_meta_properties(disk, ROOT, meta)
     assert read_meta_properties(disk, ROOT) == meta
     kafkas = b"#\n#Fri Nov 21 06:00:00 UTC 2026\nnode.id=3\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"

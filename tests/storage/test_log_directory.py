@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from reference.protocol.primitives import NO_UUID
 from reference.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
@@ -15,6 +16,8 @@ from reference.storage.checkpoints import (
     RECOVERY_POINTS,
     read_offsets,
     read_topic_id,
+    write_offsets,
+    write_topic_id,
 )
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk
@@ -144,6 +147,31 @@ def test_a_folder_that_lost_its_topics_id_is_the_topics_where_its_checksums_say_
     log = second.get_or_create("a", 0, A, CONFIG, NOW)
     assert (log.log_end_offset, log.topic_id, second.high_watermark(("a", 0))) == (5, A, 5)
     assert read_topic_id(disk, ROOT / "a-0") == A
+
+
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_a_folder_that_names_another_topic_by_damage_is_not_put_aside(has_checksums: bool) -> None:
+    """An empty log would be served in its place. Kafka refuses the partition (InconsistentTopicIdException) where the topic exists."""
+    disk = SimulatedDisk()
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
+    if has_checksums:
+        first.shut_down({("a", 0): 5}, NOW)
+    write_topic_id(disk, ROOT / "a-0", B)
+    second = manager(disk)
+    second.has_topic = lambda id: not has_checksums and id in (A, B)
+    with pytest.raises(CorruptFile, match=r"/a-0/partition.metadata names .*: restore it"):
+        second.get_or_create("a", 0, A, CONFIG, NOW)
+    write_topic_id(disk, ROOT / "a-0", A)
+    assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 5
+
+
+def test_a_folder_that_names_no_topic_is_damaged() -> None:
+    disk = SimulatedDisk()
+    append(manager(disk).get_or_create("a", 0, A, CONFIG, NOW), 5)
+    write_topic_id(disk, ROOT / "a-0", NO_UUID)
+    with pytest.raises(CorruptFile, match=r"partition.metadata in a-0 names no topic"):
+        manager(disk).get_or_create("a", 0, A, CONFIG, NOW)
 
 
 @pytest.mark.parametrize("topic", ["a", "t" * 249])
@@ -317,14 +345,47 @@ def test_damaged_checkpoints_are_taken_for_empty() -> None:
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
     first.shut_down({("a", 0): 3}, NOW)
-    for name in (RECOVERY_POINTS, LOG_START_OFFSETS, HIGH_WATERMARKS):
+    for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
         disk.write_file(ROOT / name, b"rubbish")
     said: list[str] = []
     second = LogDirectory(disk, ROOT, lambda level, message: said.append(f"{level}: {message}"))
     second.load(NOW)
-    assert len(said) == 3
+    assert len(said) == 2
     assert all(RECOVERY_POINTS in line or "checkpoint" in line for line in said)
     assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 3
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_where_it_is_not_known_what_was_deleted_nothing_is_served(is_clean: bool) -> None:
+    """Kafka takes the log directory offline, too."""
+    disk = SimulatedDisk()
+    first = manager(disk)
+    log = first.get_or_create("a", 0, A, CONFIG, NOW)
+    append(log, 3)
+    log.advance_log_start_offset(2)
+    first.shut_down({("a", 0): 3}, NOW)
+    if not is_clean:
+        disk.remove(ROOT / CLEAN_SHUTDOWN)
+    disk.write_file(ROOT / LOG_START_OFFSETS, b"rubbish")
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match=f"/{ROOT.name}: {LOG_START_OFFSETS} .* deleted records are served again"):
+            manager(disk)
+    disk.remove(ROOT / LOG_START_OFFSETS)
+    assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [0, 1, 2]
+
+
+def test_after_a_clean_end_no_log_begins_beyond_its_end() -> None:
+    """A number that is too high would remove all segments. After a crash it may be right: the log's end is lost."""
+    disk = SimulatedDisk()
+    first = manager(disk)
+    append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
+    first.shut_down({("a", 0): 3}, NOW)
+    write_offsets(disk, ROOT / LOG_START_OFFSETS, {("a", 0): 4})
+    for _ in range(2):
+        with pytest.raises(CorruptFile, match=f"a-0 ends at offset 3, and begins at 4 by {LOG_START_OFFSETS}"):
+            manager(disk)
+    write_offsets(disk, ROOT / LOG_START_OFFSETS, {("a", 0): 1})
+    assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [1, 2]
 
 
 @pytest.mark.parametrize("damage", [b"0\n1\na 0", None])

@@ -174,8 +174,8 @@ def test_a_snapshot_brings_the_state_back() -> None:
     assert append_as(again, 8, 1, 2, transactional=True).is_duplicate
 
 
-@pytest.mark.parametrize("others", [[(9, 0), (7, 0)], [(7, 3)], [(7, 0), (9, 0), (9, 1), (9, 2), (9, 3)]])
-def test_a_snapshot_of_another_partition_is_passed_over(others: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize("others", [[(9, 0), (7, 0)], [(7, 3)], [(7, 0), (9, 0), (9, 1), (9, 2), (9, 3)], [(7, 0)]])
+def test_a_snapshot_of_another_partition_or_moment_is_passed_over(others: list[tuple[int, int]]) -> None:
     """It is whole, and names no partition: a retry would be stored a second time."""
     own, other = SimulatedDisk(), SimulatedDisk()
     for disk, batches in ((own, [(7, 0), (7, 1), (9, 0)]), (other, others)):
@@ -190,6 +190,31 @@ def test_a_snapshot_of_another_partition_is_passed_over(others: list[tuple[int, 
     log = open_log(own, clean=True, recovery_point=3)
     assert append_as(log, 7, 1).is_duplicate and append_as(log, 9, 0).is_duplicate
     assert not append_as(log, 9, 1).is_duplicate
+
+
+def test_a_snapshot_that_has_an_ended_transaction_open_is_passed_over() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append_as(log, 7, 0, transactional=True)
+    log.roll(NOW)
+    before = disk.read_file(FOLDER / names(log, ".snapshot")[-1])
+    end_transaction(log, 7, commit=True)
+    log.close()
+    disk.write_file(FOLDER / names(log, ".snapshot")[-1], before)
+    assert open_log(disk, clean=True).last_stable_offset(2) == 2
+
+
+def test_a_snapshot_of_batches_that_the_log_does_not_have_is_passed_over_after_a_crash() -> None:
+    """It is the log's first one. A producer's first batch would be taken for a repeated one."""
+    own, other = SimulatedDisk(), SimulatedDisk()
+    append(open_log(own))
+    log = open_log(other)
+    append_as(log, 7, 0)
+    log.close()
+    own.write_file(FOLDER / f"{0:020d}.snapshot", other.read_file(FOLDER / names(log, ".snapshot")[-1]))
+    again = open_log(own)
+    assert again.active_producers() == []
+    assert not append_as(again, 7, 0).is_duplicate
 
 
 def test_a_damaged_snapshot_is_passed_over() -> None:

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from reference.protocol.primitives import Chance
+from reference.protocol.primitives import Chance, Offset
 from reference.protocol.records.batch import assign, build
 from reference.protocol.records.record import Record
 from reference.storage.checkpoints import LEADER_EPOCHS, read_lines
@@ -15,6 +15,7 @@ from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile
 from reference.storage.log import Log
 from reference.storage.recovery import check
+from reference.storage.segment_checksums import SegmentChecksum
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.logs import FOLDER, NOW, append, append_as, batch, end_transaction, names, offsets, open_log
 
@@ -120,6 +121,67 @@ def test_a_segment_that_is_missing_ends_the_log() -> None:
     again = open_log(disk, CONFIG)
     assert names(again, LOG) == segments[:1]
     assert again.log_end_offset == int(segments[1][:20])
+
+
+def test_a_time_index_that_is_too_old_is_made_again() -> None:
+    """By its largest timestamp retention would delete records that are younger, and look-ups would pass over them."""
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    path = FOLDER / names(log, TIMES)[0]
+    disk.map_file(path).resize(disk.size_of(path) - 12)
+    again = open_log(disk, CONFIG, clean=True)
+    assert again._segments[0].max_timestamp == log._segments[0].max_timestamp
+    assert [again.offset_for_timestamp(NOW + step) for step in range(12)] == [
+        log.offset_for_timestamp(NOW + step) for step in range(12)
+    ]
+
+
+@pytest.mark.parametrize("damaged", [bytes(34), "from another segment"], ids=["zeros", "swapped"])
+def test_a_transaction_index_of_no_such_transactions_is_made_again(damaged: bytes | str) -> None:
+    """Kafka's folders have no checksum of it; records of aborted transactions would be given to readers of committed ones."""
+    disk = SimulatedDisk()
+    log = open_log(disk, CONFIG)
+    for number in range(4):
+        append_as(log, 1, 2 * number, 2, transactional=True)
+        end_transaction(log, 1, commit=False)
+        log.roll(NOW)
+    log.close()
+    expected = log.aborted_transactions(0, log.log_end_offset)
+    assert len(expected) == 4
+    first, second = (FOLDER / name for name in names(log, ".txnindex")[:2])
+    disk.write_file(second, damaged if isinstance(damaged, bytes) else disk.read_file(first))
+    again = open_log(disk, CONFIG, clean=True, checksums=None)
+    assert again.aborted_transactions(0, again.log_end_offset) == expected
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("checksums", [None, {}], ids=["kafkas", "ours"])
+def test_segments_that_overlap_are_not_of_one_log(clean: bool, checksums: dict[Offset, SegmentChecksum] | None) -> None:
+    """Of a log that lies in place of another one all but its first segment would be cut off, and its end is no end."""
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    _, second, third, *_ = names(log, LOG)
+    for suffix in (LOG, INDEX, TIMES):
+        former, other = (FOLDER / name.replace(LOG, suffix) for name in (second, third))
+        data = disk.read_file(other)
+        disk.remove(former)
+        if suffix == LOG:
+            disk.open_file(former).append(data)
+    with pytest.raises(CorruptFile, match=f"{third} begins before offset .* where the segment before it ends"):
+        open_log(disk, CONFIG, clean=clean, checksums=checksums)
+    if clean:
+        with pytest.raises(CorruptFile, match=f"{third} begins before offset"):
+            check(disk, FOLDER, NOW)
+
+
+def test_a_segment_that_overlaps_the_empty_active_one_is_the_last() -> None:
+    """A crash within a cut that starts over leaves an empty segment where the log was to begin again."""
+    disk = SimulatedDisk()
+    log = written(disk, close=True)
+    end, last = log.log_end_offset, names(log, LOG)[-1]
+    disk.open_file(FOLDER / f"{end - 1:020d}{LOG}")
+    again = open_log(disk, CONFIG, checksums=None)
+    assert (again.log_end_offset, names(again, LOG)[-1], again.lost_bytes) == (end, last, 0)
 
 
 @pytest.mark.parametrize("flushed", [False, True])

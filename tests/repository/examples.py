@@ -331,6 +331,7 @@ BY_OTHERS = {command: test for test, commands in BY_TUTORIAL.items() for command
     "make image": "tests/targets/test_image.py::test_it_is_not_root_and_has_all_packages",
     "python -m tests.coordinator.drawn_transactions 0 1000": "tests/coordinator/test_transactions_beside_kafka.py::test_transactions_do_as_kafkas",
     "python -m tests.replication.drawn_partitions 0 1000": "tests/replication/test_partition_beside_kafka.py::test_partitions_do_as_kafkas",
+    "python -m tests.storage.drawn_starts 0 2000": "tests/storage/test_starts_beside_kafka.py::test_starts_do_no_more_harm_than_kafkas",
     "python -m tests.replication.drawn_followers 0 300": "tests/replication/test_followers_beside_kafka.py::test_followers_do_as_kafkas",
     "python -m tests.targets.drawn_requests 0 20 --requests 700": "tests/targets/test_drawn_requests.py::test_answers_are_alike",
     "python -m tests.controller.test_quorum_beside_kafka --members 1000": "tests/controller/test_quorum_beside_kafka.py::test_members_do_as_kafkas",

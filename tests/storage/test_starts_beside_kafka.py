@@ -1,0 +1,13 @@
+"""A log directory with damaged or stale files is started as by Apache Kafka's `LogManager`, or with less harm."""
+
+import pytest
+
+from tests.storage.drawn_starts import differences
+
+FOLDERS = 150
+
+
+@pytest.mark.java
+def test_starts_do_no_more_harm_than_kafkas() -> None:
+    found = [*differences(range(FOLDERS))]
+    assert not found, f"{len(found)} differences: " + "\n".join(found[:3])

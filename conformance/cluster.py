@@ -23,6 +23,7 @@ from conformance.broker import RETRIABLE, Broker
 from conformance.cluster_state import State, Writes
 from conformance.given_topics import skip_unknown_configs
 from conformance.observations import Skipped
+from conformance.steps import built_on
 from conformance.wire import Failed, NoAnswer
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
@@ -33,6 +34,10 @@ from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId
 
+SHOWN_WITHIN_S = 20.0
+"""What cannot be read by then is lost."""
+MOVED_WITHIN_S = 10.0
+"""How long an empty partition may take to move, where one is moved because it cannot be placed."""
 PATIENT_SESSION_MS = 30_000
 LAG_MS = 3_000
 SESSION_MS = 6_000
@@ -377,6 +382,9 @@ class JudgedCluster:
         pinned = self.broker.subject.profile.pinned
         given = pinned | {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
 
+        if not self.broker.subject.profile.places:
+            return self._moved_topic(name, given, replicas)
+
         def made() -> bool:
             error = self.broker.create_topic(name, configs=given, placed=[replicas]).error_code
             if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -388,6 +396,32 @@ class JudgedCluster:
 
         self.broker.eventually(made, f"a topic on nodes {replicas} can be made")
         topic = self.broker.await_topic(name)
+        self.await_isr(topic, *replicas)
+        return topic
+
+    def _moved_topic(self, name: str, configs: Mapping[str, str], replicas: tuple[int, ...]) -> Topic:
+        """The same where CreateTopics heeds no nodes (TOP-07): it is made with as many replicas, and then moved.
+
+        Skips where it cannot be moved: how that works is judged by itself (ELE-04, ELE-11).
+        """
+        made = self.broker.create_topic(name, configs=configs, replication_factor=len(replicas))
+        skip_unknown_configs(self.broker, made.error_code, configs)
+        if made.error_code != ErrorCode.NONE:
+            raise Failed(f"a topic of {len(replicas)} replicas could not be made: {error_name(made.error_code)}")
+        topic = self.broker.await_topic(name)
+        try:
+            if {*self.state(topic).replicas} != {*replicas} or self.state(topic).leader != replicas[0]:
+                self.broker.expect_error(self.reassign(topic, *replicas).error_code, ErrorCode.NONE)
+                moved = f"the replicas are on {replicas}"
+                self.await_state(topic, lambda one: one.replicas == replicas, moved, within_s=MOVED_WITHIN_S)
+            if self.state(topic).leader != replicas[0]:
+                self.broker.expect_error(self.elect(topic), ErrorCode.NONE)
+                led = f"node {replicas[0]} leads"
+                self.await_state(topic, lambda one: one.leader == replicas[0], led, within_s=MOVED_WITHIN_S)
+        except Failed as failure:
+            self.broker.skip(
+                f"needs replicas on nodes {replicas}, which the target heeds neither at first nor later: {failure}"
+            )
         self.await_isr(topic, *replicas)
         return topic
 
@@ -416,12 +450,22 @@ class JudgedCluster:
         found = only(answer.replica_election_results, "topic in the answer")
         return only(found.partition_result, "partition in the answer").error_code
 
+    @built_on("REP-05")
+    def await_fenced(self, *nodes: int) -> None:
+        """Wait until no node that is reached names these in Metadata."""
+        self.broker.eventually(
+            lambda: not any({*nodes} & {*self.living(witness)} for witness in self.reachable),
+            f"node {' and '.join(map(str, nodes))} is fenced",
+            within_s=STATE_WITHIN_S,
+        )
+
     def lead(self, topic: Topic, node: int) -> State:
         """Let another replica lead, without a fault, and wait until it serves."""
         before = self.state(topic)
         self.change_leader(topic, node)
         return self.await_leader(topic, node, above=before.epoch)
 
+    @built_on("ELE-04")
     def change_leader(self, topic: Topic, node: int) -> None:
         """Let another replica lead, without a fault: make it the preferred one, elect, and wait until it is known."""
         before = self.state(topic)
@@ -462,9 +506,21 @@ class JudgedCluster:
                 time.sleep(RETRY_S)
 
     def expect_kept(self, topic: Topic, writes: Writes) -> None:
-        """Every record that was acknowledged lies at the offset that was reported, and nothing else than what was sent."""
-        stored = dict(enumerate(values(self.broker.log(topic))))
-        lost = [value for value, offset in writes.acknowledged.items() if stored.get(offset) != value]
+        """Every record that was acknowledged lies at the offset that was reported, and nothing else than what was sent.
+
+        A leader that has just been elected may know of less than is committed, until its followers ask for more.
+        """
+        stored: dict[int, bytes | None] = {}
+        lost: list[bytes] = []
+
+        def all_are_there() -> bool:
+            nonlocal stored, lost
+            stored = dict(enumerate(values(self.broker.log(topic))))
+            lost = [value for value, offset in writes.acknowledged.items() if stored.get(offset) != value]
+            return not lost
+
+        with suppress(NoAnswer):
+            self.broker.eventually(all_are_there, "all that was acknowledged can be read", within_s=SHOWN_WITHIN_S)
         reported = f"{len(writes.acknowledged)} acknowledged records lie at their offsets"
         self.broker.expect(not lost, reported if not lost else f"acknowledged records are lost: {lost[:5]}")
         strange = set(stored.values()) - set(writes.sent)

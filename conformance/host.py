@@ -63,6 +63,8 @@ class Host:
     starts: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     """The numbers of the starts, of all hosts together."""
     stack: ExitStack = field(default_factory=ExitStack)
+    unheeded: set[str] = field(default_factory=set[str])
+    """Configurations that the target was given and did not heed."""
 
     @property
     def startable(self) -> bool:
@@ -92,7 +94,7 @@ class Host:
 
         Errors: TargetBroke when it does not start or takes no connection.
         """
-        if self.subject and (self.open_group is group or not self.subject.honoured):
+        if self.subject and (self.open_group is group or not self._may_differ(self.subject, group)):
             return self.subject
         self.leave()
         target = self._enter(group)
@@ -103,9 +105,14 @@ class Host:
             folder=self.folder,
             honoured=self._honoured(group, target),
         )
+        self.unheeded |= self._given(group).keys() - subject.honoured
         self.open_group = group
         self._introduce(subject)
         return self.subject
+
+    def _may_differ(self, subject: Subject, group: Group) -> bool:
+        """Whether a start with the group's configurations may differ from the open one: not where it heeds none of either."""
+        return bool(subject.honoured or self._given(group).keys() - self.unheeded)
 
     def is_started_for(self, configs: Mapping[str, str]) -> bool:
         """Whether a requirement that needs these configurations can be judged on the open start."""

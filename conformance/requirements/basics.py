@@ -6,6 +6,7 @@ blocked by the basic one, if that one fails as well.
 
 from typing import Any
 
+from conformance.answers import only
 from conformance.batches import batch, idempotent, values
 from conformance.broker import EARLIEST, LATEST, Broker
 from conformance.classic_groups import Group
@@ -247,12 +248,14 @@ def copy_is_on_another_node(broker: Broker) -> None:
     nodes = {one.node_id: (one.host, one.port) for one in broker.metadata([]).brokers}
     broker.expect(len(nodes) > 1, f"Metadata lists {len(nodes)} brokers")
     name = broker.unused_name()
-    made = broker.create_topic(name, configs={"retention.ms": "-1"}, placed=[sorted(nodes)[:2]])
+    made = broker.create_topic(name, configs={"retention.ms": "-1"}, replication_factor=2)
     broker.expect_error(made.error_code, ErrorCode.NONE, what="a topic of two replicas")
     topic = broker.await_topic(name)
     broker.append(topic, batch(b"one"))
     leader = broker.leader_id(topic)
-    follower = next(node for node in sorted(nodes)[:2] if node != leader)
+    replicas = only(broker.describe_topic(name).partitions, "partition").replica_nodes
+    broker.expect_equal("how many replicas it has", len({*replicas} & nodes.keys()), 2)
+    follower = next(node for node in replicas if node != leader)
     try:
         part = broker.eventually(lambda: _given_by(broker, topic, nodes[follower]), "the follower gives the record")
     except NoAnswer:

@@ -165,7 +165,7 @@ def to_the_dead_and_back(broker: Broker) -> None:
         topic, writes = nodes.topic(leader, follower), Writes()
         nodes.write_some(topic, writes, 5)
         nodes.kill(dead)
-        broker.eventually(lambda: dead not in nodes.living(), f"node {dead} is fenced", within_s=STATE_WITHIN_S)
+        nodes.await_fenced(dead)
         broker.expect_error(nodes.reassign(topic, leader, dead).error_code, ErrorCode.NONE, what="the reassignment")
         expect_ongoing(broker, topic, all_={leader, dead, follower}, adding=[dead], removing=[follower])
         nodes.write_some(topic, writes, 5)

@@ -51,6 +51,7 @@ class RoundResult(BaseModel):
     permitted: dict[str, dict[str, int]] = {}
     reasons: list[str] = []
     unread: list[Unread] = Field(default=[], description="what the final read did not come to; each is a reason, too")
+    stuck: list[str] = Field(default=[], description="clients that did not end in time; each is a reason, too")
     acknowledged: int = 0
     unknown: int = 0
     refused: int = 0
@@ -95,6 +96,7 @@ class Round:
         self.interrupted = False
         self.attacked_s = 0.0
         self.unread: list[Unread] = []
+        self.stuck: list[str] = []
         self.agreement: Agreement | None = None
         # Refuse now what the target cannot suffer, and not in the middle of the round.
         select(plan.faults, target, network)
@@ -180,7 +182,8 @@ class Round:
             failed = nemesis.heal_all()
             time.sleep(AFTER_HEALING_S)
             clients.check()
-            return failed + [f"{name} did not end in time and was killed" for name in clients.stop()]
+            self.stuck = [f"{name} did not end in time and was killed" for name in clients.stop()]
+            return failed + self.stuck
         finally:
             clients.kill()
 
@@ -243,6 +246,7 @@ class Round:
                 *judgement.reasons,
             ],
             unread=self.unread,
+            stuck=self.stuck,
             acknowledged=counts.get("ok", 0),
             unknown=counts.get("info", 0),
             refused=counts.get("fail", 0),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from conformance import conversation, observations
+from conformance.cluster import QUICK
 from conformance.judging import judge
 from conformance.liars import Behind, Lying
 from conformance.requirement import catalogue, select
@@ -68,7 +69,8 @@ class Unplaced(Habit):
         header, request = exchange.decoded()
         for topic in request.topics:
             if topic.assignments:
-                topic.num_partitions, topic.replication_factor, topic.assignments = 1, 1, []
+                placed = topic.assignments
+                topic.num_partitions, topic.replication_factor, topic.assignments = 1, len(placed[0].broker_ids), []
         return [sized(header + encode(request, exchange.version))]
 
 
@@ -307,9 +309,9 @@ def test_one_that_raises_the_epoch_again_is_not_excused_by_the_name_of_a_state(
 
 
 def test_what_needs_one_leader_is_not_judged_where_none_can_be_chosen(tmp_path: Path) -> None:
-    with Loop() as loop, open_target("reference:3", folder=tmp_path / "three", config={}) as target:
-        report, verdicts = judged((loop, Behind(target)), Unplaced(), "TOP-13 PRD-29", tmp_path)
-    assert verdicts == {"TOP-13": "pass", "PRD-29": "not judged"}
+    with Loop() as loop, open_target("reference:3", folder=tmp_path / "three", config=QUICK) as target:
+        report, verdicts = judged((loop, Behind(target)), Unplaced(), "TOP-13 PRD-29 ELE-04 BAS-14", tmp_path)
+    assert verdicts == {"TOP-13": "pass", "PRD-29": "not judged", "ELE-04": "pass", "BAS-14": "pass"}
     assert not report.target.profile.places
 
 

@@ -47,7 +47,9 @@ NOTHING = {"acknowledged": 0, "read": 0, "committed": 0, "aborted": 0, "faults":
 def judged(entry: Entry, notation: str, unmarked: Sequence[Unmarked] = (), **result: Any) -> Judgement:
     """The requirement's judgement on a hunt with this history; what its anomalies begin with wrote "open"."""
     judgement = judge_history(history(notation, {}, "t"))
-    reported = PLENTY | {"verdict": judgement.verdict, "reasons": [], "unread": [], "folder": "folder"} | result
+    reported = (
+        PLENTY | {"verdict": judgement.verdict, "reasons": [], "unread": [], "stuck": [], "folder": "folder"} | result
+    )
     writers = {anomaly.operations[0]: "open" for each in judgement.findings for anomaly in each.anomalies[:1]}
     hunt = Hunt(SimpleNamespace(**reported), judgement, writers, unmarked)
     return judge(entry, Subject([("127.0.0.1", 1)], "4.3.1", hunt=hunt))
@@ -130,6 +132,12 @@ def stopped(*unread: Unread, **result: Any) -> dict[str, Any]:
 
 def test_a_final_read_that_it_stops_is_excused() -> None:
     assert judged(catalogue()["HIS-12"], CLEAN, [HIDES], **stopped(STOPPED)).verdict is Verdict.TOLERATED
+
+
+def test_a_client_that_hangs_is_no_proof_that_the_target_does() -> None:
+    hangs = "client 4 did not end in time and was killed"
+    judgement = judged(catalogue()["HIS-12"], CLEAN, verdict="unknown", reasons=[hangs], stuck=[hangs])
+    assert (judgement.verdict, judgement.reason) == (Verdict.NOT_JUDGED, hangs)
 
 
 @pytest.mark.parametrize(

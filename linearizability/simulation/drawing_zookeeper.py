@@ -72,7 +72,10 @@ def _of_former_release(client: Client) -> Client:
 
 
 def _timed(fault: Fault) -> Fault:
-    """There are no steps of a metadata quorum to wait for: the fault comes at its time."""
+    """There are no steps of a metadata quorum to wait for: the fault comes at its time. What a bystander is to learn late comes
+    with LeaderAndIsr."""
+    if fault.messages == "metadata" and fault.role == "bystander":
+        return fault.model_copy(update={"messages": "leader-and-isr"})
     if fault.topic != METADATA_TOPIC:
         return fault
     role = "controller" if fault.role in ("actor", "other", "between") else fault.role

@@ -169,7 +169,7 @@ def _unevenness(fault: Fault) -> Uneven:
 
 
 def _gate(fault: Fault) -> Gate:
-    if fault.messages == "produce":
+    if fault.messages in ("produce", "leader-and-isr"):
         return Gate(fault.messages, None, frozenset({fault.node}), fault.at_ms)
     return Gate(fault.messages, fault.node, frozenset(fault.others) - {fault.node}, fault.at_ms)
 

@@ -45,8 +45,8 @@ FAULTS: dict[str, str] = {
     "halves": "for `for_ms` nothing passes between the nodes of `others` and all other nodes",
     "slow-node": "for `for_ms` everything to and from the node takes `amount` ms longer",
     "uneven": "for `for_ms` about half of the node's connections take `amount` ms longer, or those that it opened for `channel`",
-    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent by them as answers or by producers, wait; "
-    "where `amount` is given, only those that were sent in the first `amount` ms",
+    "hold": "for `for_ms` the `messages` that the node sends to `others`, or is sent (answers of `others`, what is produced, "
+    "LeaderAndIsr), wait; where `amount` is given, only those that were sent in the first `amount` ms",
     "lose": "within `for_ms` the next of those messages is lost, with its connection",
     "send-late": "for `for_ms` the node sends no followers what it reads from files for them: the bytes are read when it is over",
     "reassign": "an operator gives the partition the replicas `others`, or calls its reassignment off where none are named",
@@ -283,11 +283,11 @@ class Fault(Value):
     configs: dict[str, str] = {}
     messages: Literal[
         "", "fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat", "produce",
-        "stop-replica", "update-metadata",
+        "leader-and-isr", "stop-replica", "update-metadata",
     ] = ""  # fmt: skip
     """What is held up or lost: a follower's fetches; a leader's AlterPartition; what the controller sends a broker of the
-    metadata, or with ZooKeeper its StopReplica or UpdateMetadata; a broker's registration and heartbeats; what clients produce.
-    `node` is who asks, or is answered; of what is produced, who is asked."""
+    metadata, or with ZooKeeper its LeaderAndIsr, StopReplica or UpdateMetadata; a broker's registration and heartbeats; what
+    clients produce. `node` is who asks, or is answered; of what is produced and of LeaderAndIsr, who is asked."""
 
 
 class Schedule(Value):

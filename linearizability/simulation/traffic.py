@@ -20,6 +20,7 @@ QUESTIONS = {
     ("isr", "AlterPartitionRequest"): "proposal",
     ("heartbeat", "BrokerRegistrationRequest"): "registration",
     ("heartbeat", "BrokerHeartbeatRequest"): "heartbeat",
+    ("controller", "LeaderAndIsrRequest"): "leader-and-isr",
     ("controller", "StopReplicaRequest"): "stop-replica",
     ("controller", "UpdateMetadataRequest"): "update-metadata",
     ("quorum-fetch", "FetchRequest"): "metadata-fetch",
@@ -45,8 +46,8 @@ ANSWERS = {
 """Kind of a question -> kind of its answer; other answers are no messages of their own."""
 
 KINDS = ("fetch", "fetch-answer", "metadata", "proposal", "proposal-answer", "registration", "heartbeat")
-"""Messages between brokers that a fault may hold up or lose, besides `produce`, and the `stop-replica` and `update-metadata` of a
-controller with ZooKeeper (`schedule.py`); a schedule's driver also filters the quorum's elections."""
+"""Messages between brokers that a fault may hold up or lose, besides `produce`, and the `leader-and-isr`, `stop-replica` and
+`update-metadata` of a controller with ZooKeeper (`schedule.py`); a schedule's driver also filters the quorum's elections."""
 
 _KEY_AND_VERSION = struct.Struct(">hh")
 _SIZE_BYTES = 4

@@ -162,9 +162,9 @@ def test_these_seeds_alone_have_late_slices() -> None:
     assert not any(draw(seed, None, 3).is_traceable for seed in late)
 
 
-@pytest.mark.sampled(days=2)
-def test_the_bug_is_found_by_a_drawn_run_which_is_valid_without_it() -> None:
-    schedule = draw(LATE_AT, MUTANT, 3)
+@pytest.mark.parametrize("seed, coordination", [(LATE_AT, "kraft"), (57, "zookeeper")])
+def test_the_bug_is_found_by_a_drawn_run_which_is_valid_without_it(seed: int, coordination: str) -> None:
+    schedule = draw(seed, MUTANT, 3, coordination=coordination)
     found, _ = run_planted(schedule)
     assert found.verdict == "invalid" and MUTANTS[MUTANT].is_found_by(found.rule), found.text
     clean, _ = run_schedule(schedule)

@@ -101,7 +101,11 @@ def test_schedules_of_clusters_that_zookeeper_coordinates_reach_every_fault_of_z
     drawn = [draw(seed, None, 3, coordination="zookeeper") for seed in range(200)]
     assert {fault.kind for each in drawn for fault in each.faults} >= OF_ZOOKEEPER
     assert len(OF_ZOOKEEPER) == 7
-    assert {fault.messages for each in drawn for fault in each.faults} >= {"stop-replica", "update-metadata"}
+    assert {fault.messages for each in drawn for fault in each.faults} >= {
+        "leader-and-isr",
+        "stop-replica",
+        "update-metadata",
+    }
     assert all(Schedule.model_validate_json(each.to_json()) == each for each in drawn)
 
 

@@ -34,8 +34,8 @@ from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId
 
-SHOWN_WITHIN_S = 20.0
-"""What cannot be read by then is lost."""
+SHOWN_WITHIN_S = 10.0
+"""What cannot be read by then, once a leader serves, is lost."""
 MOVED_WITHIN_S = 10.0
 """How long an empty partition may take to move, where one is moved because it cannot be placed."""
 PATIENT_SESSION_MS = 30_000
@@ -358,7 +358,16 @@ class JudgedCluster:
                 return self.broker.end_offset(topic) >= 0
             return False
 
+        def shows_all() -> bool:
+            """Where ListOffsets gives the log end, a new leader may show less until its followers have asked for more."""
+            with suppress(Failed):
+                shown = self.broker.fetch(topic, self.broker.start_offset(topic)).high_watermark
+                return shown >= self.broker.end_offset(topic)
+            return False
+
         self.broker.eventually(served, f"the leader of {topic.name} serves it", within_s=STATE_WITHIN_S)
+        with suppress(NoAnswer):
+            self.broker.eventually(shows_all, f"the leader of {topic.name} shows all", within_s=SHOWN_WITHIN_S)
 
     def described(self, topic: Topic) -> Any:
         """Partition 0 as DescribeTopicPartitions reports it, eligible leader replicas included."""

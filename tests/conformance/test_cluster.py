@@ -9,6 +9,7 @@ import pytest
 
 import conformance.cluster
 import conformance.observations
+from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.cluster import ATTEMPTS, JudgedCluster, Moment, cluster, in_time
 from conformance.cluster_state import Writes
@@ -206,15 +207,26 @@ def test_an_unknown_topic_has_no_leader_and_any_node_is_asked(broker: Broker, fl
     assert broker.leader(Topic("unknown", NO_UUID, 1), 77) == ("127.0.0.1", flock.port)
 
 
-def test_writes_are_distinguished_and_losses_are_seen(broker: Broker) -> None:
+def test_writes_are_distinguished_and_losses_are_seen(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = Writes()
     assert [writes.value(), writes.value()] == [b"0", b"1"]
     nodes = JudgedCluster(broker)
     topic = nodes.topic(1)
     nodes.write_some(topic, writes, 1)
     assert writes.acknowledged == {b"2": 0}
+    monkeypatch.setattr("conformance.cluster.SHOWN_WITHIN_S", 0.1)
     with pytest.raises(Failed, match="lost"):
         nodes.expect_kept(topic, writes)  # the flock keeps nothing
+
+
+def test_what_a_new_leader_shows_a_moment_later_is_not_lost(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes, writes = JudgedCluster(broker), Writes()
+    topic = nodes.topic(1)
+    writes.acknowledged = {writes.value(): 0, writes.value(): 1}
+    shown = [b"", batch(b"0"), batch(b"0", b"1")]
+    monkeypatch.setattr(broker, "log", lambda _: shown.pop(0))
+    nodes.expect_kept(topic, writes)
+    assert not shown
 
 
 def test_a_machine_that_is_too_slow_skips(broker: Broker) -> None:

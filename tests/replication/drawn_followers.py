@@ -9,7 +9,8 @@ Not drawn, not compared, or taken away in Followers.java, for the two are known 
 - A log that was never appended to has no topic id in Kafka, and is put aside when its broker starts after a kill.
 - A stale high watermark within a batch, or in a gap: Kafka moves it to where a batch begins.
 - After a cut or a start Kafka does not know which markers are above the high watermark: the last stable offset may be higher.
-- Producers of which no record is left may be known to one of the two only.
+- Producers of which no record is left may be known to one of the two only: after a cut an open transaction of deleted records
+  holds the last stable offset at the log's start in Kafka, and is forgotten here.
 - A clean start without the snapshots of producers, after which Kafka knows none.
 - A checkpoint that cannot be read, after which Kafka takes the log directory offline.
 """
@@ -409,14 +410,15 @@ def _unlike(mine: dict[str, Any], theirs: dict[str, Any]) -> Iterator[str]:
         here, there = mine.get(name), theirs.get(name)
         if isinstance(here, dict) and isinstance(there, dict):
             yield from (f"{name} {each}" for each in _unlike(here, there))
-        elif here != there and not _is_known(name, here, there, mine):
+        elif here != there and not _is_known(name, here, there, mine, theirs):
             yield f"{name}: {here} here, {there} in Kafka"
 
 
-def _is_known(name: str, here: Any, there: Any, mine: dict[str, Any]) -> bool:
+def _is_known(name: str, here: Any, there: Any, mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
     """Whether two parts of a replica's state differ in a known way."""
     if name == "last stable":
-        return here < there
+        is_forgotten = there == mine["start"] and mine["producers"] != theirs["producers"]
+        return here < there or is_forgotten
     if name == "high watermark":
         return _below(here, mine) == _below(there, mine)
     return name == "producers" and all(int(each.split()[-1]) < mine["start"] for each in {*here} ^ {*there})

@@ -388,9 +388,11 @@ def test_after_a_clean_end_no_log_begins_beyond_its_end() -> None:
     assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [1, 2]
 
 
+@pytest.mark.parametrize("has_checksums", [True, False])
 @pytest.mark.parametrize("damage", [b"0\n1\na 0", None])
-def test_a_compacted_log_is_whole_without_its_recovery_point(damage: bytes | None) -> None:
-    """Where a compaction took the end of a segment, the next one does not begin there; nothing was lost."""
+def test_a_compacted_log_is_whole_without_its_recovery_point(damage: bytes | None, has_checksums: bool) -> None:
+    """Where a compaction took the end of a segment, the next one does not begin there; nothing was lost. Without checksums it is
+    Kafka's folder, whose operator has removed the file to have all logs recovered."""
     disk = SimulatedDisk()
     config = replace(CONFIG, cleanup_policy="compact", min_cleanable_dirty_ratio=0.0)
     made = manager(disk)
@@ -407,6 +409,8 @@ def test_a_compacted_log_is_whole_without_its_recovery_point(damage: bytes | Non
     assert len(kept) == 34
     made.tick(NOW + CHECKPOINT_INTERVAL_MS)
     disk.remove(ROOT / RECOVERY_POINTS)
+    if not has_checksums:
+        disk.remove(ROOT / SEGMENT_CHECKSUMS)
     if damage is not None:
         disk.write_file(ROOT / RECOVERY_POINTS, damage)
 

@@ -42,6 +42,9 @@ Described = DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 
+AnyResource = IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
+
+
 def describe_configs(
     context: Context, loggers: Loggers, request: Request, body: DescribeConfigsRequest, now: TimestampMs
 ) -> DescribeConfigsResponse:
@@ -173,6 +176,32 @@ def list_config_resources(
 # ---- altering
 
 
+def refused_for_this_broker(node: NodeId, body: Message) -> Message | None:
+    """Results for the resources that are other brokers' settings: a broker takes its own alone, and passes on all else.
+
+    None where there are none. Source: kafka.server.ConfigAdminManager.preprocess.
+    """
+    if not isinstance(body, AlterConfigsRequest | IncrementalAlterConfigsRequest):
+        return None
+    form = AlterConfigsResponse if isinstance(body, AlterConfigsRequest) else IncrementalAlterConfigsResponse
+    refused = [
+        form.AlterConfigsResourceResponse(
+            resource_type=BROKER_RESOURCE,
+            resource_name=each.resource_name,
+            error_code=ErrorCode.INVALID_REQUEST,
+            error_message=f"Unexpected broker id, expected {node}, but received {each.resource_name}",
+        )
+        for each in body.resources
+        if is_of_another_broker(node, each)
+    ]
+    return form(responses=refused) if refused else None  # type: ignore[arg-type]  # each has its own form
+
+
+def is_of_another_broker(node: NodeId, resource: AnyResource) -> bool:
+    name = resource.resource_name
+    return resource.resource_type == BROKER_RESOURCE and name.isdigit() and int(name) != node
+
+
 def concerns_loggers(body: Message) -> TypeGuard[IncrementalAlterConfigsRequest]:
     """Whether a request is for loggers alone: the broker that is asked changes them itself (KIP-412)."""
     if not isinstance(body, IncrementalAlterConfigsRequest) or not body.resources:
@@ -236,7 +265,6 @@ def alter_configs(
     return AlterConfigsResponse(responses=answers)
 
 
-AnyResource = IncrementalAlterConfigsRequest.AlterConfigsResource | AlterConfigsRequest.AlterConfigsResource
 R = TypeVar("R", bound=AnyResource)
 A = TypeVar("A")
 

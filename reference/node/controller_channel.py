@@ -152,7 +152,10 @@ class ControllerChannel:
     def _answered(self, carried: _Carried, answer: Message | None, now: TimestampMs) -> None:
         code = answer.error_code if isinstance(answer, EnvelopeResponse) else ErrorCode.NOT_CONTROLLER
         data = answer.response_data if isinstance(answer, EnvelopeResponse) else None
-        if code == ErrorCode.NONE and data:
+        if code == ErrorCode.NONE and data and carried.request.amend is not None:
+            _, response = decode_response(carried.request.key, carried.request.version, data)
+            self._responder.respond(carried.request, response)
+        elif code == ErrorCode.NONE and data:
             correlation = carried.request.correlation_id.to_bytes(4, "big", signed=True)
             parts = [len(data).to_bytes(4, "big"), correlation, bytes(data[4:])]
             self._responder.respond_raw(carried.request, [*parts], _muted_ms(carried.request, data))

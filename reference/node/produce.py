@@ -21,7 +21,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.produce import ProduceRequest, ProduceResponse
 from reference.protocol.primitives import Buffer, LeaderEpoch, Offset, TimestampMs, TopicName
 from reference.protocol.records.errors import NoSingleBatch, RecordsError
-from reference.protocol.records.validate import refuse_zstd
+from reference.protocol.records.validate import refuse_zstd, require_one_batch
 from reference.replication.partition import ACKS_ALL, Partition
 from reference.storage.errors import LogError
 from reference.storage.log_directory import Logger
@@ -35,6 +35,7 @@ WITHOUT_LOG_START = frozenset({
 })  # fmt: skip
 """With other errors of an append the response carries the log start offset, by which a producer that the log does not know
 distinguishes records deleted by retention from lost ones (KAFKA-5793; kafka.server.ReplicaManager.appendToLocalLog)."""
+NO_BATCH = "A produce request needs exactly one record batch per partition."
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that may write to internal topics (org.apache.kafka.clients.admin.AdminUtils)."""
 
@@ -181,14 +182,14 @@ def _append(
         if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}")
         if records is None:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD, "A produce request needs exactly one record batch per partition."
-            )
+            raise KafkaError(ErrorCode.INVALID_RECORD, NO_BATCH)
         if request.version < FIRST_VERSION_WITH_ZSTD:
             refuse_zstd(records)
         judged = partition
         info = partition.produce(records, now, required_acks=acks, guard=verdict)
     except (KafkaError, RecordsError, LogError) as error:
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            error = _fault_of_form(request, records) or error
         if judged is not None and error.code not in WITHOUT_LOG_START and not isinstance(error, NoSingleBatch):
             result.log_start_offset = judged.log.log_start_offset
         return _refuse(context.log, part, error)
@@ -197,6 +198,19 @@ def _append(
     result.log_start_offset = info.log_start_offset
     context.purgatories.wake(partition, now)
     return partition, info.last_offset + 1
+
+
+def _fault_of_form(request: Request, records: Buffer | None) -> KafkaError | RecordsError | None:
+    """Why these are not one batch; Kafka looks before it asks who leads the partition (ProduceRequest.validateRecords)."""
+    try:
+        if records is None:
+            raise KafkaError(ErrorCode.INVALID_RECORD, NO_BATCH)
+        require_one_batch(records)
+        if request.version < FIRST_VERSION_WITH_ZSTD:
+            refuse_zstd(records)
+    except (KafkaError, RecordsError) as error:
+        return error
+    return None
 
 
 def _refuse(log: Logger, part: _Part, error: KafkaError | RecordsError | LogError) -> None:

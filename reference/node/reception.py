@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from reference.node import metadata
-from reference.node.access import ASKED_WITHOUT_AUTHORIZER
+from reference.node.access import ASKED_WITHOUT_AUTHORIZER, add_results
 from reference.node.acls import names_unknown_kind
 from reference.node.apis import API_VERSIONS, Api
 from reference.node.authentication import (
@@ -18,16 +19,17 @@ from reference.node.authentication import (
     State,
     illegal_state,
 )
-from reference.node.configs import alter_loggers, concerns_loggers
+from reference.node.configs import alter_loggers, concerns_loggers, is_of_another_broker, refused_for_this_broker
 from reference.node.context import Context
 from reference.node.effects import Authenticated, Close, ConnectionId, Effect, Respond
 from reference.node.loggers import Loggers
+from reference.node.refusals import items_of, with_items
 from reference.node.release import BROKER, CONTROLLER
 from reference.node.requests import Client, Request
 from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError, decode_from
 from reference.protocol.errors import ErrorCode
-from reference.protocol.frames import UnknownVersion, decode_request
+from reference.protocol.frames import UnknownVersion, decode_request, encode_request
 from reference.protocol.messages.api_versions import ApiVersionsResponse
 from reference.protocol.messages.header import RequestHeader
 from reference.protocol.messages.produce import ProduceRequest
@@ -40,6 +42,11 @@ OF_ACLS = (29, 30, 31)
 """DescribeAcls, CreateAcls, DeleteAcls."""
 MAX_HELD = 10_000
 """Requests that are kept while the broker has not caught up with the metadata; more connections than these are closed."""
+
+
+def _with_results(key: int, refused: Message, response: Message) -> Message:
+    add_results(key, refused, response)
+    return response
 
 
 class Channel(Protocol):
@@ -118,8 +125,22 @@ class Reception:
         elif kind is CONTROLLER:
             self._channel.decide_or_refuse(request, body, now)
         else:
-            self._channel.carry(request, body, bytes(frame), now)
+            self._carry(request, body, bytes(frame), now)
         return api
+
+    def _carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
+        """Let the active controller decide, but for other brokers' settings."""
+        refused = refused_for_this_broker(self._context.node, body)
+        if refused is not None:
+            key, node = request.key, self._context.node
+            left = [each for each in items_of(key, body) if not is_of_another_broker(node, each)]
+            if not left:
+                self._context.responder.respond(request, refused)
+                return
+            body = with_items(key, body, left)
+            frame = encode_request(key, request.version, request.correlation_id, request.client_id, body)[4:]
+            request.amend = partial(_with_results, key, refused)
+        self._channel.carry(request, body, frame, now)
 
     def _kind_of(self, client: Client) -> str:
         """The kind of listener that a client is connected to."""

@@ -151,6 +151,11 @@ def refuse_zstd(records: Buffer) -> None:
         )
 
 
+def require_one_batch(records: Buffer) -> None:
+    """Errors: RecordsError where they are not one whole batch of magic 2."""
+    _the_one_batch(memoryview(records))
+
+
 def _the_one_batch(view: memoryview) -> BatchHeader:
     """The header of the only batch of a request's field. Bytes too few to be one more are ignored, as Kafka does."""
     if len(view) > HEADER_BYTES:

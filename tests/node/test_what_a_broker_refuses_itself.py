@@ -1,0 +1,90 @@
+"""What a broker refuses before another node is asked. Seen of three nodes of Apache Kafka 4.3.1, to which the same was sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.alter_configs import AlterConfigsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.messages.produce import ProduceRequest
+from reference.protocol.schema import Message
+from tests.node.three_nodes import IDS, ThreeNodes
+from tests.replication.replicas import batch
+
+TOPIC, BROKER = 2, 4
+
+
+@pytest.fixture(scope="module")
+def nodes() -> ThreeNodes:
+    started = ThreeNodes()
+    started.create("t", 3)
+    return started
+
+
+def altered(replaces: bool, *resources: tuple[int, str, str]) -> Message:
+    """A change of one setting of each resource, to 10000."""
+    if replaces:
+        return AlterConfigsRequest(
+            resources=[
+                AlterConfigsRequest.AlterConfigsResource(
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=[AlterConfigsRequest.AlterableConfig(name=key, value="10000")],
+                )
+                for kind, name, key in resources
+            ]
+        )
+    return IncrementalAlterConfigsRequest(
+        resources=[
+            IncrementalAlterConfigsRequest.AlterConfigsResource(
+                resource_type=kind,
+                resource_name=name,
+                configs=[IncrementalAlterConfigsRequest.AlterableConfig(name=key, value="10000")],
+            )
+            for kind, name, key in resources
+        ]
+    )
+
+
+@pytest.mark.parametrize("replaces", [False, True])
+@pytest.mark.parametrize("asked", IDS)
+def test_a_broker_takes_its_own_settings_alone(nodes: ThreeNodes, asked: Any, replaces: bool) -> None:
+    other = asked % 3 + 1
+    own, others = (BROKER, str(asked), "log.retention.ms"), (BROKER, str(other), "log.retention.ms")
+    answer: Any = nodes.call(asked, altered(replaces, others))
+    sentence = f"Unexpected broker id, expected {asked}, but received {other}"
+    assert [(each.error_code, each.error_message) for each in answer.responses] == [
+        (ErrorCode.INVALID_REQUEST, sentence)
+    ]
+    answer = nodes.call(asked, altered(replaces, (TOPIC, "t", "retention.ms"), others, own))
+    codes = {(each.resource_type, each.resource_name): each.error_code for each in answer.responses}
+    assert codes == {
+        (TOPIC, "t"): ErrorCode.NONE,
+        (BROKER, str(asked)): ErrorCode.NONE,
+        (BROKER, str(other)): ErrorCode.INVALID_REQUEST,
+    }
+
+
+@pytest.mark.parametrize(
+    ("records", "code"),
+    [
+        (bytes(batch(b"a")), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (bytes(batch(b"a")) * 2, ErrorCode.INVALID_RECORD),
+        (bytes(batch(b"a"))[:40], ErrorCode.INVALID_RECORD),
+        (b"", ErrorCode.INVALID_RECORD),
+    ],
+)
+def test_records_that_are_not_one_batch_are_refused_by_each_broker(
+    nodes: ThreeNodes, records: bytes, code: ErrorCode
+) -> None:
+    led = nodes.led(IDS[0], "t")
+    index = next(index for index in range(3) if index not in led)
+    data = ProduceRequest.PartitionProduceData(index=index, records=records)
+    topic = ProduceRequest.TopicProduceData(topic_id=nodes.nodes[IDS[0]].image.topics["t"].id, partition_data=[data])
+    answer: Any = nodes.call(IDS[0], ProduceRequest(acks=-1, timeout_ms=20_000, topic_data=[topic]))
+    (result,) = answer.responses[0].partition_responses
+    assert result.error_code == code
+    assert (result.current_leader.leader_id >= 0) == (code is ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -28,7 +28,7 @@ from reference.protocol.messages.expire_delegation_token import (
 )
 from reference.protocol.messages.remove_delegation_token_record import RemoveDelegationTokenRecord
 from reference.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from reference.protocol.primitives import Buffer, TimestampMs
+from reference.protocol.primitives import NO_TIMESTAMP, Buffer, TimestampMs
 
 FIRST_LEVEL = 14
 """The metadata.version 3.6-IV2, from which on there are records of tokens (MetadataVersion.isDelegationTokenSupported)."""
@@ -86,9 +86,17 @@ def is_of(record: DelegationTokenRecord, principal: str) -> bool:
     return principal == record.owner or principal in record.renewers
 
 
+def concerns(record: DelegationTokenRecord, principal: str) -> bool:
+    """Whether a principal's tokens include this one where they are described: also one that it has asked for in another's name,
+    which it may not renew (TokenInformation.ownerOrRenewer)."""
+    return principal == record.requester or is_of(record, principal)
+
+
 def owner_of(body: CreateDelegationTokenRequest, requester: str) -> str:
     """The principal that a token is asked for: the requester, unless another is named (KIP-373)."""
-    return f"{body.owner_principal_type}:{body.owner_principal_name}" if body.owner_principal_name else requester
+    if not body.owner_principal_name or body.owner_principal_type is None:
+        return requester
+    return f"{body.owner_principal_type}:{body.owner_principal_name}"
 
 
 def created_for(version: int, owner: str, requester: str) -> CreateDelegationTokenResponse:
@@ -97,6 +105,13 @@ def created_for(version: int, owner: str, requester: str) -> CreateDelegationTok
     response.principal_type, _, response.principal_name = owner.partition(":")
     if version >= FIRST_WITH_REQUESTER:
         response.token_requester_principal_type, _, response.token_requester_principal_name = requester.partition(":")
+    return response
+
+
+def refused(response: CreateDelegationTokenResponse, code: ErrorCode) -> CreateDelegationTokenResponse:
+    """The same, where no token was made."""
+    response.error_code = code
+    response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
     return response
 
 
@@ -113,11 +128,12 @@ def create_token(
     response = created_for(version, owner, requester)
     try:
         _require_enabled(image, settings)
+        if body.owner_principal_name and body.owner_principal_type is None:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)  # half a principal: Kafka has no error for it
         if any(each.principal_type != USER for each in body.renewers):
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
     except KafkaError as error:
-        response.error_code = error.code
-        return Decision([], response)
+        return Decision([], refused(response, error.code))
     lifetime_ms = min(settings.max_lifetime_ms, body.max_lifetime_ms) if body.max_lifetime_ms > 0 else None
     ends = _after(now, settings.max_lifetime_ms if lifetime_ms is None else lifetime_ms)
     record = DelegationTokenRecord(

@@ -30,7 +30,7 @@ from reference.protocol.messages.describe_delegation_token import (
 )
 from reference.protocol.messages.expire_delegation_token import ExpireDelegationTokenRequest
 from reference.protocol.messages.renew_delegation_token import RenewDelegationTokenRequest
-from reference.protocol.primitives import NO_TIMESTAMP, TimestampMs
+from reference.protocol.primitives import TimestampMs
 from reference.protocol.schema import Message
 
 NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
@@ -62,10 +62,7 @@ def _may_ask(configuration: Configuration, client: Client) -> bool:
 def _refusal(request: Request, body: Message, code: ErrorCode) -> Message:
     if isinstance(body, CreateDelegationTokenRequest):
         requester = request.client.principal
-        response = tokens.created_for(request.version, tokens.owner_of(body, requester), requester)
-        response.error_code = code
-        response.issue_timestamp_ms = response.expiry_timestamp_ms = response.max_timestamp_ms = NO_TIMESTAMP
-        return response
+        return tokens.refused(tokens.created_for(request.version, tokens.owner_of(body, requester), requester), code)
     return refusal(request.key, request.version, body, code)
 
 
@@ -120,7 +117,7 @@ def describe_tokens(
     shown = [
         _described(settings, request.version, record)
         for record in tokens.tokens(context.image)
-        if (body.owners is None or any(tokens.is_of(record, each) for each in named))
+        if (body.owners is None or any(tokens.concerns(record, each) for each in named))
         and _is_shown(context.access, request, record)
     ]
     return DescribeDelegationTokenResponse(tokens=shown)
@@ -128,7 +125,7 @@ def describe_tokens(
 
 def _is_shown(access: Access, request: Request, record: DelegationTokenRecord) -> bool:
     return (
-        tokens.is_of(record, request.client.principal)
+        tokens.concerns(record, request.client.principal)
         or access.may(request, Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, record.token_id)
         or access.may(request, Operation.DESCRIBE_TOKENS, ResourceType.USER, record.owner)
     )

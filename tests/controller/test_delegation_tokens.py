@@ -79,12 +79,22 @@ def test_a_token_for_another_user_says_who_asked() -> None:
     assert (made.principal_name, made.token_requester_principal_name) == ("alice", "eve")
     assert cluster.renew(made.hmac, EVE, T0).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert cluster.renew(made.hmac, ALICE, T0).error_code == ErrorCode.NONE
+    (record,) = tokens.tokens(cluster.image)
+    assert [tokens.concerns(record, each) for each in (ALICE, BOB, EVE, "User:x")] == [True, True, True, False]
+
+
+def test_an_owner_without_a_type_gets_no_token() -> None:
+    """Kafka 4.3.1 answers UNKNOWN_SERVER_ERROR."""
+    cluster = TokenDecisions()
+    made = cluster.create(owner_principal_type=None, owner_principal_name="alice")
+    assert made.error_code == ErrorCode.UNKNOWN_SERVER_ERROR and cluster.ids == []
 
 
 def test_a_renewer_that_is_no_user_is_refused() -> None:
     cluster = TokenDecisions()
     made = cluster.create(renewers=[Renewer(principal_type="Group", principal_name="g")])
     assert made.error_code == ErrorCode.INVALID_PRINCIPAL_TYPE and cluster.ids == []
+    assert (made.issue_timestamp_ms, made.expiry_timestamp_ms, made.max_timestamp_ms) == (-1, -1, -1)
 
 
 def test_owner_and_renewers_extend_a_token_up_to_its_largest_lifetime() -> None:

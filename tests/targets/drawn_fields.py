@@ -14,6 +14,8 @@ from uuid import UUID
 
 from conformance.batches import RECENT_MS, TRANSACTIONAL, batch, message_set
 from linearizability.targets.wire import Wire
+from reference.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
+from reference.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Field, Message
 
@@ -29,9 +31,18 @@ class Side:
     """The ids of the topics in which coordinators keep their state."""
     node: int = 0
     """Which of its brokers is asked."""
+    login: bytes | None = None
+    """By which a client authenticates (PLAIN)."""
 
     def __post_init__(self) -> None:
-        self._wires = [Wire.connect(*address) for address in self.addresses]
+        self._wires = [self._connected(address) for address in self.addresses]
+
+    def _connected(self, address: tuple[str, int]) -> Wire:
+        wire = Wire.connect(*address)
+        if self.login is not None:
+            wire.call(SaslHandshakeRequest(mechanism="PLAIN"), 1)
+            wire.call(SaslAuthenticateRequest(auth_bytes=self.login), 2)
+        return wire
 
     @property
     def wire(self) -> Wire:
@@ -46,7 +57,7 @@ class Side:
     def ask_again(self) -> None:
         """A new connection to the same broker."""
         self._wires[self.node].close()
-        self._wires[self.node] = Wire.connect(*self.addresses[self.node])
+        self._wires[self.node] = self._connected(self.addresses[self.node])
 
     def known(self, kind: str, place: int, otherwise: Any) -> Any:
         known = self.given.get(kind, [])
@@ -131,7 +142,8 @@ BY_NAME: Mapping[str, Draw] = {
     "CreatePartitions.topics.name": among(*["t0", "t1"] * 2, "nowhere", *["__consumer_offsets", "__transaction_state"] * 2),
     "DescribeTopicPartitions.topics.name": among("t0", "t0", "t1", "t1", "t2", "nowhere", "bad name", "__consumer_offsets"),
     "UnregisterBroker.broker_id": among(9, -1), "voter_id": among(9, -1), "voter_directory_id": among(NO_UUID, UUID(int=5)),
-    "AddRaftVoter.timeout_ms": among(0, 100), "AddRaftVoter.listeners.name": among("CONTROLLER", "controller", "OTHER"), "port": among(1, 0),
+    "AddRaftVoter.timeout_ms": among(0, 100), "AddRaftVoter.listeners.name": among("CONTROLLER", "controller", "OTHER"),
+    "port": among(1, 0),
     "ConsumerGroupHeartbeat.member_id": given("member", "m1", "", "a long id" * 30),
     "ConsumerGroupHeartbeat.member_epoch": among(0, 0, 0, 1, 1, 2, 3, -1, -2, -3, 1 << 30),
     "ConsumerGroupHeartbeat.rebalance_timeout_ms": among(300000, 300000, 300000, -1, 0),
@@ -204,9 +216,12 @@ BY_NAME: Mapping[str, Draw] = {
     "resource_types": among(2, 4, 8, 16, 32, 3),
     "response_partition_limit": among(2000, 1, 2, 0), "client_instance_id": among(UUID(int=5), NO_UUID),
     "subscription_id": among(0, 5), "compression_type": among(0, 1, 9), "groups": GROUPS,
-    "components.entity_type": among("user", "client-id", "ip", "nonsense"), "owner_principal_type": among("User"),
-    "owner_principal_name": among("", "a"), "principal_type": among("User", "x"), "principal_name": among("a"),
-    "hmac": among(b"", b"h"),
+    "components.entity_type": among("user", "client-id", "ip", "nonsense"),
+    "owner_principal_type": among("User", "User", "", "x"),
+    "owner_principal_name": among("", "", "alice", "a", None), "principal_type": among("User", "User", "User", "x", ""),
+    "principal_name": among("a", "alice", "b", ""), "max_lifetime_ms": among(-1, -1, 0, 1200000, 3600000, 1 << 62, -5),
+    "renew_period_ms": among(-1, 0, 1200000, 3600000, 1 << 62, -5),
+    "expiry_time_period_ms": among(-1, 0, 1200000, 3600000, 1 << 62, -5), "hmac": given("hmac", b"", b"h"),
 }  # fmt: skip
 NEVER_EMPTY = {
     "partitions",

@@ -6,6 +6,8 @@ producer ids, member ids, sessions) is drawn and compared by its place among tho
 
     python -m tests.targets.drawn_requests 0 20 --requests 700          # seeds 0 to 19
     python -m tests.targets.drawn_requests 7 8 --show                    # one, with each request and Kafka's answer
+    python -m tests.targets.drawn_requests 0 5 --nodes 3                 # each request to one of three brokers
+    python -m tests.targets.drawn_requests 0 5 --tokens                  # delegation tokens, by clients that authenticate
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,6 +38,7 @@ from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
 from tests.targets.drawn_fields import NO_ONES_PRODUCER, Side, drawn
 from tests.targets.drawn_placement import INTERNAL_TOPICS, OWN_OF_SEVERAL, PLACED_BY_CHANCE, place
+from tests.targets.secured_kafka import PASSWORD, USER, SecuredKafka, SecuredReference
 
 KAFKA, REFERENCE = "kafka:4.3.1", "reference"
 CONFIG = {
@@ -57,9 +61,11 @@ SETTLES_IN_S = 0.2
 """After a request that changes metadata."""
 CHANGES = {
     "CreateTopics", "DeleteTopics", "CreatePartitions", "AlterConfigs", "IncrementalAlterConfigs", "AlterClientQuotas",
-    "AlterUserScramCredentials", "CreateAcls", "DeleteAcls", "AlterPartitionReassignments", "ElectLeaders", "UpdateFeatures",
+    "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "CreateAcls",
+    "DeleteAcls", "AlterPartitionReassignments", "ElectLeaders", "UpdateFeatures",
     "DeleteRecords", "EndTxn", "InitProducerId", "DeleteGroups", "AlterReplicaLogDirs",
 }  # fmt: skip
+TOKENS = {"CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "DescribeDelegationToken"}
 SELDOM = {"DeleteTopics", "DeleteGroups"}
 OFTEN = {
     "Produce": 8,
@@ -74,20 +80,25 @@ OFTEN = {
 
 OWN = {
     "throttle_time_ms", "error_message", "port", "host", "cluster_id", "documentation", "log_append_time_ms", "rack",
-    "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp", "hmac",
+    "last_timestamp", "total_bytes", "usable_bytes", "last_caught_up_timestamp", "last_fetch_timestamp",
     "transaction_start_time_ms", "client_host", "subscription_id", "partition_size", "incarnation_id",
 }  # fmt: skip
 """Fields that each broker says in its own way."""
 PLACED = {
     "topic_id": "topic", "producer_id": "producer", "member_id": "member", "session_id": "session", "leader": "member",
     "client_instance_id": "instance", "replica_directory_id": "directory", "log_dir": "folder",
+    "hmac": "hmac", "token_id": "token",
 }  # fmt: skip
+TIMES = {
+    "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms", "issue_timestamp", "expiry_timestamp", "max_timestamp",
+}  # fmt: skip
+"""Of delegation tokens: compared by how many times ten minutes they are from now."""
 IDENTIFYING = {
     "name", "topic", "topic_name", "topic_id", "resource_type", "resource_name", "partition_index", "partition", "index",
-    "group_id", "transactional_id", "producer_id", "user", "key", "path", "entity", "mechanism",
+    "group_id", "transactional_id", "producer_id", "user", "key", "path", "entity", "mechanism", "token_id",
 }  # fmt: skip
 ERRORS = {each.name for each in ErrorCode} - {"NONE"}
-NOTHING = (None, "", -1, NO_UUID, NO_ONES_PRODUCER)
+NOTHING = (None, "", b"", -1, NO_UUID, NO_ONES_PRODUCER)
 
 
 def plain(value: Any, side: Side, name: str = "") -> Any:
@@ -111,14 +122,16 @@ def plain(value: Any, side: Side, name: str = "") -> Any:
         return sorted(_joined(listed), key=_identity)
     if name == "records":
         return _read(value)
+    if isinstance(value, memoryview | bytearray):
+        value = bytes(value)
+    if name in TIMES and value > 0:
+        return round((value - time.time() * 1000) / 600_000)
     if name in PLACED and value not in NOTHING and not isinstance(value, list):
         return side.place(PLACED[name], value)
     if name == "timestamp" and isinstance(value, int) and value > RECENT_MS + 100_000:
         return "now"
     if name.endswith("error_code"):
         return ErrorCode(value).name if value in set(ErrorCode) else value
-    if isinstance(value, memoryview | bytearray):
-        return bytes(value)
     return value
 
 
@@ -239,11 +252,20 @@ def _refused(answer: Any) -> bool:
     return any(getattr(each, "error_code", 0) for each in listed)
 
 
-def compare(sides: Sequence[Side], seed: int, requests: int, settles_in_s: float, show: bool = False) -> list[str]:
-    """Where the answers differ."""
+def compare(
+    sides: Sequence[Side],
+    seed: int,
+    requests: int,
+    settles_in_s: float,
+    show: bool = False,
+    apis: Collection[str] | None = None,
+) -> list[str]:
+    """Where the answers differ; only these APIs are drawn, where any are named."""
     both, nodes = set.intersection(*(set(side.wire.versions()) for side in sides)), len(sides[0].addresses)
     left_out = NOT_DRAWN if nodes == 1 else NOT_DRAWN | PLACED_BY_CHANCE
-    names = [key for key in APIS if key in both and APIS[key].name not in left_out]
+    names = [
+        key for key in APIS if key in both and APIS[key].name not in left_out and (not apis or APIS[key].name in apis)
+    ]
     often = [key for key in names for _ in range(OFTEN.get(APIS[key].name, 1))]
     rng, found = Random(seed), list[str]()
     for side in sides:
@@ -293,6 +315,22 @@ def compared(
         return compare(sides, seed, requests, settles_in_s, show)
 
 
+def compared_tokens(folder: Path, seed: int, requests: int, settles_in_s: float = SETTLES_IN_S) -> list[str]:
+    """The same of delegation tokens, with brokers whose clients authenticate."""
+    secured = SecuredKafka, SecuredReference
+    with ExitStack() as opened:
+        sides: list[Side] = []
+        for kind in secured:
+            own = folder / kind.__name__
+            (own / "secrets").mkdir(parents=True)
+            target = kind(own / "target", own / "secrets")
+            target.given |= CONFIG
+            opened.enter_context(target)
+            address = "127.0.0.1", target.ports["SASL_PLAINTEXT"]
+            sides.append(Side([address], login=b"\0".join([b"", USER.encode(), PASSWORD.encode()])))
+        return compare(sides, seed, requests, settles_in_s, apis=TOKENS)
+
+
 def brief(request: Any) -> str:
     """A request without its defaults; of batches their headers."""
 
@@ -322,11 +360,15 @@ def main() -> None:
     parser.add_argument(
         "--beside", default=REFERENCE, help="what is compared; kafka:4.3.1 shows what differs by chance"
     )
+    parser.add_argument("--tokens", action="store_true", help="draw requests for delegation tokens alone")
     parser.add_argument("--show", action="store_true", help="each request and Kafka's answer")
     options = parser.parse_args()
     found: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(options.first, options.end):
+            if options.tokens:
+                found += compared_tokens(Path(folder) / str(seed), seed, options.requests)
+                continue
             found += compared(
                 Path(folder) / str(seed),
                 seed,

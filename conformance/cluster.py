@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from conformance.answers import error_name, only
@@ -22,7 +21,9 @@ from conformance.batches import batch, next_offset, values, without_rest
 from conformance.broker import RETRIABLE, Broker
 from conformance.cluster_state import State, Writes
 from conformance.given_topics import skip_unknown_configs
+from conformance.moments import LAG_MS, Moment
 from conformance.observations import Skipped
+from conformance.placing import moved_topic
 from conformance.steps import built_on
 from conformance.wire import Failed, NoAnswer
 from linearizability.client.requests import Topic
@@ -36,10 +37,7 @@ from reference.protocol.primitives import NodeId
 
 SHOWN_WITHIN_S = 10.0
 """What cannot be read by then, once a leader serves, is lost."""
-MOVED_WITHIN_S = 10.0
-"""How long an empty partition may take to move, where one is moved because it cannot be placed."""
 PATIENT_SESSION_MS = 30_000
-LAG_MS = 3_000
 SESSION_MS = 6_000
 QUICK = {
     "auto.leader.rebalance.enable": "false",
@@ -55,10 +53,6 @@ STATE_WITHIN_S = 60.0
 ISR at a controller of before, which is frozen, and at the present one after 30 s (as in FORWARDED_WITHIN_S)."""
 WHOLE_WITHIN_S = 240.0
 """How long it may take until every node reports one that has started: Kafka 4.0.2 took 140 s on two cores with a load of 60."""
-MOMENT_S = (LAG_MS - 700) / 1000
-"""For so long a follower that was in sync when it froze is still in the ISR; its last fetch may be half a second old."""
-ATTEMPTS = 4
-"""How often what needs a moment in time is tried where the machine was too slow for it."""
 RETRY_S = 0.05
 """How long a writer waits after an error."""
 NO_ID = -1
@@ -66,35 +60,6 @@ PREFERRED, UNCLEAN = 0, 1
 """Election types of ElectLeaders."""
 CONNECTION_LOST = "the connection"
 """Stands in for an error code where no answer came."""
-
-
-@dataclass
-class Moment:
-    """The time since followers froze."""
-
-    began_s: float = field(default_factory=time.monotonic)
-
-    @property
-    def lasts(self) -> bool:
-        """Whether they are in the ISRs for certain."""
-        return time.monotonic() - self.began_s < MOMENT_S
-
-
-def in_time(broker: Broker, once: Callable[[], bool], *, failures: int = 1) -> None:
-    """Try what needs a moment until it was there: `once` says whether it was. Skips where the machine is too slow.
-
-    So many attempts must fail: two where a frozen follower that is fenced just then, as on a busy machine, looks like a failure.
-    """
-    for _ in range(ATTEMPTS):
-        try:
-            if once():
-                return
-        except Failed as failure:
-            failures -= 1
-            if not failures:
-                raise
-            broker.saw(f"in one attempt: {failure}")
-    broker.skip(f"the machine was too slow {ATTEMPTS} times for what must be done while a frozen follower is in sync")
 
 
 @contextmanager
@@ -392,7 +357,7 @@ class JudgedCluster:
         given = pinned | {"retention.ms": "-1", "min.insync.replicas": str(in_sync)} | dict(configs or {})
 
         if not self.broker.subject.profile.places:
-            return self._moved_topic(name, given, replicas)
+            return moved_topic(self, name, given, replicas)
 
         def made() -> bool:
             error = self.broker.create_topic(name, configs=given, placed=[replicas]).error_code
@@ -405,32 +370,6 @@ class JudgedCluster:
 
         self.broker.eventually(made, f"a topic on nodes {replicas} can be made")
         topic = self.broker.await_topic(name)
-        self.await_isr(topic, *replicas)
-        return topic
-
-    def _moved_topic(self, name: str, configs: Mapping[str, str], replicas: tuple[int, ...]) -> Topic:
-        """The same where CreateTopics heeds no nodes (TOP-07): it is made with as many replicas, and then moved.
-
-        Skips where it cannot be moved: how that works is judged by itself (ELE-04, ELE-11).
-        """
-        made = self.broker.create_topic(name, configs=configs, replication_factor=len(replicas))
-        skip_unknown_configs(self.broker, made.error_code, configs)
-        if made.error_code != ErrorCode.NONE:
-            raise Failed(f"a topic of {len(replicas)} replicas could not be made: {error_name(made.error_code)}")
-        topic = self.broker.await_topic(name)
-        try:
-            if {*self.state(topic).replicas} != {*replicas} or self.state(topic).leader != replicas[0]:
-                self.broker.expect_error(self.reassign(topic, *replicas).error_code, ErrorCode.NONE)
-                moved = f"the replicas are on {replicas}"
-                self.await_state(topic, lambda one: one.replicas == replicas, moved, within_s=MOVED_WITHIN_S)
-            if self.state(topic).leader != replicas[0]:
-                self.broker.expect_error(self.elect(topic), ErrorCode.NONE)
-                led = f"node {replicas[0]} leads"
-                self.await_state(topic, lambda one: one.leader == replicas[0], led, within_s=MOVED_WITHIN_S)
-        except Failed as failure:
-            self.broker.skip(
-                f"needs replicas on nodes {replicas}, which the target heeds neither at first nor later: {failure}"
-            )
         self.await_isr(topic, *replicas)
         return topic
 

@@ -19,7 +19,8 @@ from conformance.batches import (
 )
 from conformance.broker import EARLIEST, Broker
 from conformance.changes import codecs
-from conformance.cluster import LAG_MS, QUICK, cluster, in_time
+from conformance.cluster import QUICK, cluster
+from conformance.moments import LAG_MS, in_time
 from conformance.requirement import requirement
 from conformance.wire import Misbehaved, NoAnswer
 from linearizability.client.requests import Topic, produce_request

@@ -4,8 +4,9 @@ from contextlib import suppress
 from typing import Any
 
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, NO_ID, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
+from conformance.cluster import NO_ID, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.cluster_state import Writes
+from conformance.moments import ATTEMPTS
 from conformance.requirement import requirement
 from conformance.wire import Failed
 

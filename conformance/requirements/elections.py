@@ -7,7 +7,6 @@ from conformance.answers import error_name, only
 from conformance.batches import batch, values
 from conformance.broker import Broker
 from conformance.cluster import (
-    ATTEMPTS,
     CONNECTION_LOST,
     NO_ID,
     PREFERRED,
@@ -19,6 +18,7 @@ from conformance.cluster import (
     cluster,
 )
 from conformance.cluster_state import Writes
+from conformance.moments import ATTEMPTS
 from conformance.requirement import requirement
 from conformance.wire import BrokerConnection, Failed
 from linearizability.client.requests import Topic, produce_request

@@ -4,7 +4,8 @@ from collections.abc import Iterable
 
 from conformance.batches import batch, batches
 from conformance.broker import Broker
-from conformance.cluster import QUICK, JudgedCluster, cluster, in_time
+from conformance.cluster import QUICK, JudgedCluster, cluster
+from conformance.moments import in_time
 from conformance.requirement import requirement
 from conformance.wire import Failed
 from linearizability.client.requests import Topic

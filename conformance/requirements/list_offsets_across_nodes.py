@@ -3,7 +3,8 @@
 from conformance.answers import only
 from conformance.batches import batch
 from conformance.broker import EARLIEST, LATEST, Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, cluster, in_time
+from conformance.cluster import QUICK, STATE_WITHIN_S, cluster
+from conformance.moments import in_time
 from conformance.requirement import requirement
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode

@@ -4,8 +4,9 @@ from typing import Any
 
 from conformance.answers import error_name
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, QUICK, STATE_WITHIN_S, JudgedCluster, cluster
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.cluster_state import Writes
+from conformance.moments import ATTEMPTS
 from conformance.requirement import WITHOUT_ZOOKEEPER, requirement
 from conformance.wire import Failed
 from linearizability.client.requests import Topic

@@ -4,8 +4,9 @@ import time
 
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, cluster, in_time
+from conformance.cluster import PATIENT, QUICK, STATE_WITHIN_S, cluster
 from conformance.cluster_state import Writes
+from conformance.moments import in_time
 from conformance.replica_fetches import fetch_as
 from conformance.requirement import requirement, untestable
 from conformance.requirements.leader_epochs import end_of_epoch

@@ -5,8 +5,9 @@ from contextlib import suppress
 
 from conformance.batches import batch, values
 from conformance.broker import Broker
-from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster, in_time
+from conformance.cluster import QUICK, STATE_WITHIN_S, JudgedCluster, cluster
 from conformance.cluster_state import Writes
+from conformance.moments import in_time
 from conformance.requirement import requirement
 from conformance.requirements.replication import DEADLINE_S, ENDS, FREEZES
 from conformance.wire import Failed

@@ -392,7 +392,6 @@ class Machine:
             self.process.resume()
 
     def send_what_is_late(self) -> None:
-        """Answers whose slices wait may leave, unless they are still to be late."""
         if self.process is not None:
             self.process.send_what_is_late()
 

@@ -11,10 +11,11 @@ import conformance.cluster
 import conformance.observations
 from conformance.batches import batch
 from conformance.broker import Broker
-from conformance.cluster import ATTEMPTS, JudgedCluster, Moment, cluster, in_time
+from conformance.cluster import JudgedCluster, cluster
 from conformance.cluster_state import Writes
 from conformance.host import addresses
 from conformance.levels import MAY
+from conformance.moments import ATTEMPTS, Moment, in_time
 from conformance.observations import Skipped
 from conformance.requirement import Requirement
 from conformance.requirements import transaction_completion

@@ -1,0 +1,61 @@
+"""Topics on certain nodes of a target whose CreateTopics places replicas by itself (TOP-07)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from conformance.answers import error_name
+from conformance.broker import Broker
+from conformance.cluster_state import State
+from conformance.given_topics import skip_unknown_configs
+from conformance.wire import Failed
+from linearizability.client.requests import Topic
+from reference.protocol.errors import ErrorCode
+
+MOVED_WITHIN_S = 10.0
+"""How long an empty partition may take to move."""
+
+
+class Nodes(Protocol):
+    """What moves a partition: `conformance.cluster.JudgedCluster`."""
+
+    broker: Broker
+
+    def state(self, topic: Topic, via: int | None = None) -> State: ...
+
+    def await_state(
+        self, topic: Topic, wanted: Callable[[State], bool], what: str, *, within_s: float = ...
+    ) -> State: ...
+
+    def await_isr(self, topic: Topic, *nodes: int) -> State: ...
+
+    def reassign(self, topic: Topic, *replicas: int, cancel: bool = False) -> Any: ...
+
+    def elect(self, topic: Topic, kind: int = ...) -> int: ...
+
+
+def moved_topic(nodes: Nodes, name: str, configs: Mapping[str, str], replicas: tuple[int, ...]) -> Topic:
+    """A topic of one partition, made with as many replicas, and then moved to these nodes, of which the first leads.
+
+    Skips where it cannot be moved: how that works is judged by itself (ELE-04, ELE-11).
+    """
+    broker = nodes.broker
+    made = broker.create_topic(name, configs=configs, replication_factor=len(replicas))
+    skip_unknown_configs(broker, made.error_code, configs)
+    if made.error_code != ErrorCode.NONE:
+        raise Failed(f"a topic of {len(replicas)} replicas could not be made: {error_name(made.error_code)}")
+    topic = broker.await_topic(name)
+    try:
+        if {*nodes.state(topic).replicas} != {*replicas} or nodes.state(topic).leader != replicas[0]:
+            broker.expect_error(nodes.reassign(topic, *replicas).error_code, ErrorCode.NONE)
+            moved = f"the replicas are on {replicas}"
+            nodes.await_state(topic, lambda one: one.replicas == replicas, moved, within_s=MOVED_WITHIN_S)
+        if nodes.state(topic).leader != replicas[0]:
+            broker.expect_error(nodes.elect(topic), ErrorCode.NONE)
+            led = f"node {replicas[0]} leads"
+            nodes.await_state(topic, lambda one: one.leader == replicas[0], led, within_s=MOVED_WITHIN_S)
+    except Failed as failure:
+        broker.skip(f"needs replicas on nodes {replicas}, which the target heeds neither at first nor later: {failure}")
+    nodes.await_isr(topic, *replicas)
+    return topic

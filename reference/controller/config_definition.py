@@ -11,10 +11,22 @@ REQUIRED = "<required>"
 Value = bool | int | float | str | tuple[str, ...] | None
 
 _BITS = {"short": 16, "int": 32, "long": 64}
+NODE_ID_BITS = 32
+MOST_DIGITS = 19
+"""Of a number of 64 bits."""
 
 
 class InvalidConfig(ValueError):
     """A value that its name does not allow; the message says which and why."""
+
+
+def integer_in(text: str, bits: int) -> int | None:
+    """The number that a text is; None where it is none, or has more bits. Python refuses to read thousands of digits."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit() or len(digits.lstrip("0")) > MOST_DIGITS:
+        return None
+    value = int(digits.lstrip("0") or "0") * (-1 if text[0] == "-" else 1)
+    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +93,12 @@ class Definition:
         return text.lower() == "true"
 
     def _parse_integer(self, name: str, text: str) -> int:
-        bits = _BITS[self.type]
-        digits = text[1:] if text[:1] in "+-" else text
-        if not digits.isascii() or not digits.isdigit() or not -(1 << bits - 1) <= int(text) < 1 << bits - 1:
+        value = integer_in(text, _BITS[self.type])
+        if value is None:
             raise InvalidConfig(
                 f"Invalid value {text} for configuration {name}: Not a number of type {self.type.upper()}"
             )
-        return int(self._bounded(name, int(text)))
+        return int(self._bounded(name, value))
 
     def _parse_double(self, name: str, text: str) -> float:
         try:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 
 from reference.controller.broker_configs import definition_of, synonyms_of, validate_broker_configs
-from reference.controller.config_definition import REQUIRED, Definition, InvalidConfig, Value
+from reference.controller.config_definition import NODE_ID_BITS, REQUIRED, Definition, InvalidConfig, Value, integer_in
 from reference.controller.config_table import BROKER, TOPIC
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -330,9 +330,10 @@ def _table_of(image: MetadataImage, resource_type: int, resource_name: str) -> M
     if resource_type == TOPIC_RESOURCE:
         return TOPIC
     if resource_type == BROKER_RESOURCE:
-        if resource_name and not resource_name.isdigit():
+        node = integer_in(resource_name, NODE_ID_BITS)
+        if resource_name and node is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource_name}")
-        if resource_name and int(resource_name) not in image.brokers:
+        if resource_name and node not in image.brokers:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"No broker with id {resource_name} found.")
         return BROKER
     if resource_type == GROUP_RESOURCE:

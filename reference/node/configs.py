@@ -8,6 +8,7 @@ from typing import TypeGuard, TypeVar
 
 from reference.controller import configs
 from reference.controller.broker_configs import DYNAMIC, UNKNOWN
+from reference.controller.config_definition import NODE_ID_BITS, integer_in
 from reference.controller.configs import Alteration, Setting
 from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
@@ -108,7 +109,7 @@ def _settings(context: Context, loggers: Loggers, resource_type: int, name: str)
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected broker id, expected {context.node} or empty string, but received {name}"
-                if name.isdigit()
+                if broker_in(name) is not None
                 else f"Broker id must be an integer, but it is: {name}",
             )
         return configuration.broker_settings()
@@ -149,7 +150,9 @@ def _require_this_broker(node: NodeId, name: str) -> None:
         wrong = f"must be an integer, but it is: {name}" if name else "must not be empty"
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {node} but received {name}" if name.isdigit() else f"Broker id {wrong}",
+            f"Unexpected broker id, expected {node} but received {name}"
+            if broker_in(name) is not None
+            else f"Broker id {wrong}",
         )
 
 
@@ -198,8 +201,12 @@ def refused_for_this_broker(node: NodeId, body: Message) -> Message | None:
 
 
 def is_of_another_broker(node: NodeId, resource: AnyResource) -> bool:
-    name = resource.resource_name
-    return resource.resource_type == BROKER_RESOURCE and name.isdigit() and int(name) != node
+    return resource.resource_type == BROKER_RESOURCE and broker_in(resource.resource_name) not in (None, node)
+
+
+def broker_in(name: str) -> int | None:
+    """The id that a resource's name is; None where it is none."""
+    return integer_in(name, NODE_ID_BITS)
 
 
 def concerns_loggers(body: Message) -> TypeGuard[IncrementalAlterConfigsRequest]:
@@ -223,11 +230,11 @@ def alter_loggers(
         )
         response.responses.append(answer)
         try:
-            if not resource.resource_name.isdigit():
+            if (named := broker_in(resource.resource_name)) is None:
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {resource.resource_name}"
                 )
-            if int(resource.resource_name) != node:
+            if named != node:
                 message = f"Unexpected node id. Expected {node}, but received {resource.resource_name}"
                 raise KafkaError(ErrorCode.INVALID_REQUEST, message)
             changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]

@@ -14,7 +14,7 @@ from reference.protocol.schema import Message
 from tests.node.three_nodes import IDS, ThreeNodes
 from tests.replication.replicas import batch
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, LOGGER = 2, 4, 8
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +88,17 @@ def test_records_that_are_not_one_batch_are_refused_by_each_broker(
     (result,) = answer.responses[0].partition_responses
     assert result.error_code == code
     assert (result.current_leader.leader_id >= 0) == (code is ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+@pytest.mark.parametrize("kind", [BROKER, LOGGER])
+@pytest.mark.parametrize("name", ["\u00b2", "1" * 5_000, "\u0661", "-1", "one", ""])
+def test_what_is_no_number_names_no_broker(nodes: ThreeNodes, kind: int, name: str) -> None:
+    answer: Any = nodes.call(IDS[0], altered(False, (kind, name, "log.retention.ms")))
+    assert answer.responses[0].error_code != ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_number_of_thousands_of_digits_is_too_large(nodes: ThreeNodes) -> None:
+    request: Any = altered(False, (TOPIC, "t", "retention.ms"))
+    request.resources[0].configs[0].value = "9" * 5_000
+    answer: Any = nodes.call(IDS[0], request)
+    assert answer.responses[0].error_code == ErrorCode.INVALID_CONFIG

@@ -12,7 +12,7 @@ from reference.controller.image import Endpoint
 from reference.controller.quorum_voters import LEVELS, Voter, VoterSet
 from reference.protocol.primitives import NodeId
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration
-from reference.storage.checkpoints import uuid_of_text
+from reference.storage.checkpoints import MOST_RESERVED, uuid_of_text
 from reference.storage.errors import CorruptFile
 
 _CONTROLLER = re.compile(r"(\d+)@(\[[0-9a-fA-F:]+\]|[^:@]+):(\d+):([A-Za-z0-9_-]{22})")
@@ -77,11 +77,12 @@ def _voter(text: str, listener: str) -> Voter:
         raise ConfigurationError(f"--initial-controllers: '{text}' is not ID@HOST:PORT:DIRECTORY-ID")
     id, host, port, directory = found.groups()
     try:
-        return Voter(
-            NodeId(int(id)), uuid_of_text(directory), (Endpoint(listener, host.strip("[]"), int(port)),), LEVELS
-        )
+        directory_id = uuid_of_text(directory)
     except CorruptFile as error:
         raise ConfigurationError(f"--initial-controllers: {error}") from error
+    if directory_id.int <= MOST_RESERVED:
+        raise ConfigurationError(f"--initial-controllers: the directory id {directory} is reserved")
+    return Voter(NodeId(int(id)), directory_id, (Endpoint(listener, host.strip("[]"), int(port)),), LEVELS)
 
 
 def _refuse_static(configuration: ServerConfiguration, option: str) -> None:

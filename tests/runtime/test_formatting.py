@@ -12,7 +12,7 @@ import pytest
 from reference.controller.quorum_log import QuorumLog
 from reference.protocol.primitives import TimestampMs
 from reference.runtime.configuration import ServerConfiguration, check_configuration
-from reference.storage.checkpoints import read_meta_properties
+from reference.storage.checkpoints import read_meta_properties, text_of_uuid
 from reference.storage.log_directory import LogDirectory
 from reference.storage.posix_disk import PosixDisk
 
@@ -64,12 +64,12 @@ def test_a_node_alone_is_the_first_voter(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_the_first_voters_are_named_with_their_directories(tmp_path: Path) -> None:
     configuration = configured(tmp_path)
-    ids = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")
+    ids = [text_of_uuid(UUID(int=number)) for number in (1001, 1002)]
     assert formatted(tmp_path, "--initial-controllers", f"1@127.0.0.1:9093:{ids[0]},2@other:9093:{ids[1]}") == ""
     meta = read_meta_properties(PosixDisk(), configuration.folder)
-    assert meta is not None and meta.directory_id == UUID(int=1)
+    assert meta is not None and meta.directory_id == UUID(int=1001)
     voters = opened(configuration).history.voters
-    assert [(voter.id, voter.directory.int) for voter in voters] == [(1, 1), (2, 2)]
+    assert [(voter.id, voter.directory.int) for voter in voters] == [(1, 1001), (2, 1002)]
 
 
 @pytest.mark.process
@@ -92,7 +92,12 @@ def test_a_node_that_joins_knows_no_voters(tmp_path: Path) -> None:
         ),
         ({"controller_quorum_bootstrap_servers": ""}, ["--no-initial-controllers"], "names no other node"),
         ({}, ["--standalone", "--no-initial-controllers"], "exclude each other"),
-        ({}, ["--initial-controllers", "2@h:1:AAAAAAAAAAAAAAAAAAAAAQ"], "does not name node.id 1"),
+        ({}, ["--initial-controllers", "2@h:1:AAAAAAAAAAAAAAAAAAAD6Q"], "does not name node.id 1"),
+        (
+            {},
+            ["--initial-controllers", "1@h:1:AAAAAAAAAAAAAAAAAAAAAQ"],
+            "the directory id AAAAAAAAAAAAAAAAAAAAAQ is reserved",
+        ),
         ({}, ["--initial-controllers", "1@h:1"], "'1@h:1' is not ID@HOST:PORT:DIRECTORY-ID"),
     ],
 )

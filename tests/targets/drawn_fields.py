@@ -185,7 +185,7 @@ BY_NAME: Mapping[str, Draw] = {
     "resource_type": among(2, 2, 2, 4, 8, 32, 3, 5, 0), "creations.resource_type": among(2, 3, 4, 5, 6, 7, 0),
     "creations.operation": among(2, 3, 4, 5, 8, 10, 12, 13),
     "resource_name_filter": among(None, "t0", "g0", "kafka-cluster", ""),
-    "resource_name": among("t0", "t1", "1", "", "2", "g0", "nowhere", "abc", "kafka-cluster"),
+    "resource_name": among("t0", "t1", "1", "", "2", "g0", "nowhere", "abc", "kafka-cluster", "\u00b2", "9" * 5_000),
     "pattern_type_filter": among(1, 2, 3, 4, 0), "resource_pattern_type": among(3, 4, 3),
     "principal_filter": among(None, "User:a", "bad"), "principal": among("User:a", "User:*", "bad", "", "Group:x"),
     "host_filter": among(None, "*", "h"), "host": among("*", "1.2.3.4", "h", ""),

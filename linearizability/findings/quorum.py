@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from linearizability.findings.waiting import await_true
 from linearizability.targets.cluster import ClusterTarget
+from linearizability.targets.target import Target, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import METADATA_TOPIC
 from reference.protocol.errors import name_of
@@ -14,7 +16,17 @@ from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_features import UpdateFeaturesRequest
 from reference.protocol.primitives import NO_NODE, NO_UUID
 
+LEADS_WITHIN_S = 30.0
 FEATURE, LEVEL, UPGRADE = "kraft.version", 1, 1
+
+
+def several_nodes(target: Target) -> ClusterTarget:
+    """The target, once one of its nodes leads. Errors: TargetError where it is no cluster of several, or none leads."""
+    if not isinstance(target, ClusterTarget) or target.size < 2:
+        raise TargetError(f"{target.spec} is no cluster of several nodes that is started here")
+    if not await_true(lambda: leader(target) != NO_NODE, LEADS_WITHIN_S):
+        raise TargetError(f"no node of {target.spec} leads the metadata quorum")
+    return target
 
 
 def keep_voters_in_the_log(target: ClusterTarget) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from linearizability.findings import quorum
 from linearizability.findings.waiting import await_true
-from linearizability.targets import TargetError, open_target
+from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.target import Node
 from linearizability.targets.wire import Wire, WireError
@@ -20,7 +20,6 @@ TOPIC = 2
 KNOWN, UNKNOWN = 0, 4
 """SET, and one above SUBTRACT."""
 ASKED = 3
-STARTS_WITHIN_S = 30.0
 ANSWERED_WITHIN_S = 10.0
 RENOUNCES_WITHIN_S = 5.0
 
@@ -28,11 +27,8 @@ RENOUNCES_WITHIN_S = 5.0
 def reproduce(spec: str, folder: Path) -> tuple[bool | None, list[str]]:
     """Errors: TargetError, WrongTarget."""
     seen: list[str] = []
-    with open_target(spec, folder=folder) as target:
-        if not isinstance(target, ClusterTarget) or target.size < 2:
-            raise TargetError(f"{spec} is no cluster of several nodes that is started here")
-        if not await_true(lambda: quorum.leader(target) != NO_NODE, STARTS_WITHIN_S):
-            return None, ["no node leads the metadata quorum"]
+    with open_target(spec, folder=folder) as opened:
+        target = quorum.several_nodes(opened)
         changes = 0
         for operation in (KNOWN, *[UNKNOWN] * ASKED):
             before = quorum.leader(target)

@@ -138,6 +138,8 @@ def test_a_client_that_hangs_is_no_proof_that_the_target_does() -> None:
     hangs = "client 4 did not end in time and was killed"
     judgement = judged(catalogue()["HIS-12"], CLEAN, verdict="unknown", reasons=[hangs], stuck=[hangs])
     assert (judgement.verdict, judgement.reason) == (Verdict.NOT_JUDGED, hangs)
+    others = RULES["no-progress"].example
+    assert judged(catalogue()["HIS-12"], others, reasons=[hangs], stuck=[hangs]).verdict is Verdict.FAIL
 
 
 @pytest.mark.parametrize(

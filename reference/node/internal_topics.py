@@ -181,9 +181,8 @@ def _find_coordinator(
         return answer
     leader = finding.partitions.leader_of(topic, key)
     if topic not in finding.image.topics:
-        finding.creation.create_internal(
-            topic, now
-        )  # alone in the quorum, a node has it at once; the answer is of before
+        # Alone in the quorum, a node has it at once: the answer is of before.
+        finding.creation.create_internal(topic, now)
     endpoint = _endpoint_of(finding.image, leader, request.client.listener)
     if endpoint is None:
         answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE

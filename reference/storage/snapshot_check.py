@@ -1,8 +1,7 @@
 """A producer snapshot is held against the log before it is believed: it is whole in another partition's folder, too.
 
 Kafka's snapshots name no partition. Of the newest batch that a snapshot knows, the log has that very batch, or nothing at its
-place any more (retention, compaction). Of the last batches before its end it
-knows none that is later than what it has of the producer.
+place any more (retention, compaction). Of the last batches before its end, none is later than what it has of the producer.
 """
 
 from __future__ import annotations

@@ -272,6 +272,14 @@ def cause_of(required: Judgement | None) -> str:
     return required.blocked_by or required.requirement.id
 
 
+def block(judgement: Judgement, cause: str) -> bool:
+    """Block a failed requirement by its cause; False where there is none, or it is the requirement itself."""
+    if cause in ("", judgement.requirement.id):
+        return False
+    judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
+    return True
+
+
 def failed_by_death(judgement: Judgement, how: str) -> Judgement:
     """The judgement of a requirement that crashes the target; `how` is how the target ended."""
     reason = f"the target does not survive it: {how.splitlines()[0]}"

@@ -116,3 +116,8 @@ def in_order(entries: Sequence[Entry]) -> list[Entry]:
     for entry in entries:
         place(entry)
     return list(placed.values())
+
+
+def is_exclusive(entry: Entry) -> bool:
+    """Whether a requirement runs alone: it is marked exclusive, uses fault hooks, or records a history (area HIS)."""
+    return entry.requirement.exclusive or bool(entry.requirement.needs.hooks) or entry.requirement.area == "HIS"

@@ -24,6 +24,7 @@ from typing import Any
 from conformance.plan import Group
 from conformance.requirement import Entry, catalogue, owed_by, version_key
 from conformance.results import Judgement, Verdict
+from conformance.waits import Reminder, Wait
 
 STORE = Path(__file__).parent / "requirements" / "releases.json"
 RELEASES = (
@@ -157,12 +158,17 @@ class Keeper:
 
     def __init__(self, version: str, path: Path = STORE, reported: Callable[[str], None] = lambda _: None) -> None:
         self.version, self.path, self.reported = version, path, reported
+        self.reminder = Reminder()
 
     def starting(self, group: Group, number: int, groups: int) -> None:
         self.reported(f"{spec_of(self.version)}: start {number} of {groups}")
 
     def judging(self, entry: Entry) -> None:
         """Nothing is stored before the verdict."""
+
+    def waiting(self, waits: list[Wait]) -> None:
+        if text := self.reminder.text(waits):
+            self.reported(f"{spec_of(self.version)}: {text}")
 
     def judged(self, judgement: Judgement) -> None:
         id = judgement.requirement.id

@@ -8,7 +8,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import FileIO
@@ -23,6 +23,7 @@ from conformance.plan import Group
 from conformance.requirement import Entry
 from conformance.results import INTERRUPTED, Judgement, Run, TargetRecord, Verdict, printable
 from conformance.session import Interrupted, Session
+from conformance.waits import Wait, reported
 from linearizability.results import suite_version
 
 JOBS = 6
@@ -44,6 +45,9 @@ class Listener(Protocol):
 
     def judged(self, judgement: Judgement) -> None:
         """A requirement's verdict stands."""
+
+    def waiting(self, waits: list[Wait]) -> None:
+        """What the run waits for, the longest wait first; every second, from a thread of its own."""
 
 
 @dataclass
@@ -92,10 +96,12 @@ def run(chosen: Plan) -> Run:
     with (chosen.folder / STREAM_NAME).open("wb", buffering=0) as stream:
         add = _Collector(chosen, report, stream).add
         session = Session(host, chosen.entries, chosen.jobs, add, starts=chosen.starts)
+        waiting: AbstractContextManager[None] = nullcontext()
         if chosen.listener:
             session.starting, session.judging = chosen.listener.starting, chosen.listener.judging
+            waiting = reported(session.waits, chosen.listener.waiting)
         try:
-            with interruptible(session.stop):
+            with interruptible(session.stop), waiting:
                 session.run()
         except TargetBroke as error:
             broke = printable(str(error))

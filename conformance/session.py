@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from conformance.host import Host, TargetBroke
 from conformance.judging import (
     KEEP_FROM_STARTING,
+    block,
     cause_of,
     failed_by_death,
     judge,
@@ -29,12 +30,13 @@ from conformance.judging import (
     missing,
     missing_in_any_start,
 )
-from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, plan
+from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, is_exclusive, plan
 from conformance.requirement import Entry, Requirement, catalogue, owed_by
 from conformance.results import Judgement, Verdict
 from conformance.stalls import Stalls
 from conformance.steps import STEPS
 from conformance.subject import Subject
+from conformance.waits import START, Waits
 
 BASICS = "BAS"
 ROUND_TRIPS = "API-05"
@@ -77,6 +79,7 @@ class Session:
     report: Judged  # called with each judgement when it is final
     starting: Callable[[Group, int, int], None] = lambda group, number, groups: None
     judging: Callable[[Entry], None] = lambda entry: None
+    waits: Waits = field(default_factory=Waits)
     stop: threading.Event = field(default_factory=threading.Event)
     """Set to stop the run early."""
     verdicts: dict[str, Judgement] = field(default_factory=dict[str, Judgement])
@@ -133,7 +136,7 @@ class Session:
                 if not self._cannot_be_judged(waiting, group):
                     if self.host.open_group is not group:
                         self.starting(group, number, self.count)
-                    self.host.prepare(group)
+                    self._prepare(group)
                 self._judge_group(in_order(waiting), group)
             except TargetBroke:
                 self.groups.append(taken)
@@ -142,9 +145,13 @@ class Session:
     def _cannot_be_judged(self, entries: Sequence[Entry], group: Group) -> bool:
         """Whether no requirement can be judged with any configuration. The target is not started for them: it might exit."""
         if self.host.subject is None and not self.accompanies and KEEP_FROM_STARTING & group.configs.keys():
-            self.host.prepare(Group(dict(BASE_CONFIGS)))
+            self._prepare(Group(dict(BASE_CONFIGS)))
         subject = self.host.subject
         return subject is not None and all(missing_in_any_start(entry.requirement, subject)[0] for entry in entries)
+
+    def _prepare(self, group: Group) -> None:
+        with self.waits.during(START):
+            self.host.prepare(group)
 
     def _next_group(self) -> tuple[int, Group] | None:
         with self.lock:
@@ -197,7 +204,7 @@ class Session:
 
     def _judge_late(self) -> None:
         for group in {id(group): group for group, _ in self.late}.values():
-            self.host.prepare(group)
+            self._prepare(group)
             entries = [entry for other, entry in self.late if other is group]
             self._one_by_one(in_order(entries), group, patience=AGAIN_PATIENCE)
 
@@ -306,6 +313,10 @@ class Session:
     def _judge(self, entry: Entry, *, patience: float = 1.0, before: tuple[str, ...] = ()) -> Judgement:
         """Judge one requirement, unless the target lacks what it needs or a prerequisite does not hold."""
         self.judging(entry)
+        with self.waits.during(entry.requirement.id):
+            return self._judge_if_it_can_be(entry, patience, before)
+
+    def _judge_if_it_can_be(self, entry: Entry, patience: float, before: tuple[str, ...]) -> Judgement:
         record, subject = entry.requirement, self._subject
         lacking, lack = missing(record, subject)
         if lacking:
@@ -339,14 +350,14 @@ class Session:
                 unlike = record.needs.alone and about != step
                 found = self.verdicts.get(about) if unlike else self._verdict_of(about, (*before, record.id))
                 cause = cause_of(found)
-            _block(judgement, cause)
+            block(judgement, cause)
         return judgement
 
     def _attribute_afterwards(self) -> None:
         """Block failed requirements whose cause was judged later, on another start of the target."""
         for judgement in [one for one in self.verdicts.values() if one.verdict is Verdict.FAIL and not one.died]:
             for about in () if judgement.direct else (judgement.built_on, *judgement.requirement.builds_on):
-                if _block(judgement, cause_of(self.verdicts.get(about))):
+                if block(judgement, cause_of(self.verdicts.get(about))):
                     self.report(judgement)
                     break
 
@@ -468,7 +479,9 @@ class Session:
         """Restart the target after a crash. Errors: TargetBroke where it cannot be; running requirements are settled first."""
         self.deaths += 1
         self.last.clear()
-        if self.deaths <= DEATHS and self.host.revive():
+        with self.waits.during(START):
+            revived = self.deaths <= DEATHS and self.host.revive()
+        if revived:
             self.host.open_group = group
             return
         open_ones = [entry for entry in suspects if entry.requirement.id in seen]
@@ -485,16 +498,3 @@ class Session:
             raise TargetBroke(f"the target has ended {self.deaths} times")
         failure = "; ".join(self.host.record.not_revived[-1:])
         raise TargetBroke(f"the target is gone since {names} ({failure}): {how}")
-
-
-def _block(judgement: Judgement, cause: str) -> bool:
-    """Block a failed requirement by its cause; False where there is none, or it is the requirement itself."""
-    if cause in ("", judgement.requirement.id):
-        return False
-    judgement.verdict, judgement.blocked_by, judgement.timed_out = Verdict.BLOCKED, cause, False
-    return True
-
-
-def is_exclusive(entry: Entry) -> bool:
-    """Whether a requirement runs alone: it is marked exclusive, uses fault hooks, or records a history (area HIS)."""
-    return entry.requirement.exclusive or bool(entry.requirement.needs.hooks) or entry.requirement.area == "HIS"

@@ -18,6 +18,7 @@ from rich.text import Text
 from conformance.plan import BASE_CONFIGS, Group
 from conformance.requirement import AREAS, Entry, Requirement
 from conformance.results import Cause, Judgement, Run, RunVerdict, Verdict, coverage, profile_tallies, root_causes
+from conformance.waits import Reminder, Wait, said
 from linearizability.progress import is_verbose, time_left
 
 STYLE = {
@@ -34,6 +35,10 @@ CAUSES_IN_FULL, CAUSES_NAMED = 8, 20
 REASONS_SHOWN = 10
 IDS_SHOWN = 8
 LEAST_AREA_WIDTH = 4
+MOMENT_S = 3.0
+"""What takes longer is named on the terminal, with its time."""
+VERBOSE_S, TERSE_S = 10.0, 30.0
+"""How often a pipe has a line of what the run waits for, and the least wait that has one."""
 RUN_STYLE = {RunVerdict.PASS: "bold green", RunVerdict.FAIL: "bold red", RunVerdict.UNKNOWN: "bold yellow"}
 
 
@@ -47,6 +52,7 @@ class Progress:
         self.total = total
         self.done = 0
         self.began = time.monotonic()
+        self.reminder = Reminder(VERBOSE_S if is_verbose() else TERSE_S)
         self.status = console.status("") if console.is_terminal and not is_verbose() else None
         if self.status:
             self.status.start()
@@ -73,6 +79,13 @@ class Progress:
         if judgement.verdict in (Verdict.FAIL, Verdict.TOLERATED, Verdict.ENGINE_ERROR):
             head = Text(f"{judgement.requirement.id} ")
             self.console.print(head + verdict_text(judgement) + Text(_first(judgement.reason, 160)), soft_wrap=True)
+
+    def waiting(self, waits: list[Wait]) -> None:
+        """What the run waits for: at once on a terminal where it takes longer than a moment, in a pipe now and then."""
+        if self.status and waits[0].seconds >= MOMENT_S:
+            self.status.update(escape(f"{self._done()}  {said(waits)}"))
+        elif not self.status and (text := self.reminder.text(waits)):
+            self.console.print(escape(f"{self._done()}  {text}"), soft_wrap=True)
 
     def finish(self) -> None:
         """Take the line away."""

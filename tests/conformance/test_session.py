@@ -19,6 +19,7 @@ from conformance.requirement import Entry, Needs, Requirement
 from conformance.results import Judgement, Run, RunVerdict, Verdict
 from conformance.runner import Plan, run
 from conformance.steps import built_on, directly
+from conformance.waits import Wait
 from conformance.wire import Failed
 from linearizability.targets import TargetError
 from tests.conformance.parrot import Parrot
@@ -377,6 +378,7 @@ def test_an_interrupted_run_leaves_what_was_judged_and_says_so_of_the_rest(tmp_p
     class Interrupting:
         def starting(self, *_: Any) -> None: ...
         def judging(self, entry: Entry) -> None: ...
+        def waiting(self, waits: list[Wait]) -> None: ...
         def judged(self, judgement: Judgement) -> None:
             stop.set()
 

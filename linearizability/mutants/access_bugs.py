@@ -14,7 +14,6 @@ LEAVE_GROUP = 13
 
 
 @mutant(
-    "leave-group-unchecked",
     "reference.node.access:Access.admit",
     "LeaveGroup is carried out whatever the ACLs of the group say.",
     caught_by=("ACL-14",),
@@ -24,7 +23,6 @@ def leave_group_unchecked(original: Any, access: Any, request: Any, body: Any, *
 
 
 @mutant(
-    "prefixed-acl-as-literal",
     "reference.authorizer.acl:AclTable.of",
     "A prefixed ACL counts for the one name that it has, and for no longer one.",
     caught_by=("ACL-50",),
@@ -38,7 +36,6 @@ def prefixed_acl_as_literal(original: Any, table: Any, resource_type: int, name:
 
 
 @mutant(
-    "allowed-before-denied",
     "reference.authorizer.authorizer:Authorizer._decide",
     "An ACL that allows decides before one that denies.",
     caught_by=("ACL-51",),
@@ -55,7 +52,6 @@ def allowed_before_denied(
 
 
 @mutant(
-    "metadata-shows-all-topics",
     "reference.node.access:Access.hide",
     "What a client may not see is not left out of responses.",
     caught_by=("ACL-60",),
@@ -65,7 +61,6 @@ def metadata_shows_all_topics(original: Any, access: Any, need: Any, request: An
 
 
 @mutant(
-    "wildcard-acl-ignored",
     "reference.authorizer.acl:AclTable.of",
     "An ACL for all names counts for none of them.",
     caught_by=("ACL-87",),
@@ -75,7 +70,6 @@ def wildcard_acl_ignored(original: Any, table: Any, resource_type: int, name: st
 
 
 @mutant(
-    "wide-denial-narrowed",
     "reference.authorizer.authorizer:Authorizer._decide",
     "An ACL that denies ALL is passed over: operations are denied one by one alone.",
     caught_by=("ACL-83",),

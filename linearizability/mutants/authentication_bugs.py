@@ -16,7 +16,6 @@ from reference.protocol.errors import KafkaError
 
 
 @mutant(
-    "expired-token-taken",
     "reference.node.authentication:SaslSession._lifetime_ms",
     "A session goes on after the end of the token that it began with, and one begins with a token that has ended.",
     caught_by=("SEC-25", "SEC-29"),
@@ -26,7 +25,6 @@ def expired_token_taken(original: Any, session: Any, credential_ends: int | None
 
 
 @mutant(
-    "token-renewed-by-anyone",
     "reference.controller.delegation_tokens:_require_of",
     "Any user that knows a token's HMAC renews it and ends it.",
     caught_by=("SEC-22", "SEC-23"),
@@ -36,7 +34,6 @@ def token_renewed_by_anyone(original: Any, record: Any, requester: str) -> None:
 
 
 @mutant(
-    "token-for-a-token",
     "reference.node.delegation_tokens:_may_ask",
     "A client that has authenticated by a token gets further tokens, so that its right never ends.",
     caught_by=("SEC-24",),
@@ -46,7 +43,6 @@ def token_for_a_token(original: Any, configuration: Any, client: Any) -> bool:
 
 
 @mutant(
-    "removed-token-taken",
     "reference.controller.delegation_tokens:token",
     "A token that was ended is still taken: what was known of it is kept.",
     caught_by=("SEC-23",),
@@ -62,7 +58,6 @@ _KNOWN: dict[int, dict[Any, Any]] = {}
 
 
 @mutant(
-    "old-password-taken",
     "reference.node.authentication:Authenticator._credential",
     "After a change of its password a user logs in by the old one.",
     caught_by=("SEC-12",),
@@ -74,7 +69,6 @@ def old_password_taken(original: Any, authenticator: Any, user: str, mechanism: 
 
 
 @mutant(
-    "weak-scram-credential",
     "reference.node.scram_credentials:_record",
     "A credential with few iterations is taken, which a reader of the metadata soon breaks.",
     caught_by=("SEC-18",),
@@ -90,7 +84,6 @@ def weak_scram_credential(original: Any, image: Any, change: Any) -> Any:
 
 
 @mutant(
-    "mechanism-changed",
     "reference.node.authentication:SaslSession.handshake",
     "A client that authenticates again may choose a weaker mechanism than before.",
     caught_by=("SEC-17",),
@@ -102,7 +95,6 @@ def mechanism_changed(original: Any, session: Any, body: Any, version: int) -> A
 
 
 @mutant(
-    "token-renewed-for-ever",
     "reference.controller.delegation_tokens:_until",
     "A token is renewed beyond its largest lifetime.",
     caught_by=("SEC-22",),
@@ -114,7 +106,6 @@ def token_renewed_for_ever(original: Any, record: Any, time: int) -> Any:
 
 
 @mutant(
-    "unsigned-token-taken",
     "reference.security.signed_tokens:_signed_claims",
     "A token of OAUTHBEARER counts without a look at its signature.",
     caught_by=("SEC-28",),
@@ -125,7 +116,6 @@ def unsigned_token_taken(original: Any, token: str, keys: Any) -> Any:
 
 
 @mutant(
-    "token-of-another-audience",
     "reference.security.signed_tokens:_check_audience",
     "A token that was made for other services is taken.",
     caught_by=("SEC-28",),
@@ -135,7 +125,6 @@ def token_of_another_audience(original: Any, audience: Any, expected: Any) -> No
 
 
 @mutant(
-    "scram-acts-as-anyone",
     "reference.node.sasl_mechanisms:_check_acts_as",
     "A user that knows its own password is served under the name of another.",
     caught_by=("SEC-07", "SEC-31"),
@@ -145,7 +134,6 @@ def scram_acts_as_anyone(original: Any, acts_as: str, user: str) -> None:
 
 
 @mutant(
-    "channel-binding-ignored",
     "reference.node.sasl_mechanisms:Scram._first",
     "A client of SCRAM that asks for channel binding believes that it has got it.",
     caught_by=("SEC-30",),
@@ -160,7 +148,6 @@ def _asked(frame: Any) -> tuple[int, int]:
 
 
 @mutant(
-    "old-session-without-end",
     "reference.node.reception:Reception._authenticate",
     "The session of a client whose SaslAuthenticate is too old to learn of its end has none.",
     caught_by=("SEC-39",),
@@ -172,7 +159,6 @@ def old_session_without_end(original: Any, reception: Any, client: Any, sasl: An
 
 
 @mutant(
-    "handshake-of-any-version",
     "reference.node.reception:Reception._authenticate",
     "A SaslHandshake of a version that does not exist is taken for the newest.",
     caught_by=("SEC-38",),
@@ -185,7 +171,6 @@ def handshake_of_any_version(original: Any, reception: Any, client: Any, sasl: A
 
 
 @mutant(
-    "newer-clients-closed",
     "reference.node.reception:Reception._authenticate",
     "A client that asks for the versions in a newer version than is known is closed before it authenticates.",
     caught_by=("SEC-35",),

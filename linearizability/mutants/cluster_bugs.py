@@ -27,7 +27,6 @@ DIVERGED = ("logs-differ", "replica-divergence", "inconsistent-offsets")
 
 
 @mutant(
-    "kip-101-loss",
     "reference.node.properties:truncation_of",
     "Followers cut their logs to their own high watermarks, and lose what was committed.",
     fuzz=True, nodes=3, breaks=LOST, in_history=True,
@@ -37,7 +36,6 @@ def kip_101_loss(original: Any, properties: Any) -> str:
 
 
 @mutant(
-    "kip-101-divergence",
     "reference.node.properties:truncation_of",
     "Followers cut their logs to their own high watermarks, and keep what their leader has never had.",
     fuzz=True, nodes=3, breaks=DIVERGED, only_in_history=True,
@@ -47,7 +45,6 @@ def kip_101_divergence(original: Any, properties: Any) -> str:
 
 
 @mutant(
-    "kip-279",
     "reference.storage.log:Log.end_offset_for_epoch",
     "Of an epoch that it does not have, a leader reports where the next one begins, as if it had it.",
     fuzz=True, nodes=3, in_history=True,
@@ -60,7 +57,6 @@ def kip_279(original: Any, log: Any, epoch: int) -> Any:
 
 
 @mutant(
-    "kip-320",
     "reference.node.fetch:Serving._read_as_follower",
     "A follower's fetch names neither its leader's epoch nor that of its own last record.",
     fuzz=True, nodes=3, in_history=True,
@@ -70,7 +66,6 @@ def kip_320(original: Any, serving: Any, partition: Any, wanted: Any, *more: Any
 
 
 @mutant(
-    "fetch-without-fencing",
     "reference.node.fetch:Serving._read_as_follower",
     "A follower's fetch shows where the logs part, but does not name its leader's epoch.",
     fuzz=True, nodes=3,
@@ -80,7 +75,6 @@ def fetch_without_fencing(original: Any, serving: Any, partition: Any, wanted: A
 
 
 @mutant(
-    "newer-epochs-appended",
     "reference.storage.log:Log.append_as_follower",
     "A follower appends batches of a newer leader epoch than the one in which it fetched, from an answer that its former leader "
     "sent late (KAFKA-18723).",
@@ -94,7 +88,6 @@ def newer_epochs_appended(original: Any, log: Any, records: Any, now: int, leade
 
 
 @mutant(
-    "kip-497",
     "reference.replication.leader:Leading._counted_ends",
     "The high watermark waits for the committed ISR only, not for the proposed one.",
     fuzz=True, nodes=3, in_history=True,
@@ -104,7 +97,6 @@ def kip_497(original: Any, leader: Any, now: int) -> Iterator[int]:
 
 
 @mutant(
-    "leaver-counted-out",
     "reference.replication.leader:Leading.is_in_maximal_isr",
     "A member that is proposed to leave does not count any more, before the controller has agreed.",
     fuzz=True, nodes=3, in_history=True,
@@ -114,7 +106,6 @@ def leaver_counted_out(original: Any, leader: Any, broker: int) -> bool:
 
 
 @mutant(
-    "stale-proposal-rolled-back",
     "reference.replication.proposal:outcome_of",
     "INVALID_UPDATE_VERSION undoes a proposal of which an earlier copy was accepted.",
     fuzz=True, nodes=3, in_history=True,
@@ -124,7 +115,6 @@ def stale_proposal_rolled_back(original: Any, error: Any) -> ProposalOutcome:
 
 
 @mutant(
-    "epoch-start-unasked",
     "reference.replication.isr:may_join",
     "A follower with what a new leader knows to be committed may join, whatever its predecessor had committed.",
     fuzz=True, nodes=3,
@@ -134,7 +124,6 @@ def epoch_start_unasked(original: Any, end: int, high_watermark: int, epoch_star
 
 
 @mutant(
-    "committed-under-min-isr",
     "reference.replication.leader:Leading.advance_high_watermark",
     "The high watermark moves on while the ISR is smaller than min.insync.replicas.",
     fuzz=True, nodes=3, in_history=True,
@@ -148,7 +137,6 @@ def committed_under_min_isr(original: Any, leader: Any, now: int) -> bool:
 
 
 @mutant(
-    "commit-before-min-isr",
     "reference.replication.leader:Leading._removed_pending_replay_after",
     "A smaller ISR counts as soon as the controller has answered, before the min.insync.replicas that it was written under is "
     "known, as in Apache Kafka 4.3 and 4.4.",
@@ -159,7 +147,6 @@ def commit_before_min_isr(original: Any, leader: Any, isr: tuple[int, ...]) -> f
 
 
 @mutant(
-    "acknowledged-under-min-isr",
     "reference.replication.leader:Leading.answer_to_produce",
     "Acks=all is answered as soon as all of the ISR have the record, however few they have become since the append.",
     fuzz=True, nodes=3, in_history=True,
@@ -171,7 +158,6 @@ def acknowledged_under_min_isr(original: Any, leader: Any, end: int) -> Any:
 
 
 @mutant(
-    "min-isr-ignored",
     "reference.replication.isr:effective_min_isr",
     "min.insync.replicas is asked for neither before the append nor after it, nor by the high watermark.",
     fuzz=True, nodes=3,
@@ -181,7 +167,6 @@ def min_isr_ignored(original: Any, min_isr: int, replicas: int) -> int:
 
 
 @mutant(
-    "acknowledged-before-commit",
     "reference.replication.leader:Leading.is_committed",
     "Acks=all is answered as soon as the leader has the record.",
     fuzz=True, nodes=3, in_history=True,
@@ -191,7 +176,6 @@ def acknowledged_before_commit(original: Any, leader: Any, end: int) -> bool:
 
 
 @mutant(
-    "acks-all-as-one",
     "reference.node.produce:_append_all",
     "Acks=all is answered as acks=1 is: as soon as the leader has the records.",
     fuzz=True, nodes=3, in_history=True,
@@ -203,7 +187,6 @@ def acks_all_as_one(original: Any, node: Any, request: Any, body: Any, verdicts:
 
 
 @mutant(
-    "follower-serves-ahead",
     "reference.replication.partition:Partition.read",
     "A follower serves consumers up to the end of its log.",
     fuzz=True, nodes=3, in_history=True,
@@ -219,7 +202,6 @@ def follower_serves_ahead(original: Any, replica: Any, offset: int, **more: Any)
 
 
 @mutant(
-    "follower-believes-its-leader",
     "reference.replication.high_watermark:follower_high_watermark",
     "A follower's high watermark is what its leader said, also beyond its own log.",
     fuzz=True, nodes=3,
@@ -232,7 +214,6 @@ def follower_believes_its_leader(original: Any, leader_high_watermark: int, log_
 
 
 @mutant(
-    "kip-903",
     "reference.controller.isr_proposals:_judge_member",
     "A broker's earlier incarnation counts for its present one: a stale broker epoch is admitted to the ISR.",
     fuzz=True, nodes=3, in_history=True,
@@ -243,7 +224,6 @@ def kip_903(original: Any, image: Any, member: Any) -> None:
 
 
 @mutant(
-    "fenced-broker-admitted",
     "reference.controller.isr_proposals:_judge_member",
     "A fenced broker may join the ISR.",
     fuzz=True, nodes=3,
@@ -263,7 +243,6 @@ def _in_any_incarnation(original: Any, leader: Any, follower: int, broker_epoch:
 
 
 @mutant(
-    "fencing-unnoticed",
     "reference.controller.isr_proposals:_judge_member",
     "Neither the controller nor the leader, which has replayed it, minds that a broker is fenced.",
     fuzz=True, nodes=3, also={"reference.replication.isr:is_admissible": _all_that_have_fetched},
@@ -273,7 +252,6 @@ def fencing_unnoticed(original: Any, image: Any, member: Any) -> None:
 
 
 @mutant(
-    "former-incarnation-unnoticed",
     "reference.controller.isr_proposals:_judge_member",
     "Neither the controller nor the leader, which has replayed it, minds that a broker has begun another incarnation.",
     fuzz=True, nodes=3,
@@ -287,7 +265,6 @@ def former_incarnation_unnoticed(original: Any, image: Any, member: Any) -> None
 
 
 @mutant(
-    "kip-966",
     "reference.controller.brokers:_end_incarnation",
     "A broker that comes back from an unclean end is as eligible to lead as before.",
     fuzz=True, nodes=3, in_history=True,
@@ -297,7 +274,6 @@ def kip_966(original: Any, image: Any, configuration: Any, broker: int, was_clea
 
 
 @mutant(
-    "dropped-kept-eligible",
     "reference.controller.leadership_rules:stays_eligible",
     "A replica dropped by a reassignment stays eligible to lead, as in Apache Kafka 4.3.",
     fuzz=True, nodes=3,
@@ -307,7 +283,6 @@ def dropped_kept_eligible(original: Any, *sizes: int, **facts: bool) -> bool:
 
 
 @mutant(
-    "unclean-election",
     "reference.controller.elections:is_unclean_allowed",
     "A replica that is neither in the ISR nor eligible is elected, though unclean elections are off.",
     fuzz=True, nodes=3, in_history=True,
@@ -323,7 +298,6 @@ def _asks_to_serve(original: Any, membership: Any) -> Any:
 
 
 @mutant(
-    "unfenced-before-replay",
     "reference.controller.heartbeats:next_state",
     "A broker asks to be unfenced, and is, before it has replayed its own registration.",
     fuzz=True, nodes=3, breaks=("unfenced-too-early",),
@@ -334,7 +308,6 @@ def unfenced_before_replay(original: Any, state: Any, **known: Any) -> Any:
 
 
 @mutant(
-    "reassigned-with-one-in-sync",
     "reference.controller.partition_change:_complete_reassignment",
     "A reassignment ends when one of the added replicas is in sync.",
     fuzz=True, nodes=5, breaks=("reassigned-too-early",),
@@ -351,7 +324,6 @@ def reassigned_with_one_in_sync(original: Any, target: Any, terms: Any) -> None:
 
 
 @mutant(
-    "producers-forgotten-by-new-leaders",
     "reference.replication.partition:Partition.become_leader",
     "A new leader knows nothing of idempotent producers.",
     fuzz=True, nodes=3, breaks=("duplicate", "sequence-lost", "logs-differ", "producers-disagree"), in_history=True,
@@ -362,7 +334,6 @@ def producers_forgotten_by_new_leaders(original: Any, partition: Any, state: Any
 
 
 @mutant(
-    "high-watermark-restored-wrongly",
     "reference.replication.partition:Partition.restart",
     "After a restart all that the log holds counts as committed.",
     fuzz=True, nodes=3, in_history=True,
@@ -372,7 +343,6 @@ def high_watermark_restored_wrongly(original: Any, partition: Any, checkpoint: i
 
 
 @mutant(
-    "replay-skipped",
     "reference.node.node:Node.is_serving",
     "A broker serves by the metadata of its earlier incarnation, before it has replayed what came after.",
     fuzz=True, nodes=3, in_history=True,
@@ -382,7 +352,6 @@ def replay_skipped(original: Any, node: Any) -> bool:
 
 
 @mutant(
-    "internal-topics-without-a-leader",
     "reference.controller.elections:move_leaders",
     "A broker that comes back leads no partition of internal topics that has no leader.",
     fuzz=True, nodes=3, workload="groups", breaks=("partition-not-led",),

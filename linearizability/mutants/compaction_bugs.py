@@ -13,7 +13,6 @@ LOGS = "tests.storage.disk_log_machines:SimulatedLogMachine"
 
 
 @mutant(
-    "tombstone-dropped-early",
     "reference.storage.batch_filter:BatchFilter.__init__",
     "A tombstone may go with the next compaction that meets it, whatever delete.retention.ms says.",
     caught_by=("CMP-04",),
@@ -26,7 +25,6 @@ def tombstone_dropped_early(
 
 
 @mutant(
-    "newest-value-lost",
     "reference.storage.offset_map:OffsetMap.read",
     "The map of keys holds the offset behind a key's last record: the last one is superseded, too.",
     caught_by=("CMP-01",),
@@ -41,7 +39,6 @@ def newest_value_lost(original: Any, keys: Any, batch: Any) -> None:
 
 
 @mutant(
-    "offsets-renumbered",
     "reference.storage.batch_filter:BatchFilter._rewritten",
     "A batch that loses records ends earlier: its last offset is counted from the records that are left.",
     machine=LOGS,
@@ -52,7 +49,6 @@ def offsets_renumbered(original: Any, kept: Any, batch: Any, data: bytes, rows: 
 
 
 @mutant(
-    "aborted-records-revived",
     "reference.storage.cleaned_transactions:CleanedTransactions.may_drop",
     "The marker of an aborted transaction goes while its records stay: they are read as if they had been committed.",
     caught_by=("CMP-08",),
@@ -67,7 +63,6 @@ def aborted_records_revived(original: Any, transactions: Any, batch: Any) -> boo
 
 
 @mutant(
-    "producers-forgotten-by-compaction",
     "reference.storage.batch_filter:BatchFilter._outlives",
     "An empty batch goes although it carries a producer's last sequence number: its retry is appended again.",
     caught_by=("CMP-09",),
@@ -78,7 +73,6 @@ def producers_forgotten_by_compaction(original: Any, kept: Any, header: Any) -> 
 
 
 @mutant(
-    "compacted-beyond-what-is-stable",
     "reference.storage.cleanable:cleanable",
     "The dirty section goes up to the active segment: records that are not committed, or of an open transaction, are compacted.",
     machine=LOGS,
@@ -89,7 +83,6 @@ def compacted_beyond_what_is_stable(original: Any, closed: Any, config: Any, act
 
 
 @mutant(
-    "compaction-lag-ignored",
     "reference.storage.cleanable:cleanable",
     "Records are compacted before they have been there for min.compaction.lag.ms.",
     caught_by=("CMP-03",),

@@ -16,7 +16,6 @@ CONSUMER_GROUPS = "tests.coordinator.test_consumer_groups_machine:ConsumerGroupR
 
 
 @mutant(
-    "generation-given-out-again",
     "reference.coordinator.classic_group:ClassicGroup.begin_generation",
     "A rebalance gives out the former generation again: no member of it is fenced.",
     fuzz=True,
@@ -28,7 +27,6 @@ def generation_given_out_again(original: Any, group: Any, now: int) -> None:
 
 
 @mutant(
-    "generation-unchecked",
     "reference.coordinator.classic_group:ClassicGroup.check_generation",
     "Whatever names a former generation is taken: heartbeats, assignments, commits.",
     caught_by=("GRP-12",),
@@ -40,7 +38,6 @@ def generation_unchecked(original: Any, group: Any, generation: int) -> None:
 
 
 @mutant(
-    "sync-answered-from-the-former-generation",
     "reference.coordinator.classic_groups:ClassicGroups._sync",
     "Who asks for its part before the leader has brought the assignment is given that of the generation before.",
     fuzz=True,
@@ -55,7 +52,6 @@ def sync_answered_from_the_former_generation(original: Any, groups: Any, request
 
 
 @mutant(
-    "generation-without-stragglers",
     "reference.coordinator.classic_group:ClassicGroup.have_all_joined",
     "A generation begins with the members that joined first; those that are still rejoining are removed.",
     fuzz=True,
@@ -69,7 +65,6 @@ def generation_without_stragglers(original: Any, group: Any) -> bool:
 
 
 @mutant(
-    "session-never-ends",
     "reference.coordinator.classic_rebalances:Rebalances._member_expired",
     "A member that died keeps its partitions for ever: sessions do not end.",
     caught_by=("GRP-13",),
@@ -81,7 +76,6 @@ def session_never_ends(original: Any, rebalances: Any, group: Any, member_id: st
 
 
 @mutant(
-    "unused-id-makes-a-rebalance",
     "reference.coordinator.classic_rebalances:Rebalances._member_expired",
     "A member id that was given out and expires unused sends the whole group into a rebalance.",
     caught_by=("GRP-50",),
@@ -94,7 +88,6 @@ def unused_id_makes_a_rebalance(original: Any, rebalances: Any, group: Any, memb
 
 
 @mutant(
-    "static-member-not-fenced",
     "reference.coordinator.classic_group:ClassicGroup.check_member",
     "The former member of an instance id goes on beside the one that has taken its place.",
     caught_by=("GRP-21",),
@@ -110,7 +103,6 @@ def static_member_not_fenced(original: Any, group: Any, id: str, instance_id: st
 
 
 @mutant(
-    "committed-before-generation-check",
     "reference.coordinator.classic_group:ClassicGroup.check_commit",
     "A commit is taken from any sender: a removed member overwrites its successor's offsets.",
     caught_by=("OFF-05", "OFF-06", "OFF-07"),
@@ -130,7 +122,6 @@ def committed_before_generation_check(
 
 
 @mutant(
-    "offsets-lost-at-failover",
     "reference.coordinator.group_shard:GroupShard.loaded",
     "A coordinator that loads its partition forgets a group's first committed offset.",
     fuzz=True,
@@ -143,7 +134,6 @@ def offsets_lost_at_failover(original: Any, shard: Any, now: int) -> None:
 
 
 @mutant(
-    "commit-answered-before-it-is-replicated",
     "reference.node.coordination:Coordination.answer",
     "A commit is acknowledged when it is in the coordinator's own log: another coordinator does not know it.",
     fuzz=True,
@@ -157,7 +147,6 @@ def commit_answered_before_it_is_replicated(
 
 
 @mutant(
-    "offsets-of-a-live-group-expire",
     "reference.coordinator.group_expiry:_expired_offsets",
     "Offsets expire from their commit on, also those of topics that the group's members consume.",
     caught_by=("OFF-15",),
@@ -179,7 +168,6 @@ def offsets_of_a_live_group_expire(original: Any, group: Any, offsets: Any, rete
 
 
 @mutant(
-    "revoked-partitions-given-at-once",
     "reference.coordinator.reconciliation:_still_owns",
     "KIP-848: a partition that a member is to give up is given to another before the member says that it has.",
     caught_by=("CGH-09",),
@@ -192,7 +180,6 @@ def revoked_partitions_given_at_once(original: Any, owned: Any, revoked: Any) ->
 
 
 @mutant(
-    "held-partitions-called-free",
     "reference.coordinator.reconciliation:reconcile",
     "KIP-848: a member gets all of its target at once, even what another member still owns.",
     caught_by=("CGH-09",),

@@ -14,7 +14,6 @@ MUCH = 1 << 30
 
 
 @mutant(
-    "wrong-correlation-id",
     "reference.node.requests:Responder.respond",
     "The twelfth answer on a connection, and each twelfth after it, bears the next request's correlation id.",
     caught_by=("FRM",),
@@ -29,7 +28,6 @@ def wrong_correlation_id(original: Any, responder: Any, request: Any, response: 
 
 
 @mutant(
-    "unknown-tags-refused",
     "reference.protocol.codec_decoding:read_tags",
     "A request with a tagged field that the broker does not know closes the connection.",
     caught_by=("FRM", "API"),
@@ -42,7 +40,6 @@ def unknown_tags_refused(original: Any, view: memoryview, position: int, size: i
 
 
 @mutant(
-    "acks0-error-unnoticed",
     "reference.node.produce:_answer",
     "An acks=0 produce that failed leaves its connection open.",
     caught_by=("ACK-03",),
@@ -52,7 +49,6 @@ def acks0_error_unnoticed(original: Any, responder: Any, request: Any, acks: int
 
 
 @mutant(
-    "acknowledged-without-append",
     "reference.node.produce:_append",
     "A batch with acks=1 is acknowledged and not appended.",
     caught_by=("PRD", "ACK"),
@@ -67,7 +63,6 @@ def acknowledged_without_append(original: Any, context: Any, request: Any, acks:
 
 
 @mutant(
-    "timed-out-without-need",
     "reference.node.fetch:fetch",
     "A fetch waits for its whole max_wait although min_bytes are there.",
     caught_by=("FET",),
@@ -79,7 +74,6 @@ def timed_out_without_need(original: Any, node: Any, request: Any, body: Any, no
 
 
 @mutant(
-    "session-repeats-everything",
     "reference.node.fetch_sessions:_is_news",
     "An incremental fetch response names every partition of the session, also those without news.",
     caught_by=("FSS",),
@@ -89,7 +83,6 @@ def session_repeats_everything(original: Any, wanted: Any, result: Any) -> bool:
 
 
 @mutant(
-    "session-forgets-positions",
     "reference.node.fetch_sessions:FetchSessions._continue",
     "An incremental fetch does not take the new offset of a partition that the session knows.",
     caught_by=("FSS",),
@@ -105,7 +98,6 @@ def session_forgets_positions(original: Any, sessions: Any, session: Any, reques
 
 
 @mutant(
-    "topic-id-kept",
     "reference.controller.topics:create_topic",
     "A topic that is deleted and created again has the id that it had before.",
     caught_by=("TOP",),
@@ -115,7 +107,6 @@ def topic_id_kept(original: Any, image: Any, topic: Any, *, chance: Any, **more:
 
 
 @mutant(
-    "existing-topic-created",
     "reference.node.topics:_create",
     "CreateTopics of a topic that is there succeeds.",
     caught_by=("TOP",),
@@ -128,7 +119,6 @@ def existing_topic_created(original: Any, *arguments: Any) -> Any:
 
 
 @mutant(
-    "producer-id-twice",
     "reference.node.producers:ProducerIds.next",
     "Producer ids are given out again after a restart: their block is not written to the metadata log.",
     caught_by=(),

@@ -13,7 +13,6 @@ NO_NODE = -1
 
 
 @mutant(
-    "vote-forgotten",
     "reference.controller.quorum_member:write_quorum_state",
     "A vote is not written down: after a restart the voter votes again in the same epoch.",
     fuzz=True, nodes=3,
@@ -23,7 +22,6 @@ def vote_forgotten(original: Any, disk: Any, folder: Any, state: Any) -> None:
 
 
 @mutant(
-    "old-epoch-committed",
     "reference.controller.quorum_rules:next_commit",
     "Records of an earlier epoch are committed as soon as a majority has them.",
     fuzz=True, nodes=3,
@@ -33,7 +31,6 @@ def old_epoch_committed(original: Any, current: int, reached: int, epoch_start: 
 
 
 @mutant(
-    "divergence-unchecked",
     "reference.controller.quorum_log:QuorumLog.compare",
     "The active controller sends records to any fetcher, whatever the fetcher's last epoch.",
     fuzz=True, nodes=3,
@@ -44,7 +41,6 @@ def divergence_unchecked(original: Any, log: Any, offset: int, epoch: int) -> An
 
 
 @mutant(
-    "fetch-across-epochs",
     "reference.controller.quorum_leading:Leader._read_for",
     "The active controller serves fetches of any epoch, and takes them for progress in its own.",
     fuzz=True, nodes=3,
@@ -61,7 +57,6 @@ def fetch_across_epochs(
 
 
 @mutant(
-    "shorter-log-elected",
     "reference.controller.quorum_rules:is_up_to_date",
     "A voter gives its vote to a candidate whose log lacks what it has itself.",
     fuzz=True, nodes=3,
@@ -71,7 +66,6 @@ def shorter_log_elected(original: Any, epoch: int, end: int, own_epoch: int, own
 
 
 @mutant(
-    "snapshot-ahead",
     "reference.controller.quorum_member:Member.write_snapshot",
     "A snapshot says to reach to the end of the log, beyond what is committed.",
     fuzz=True, nodes=3,
@@ -84,7 +78,6 @@ def snapshot_ahead(original: Any, quorum: Any, end_offset: int, records: Any, no
 
 
 @mutant(
-    "removed-leader-never-stands",
     "reference.controller.quorum_member:Member.may_stand",
     "A leader that fell as it removed itself is no candidate: of two voters the other one waits for its vote for ever.",
     fuzz=True, nodes=3, coordination="changing-voters", breaks=("no-progress",),

@@ -8,7 +8,6 @@ from linearizability.mutants.registry import mutant
 
 
 @mutant(
-    "general-quota-first",
     "reference.quotas.table:QuotaTable.limit_of_client",
     "A quota for a client id goes before one for this client id of any user.",
     caught_by=("QTA-25",),
@@ -32,7 +31,6 @@ class _Alone:
 
 
 @mutant(
-    "consumer-never-throttled",
     "reference.node.quotas:Quotas.throttle_fetch",
     "A consumer gets records, whatever its quota.",
     caught_by=("QTA-30",),
@@ -42,7 +40,6 @@ def consumer_never_throttled(original: Any, quotas: Any, request: Any, size: int
 
 
 @mutant(
-    "connection-not-muted",
     "reference.node.quotas:Quotas.throttle",
     "A client that has used up its quota learns it, and its next request is answered at once.",
     caught_by=("QTA-22",),

@@ -73,7 +73,6 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    name: str,
     function: str,
     bug: str,
     *,
@@ -82,13 +81,17 @@ def mutant(
     everywhere: bool = True,
     **found: Unpack[Found],
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function as the replacement of a function of the reference; see `Mutant`."""
-    assert name not in MUTANTS, f"two mutants are named {name}"
-    assert caught_by or fuzz or "machine" in found, f"nothing is said to catch the mutant {name}"
+    """Register the decorated function as the replacement of a function of the reference; see `Mutant`.
+
+    The mutant is named as the decorated function, with hyphens: the bug of `kip_279` is `kip-279`.
+    """
     if found.get("only_in_history"):
         found["in_history"] = True
 
     def register(replacement: Callable[..., Any]) -> Callable[..., Any]:
+        name = replacement.__name__.replace("_", "-")
+        assert name not in MUTANTS, f"two mutants are named {name}"
+        assert caught_by or fuzz or "machine" in found, f"nothing is said to catch the mutant {name}"
         MUTANTS[name] = Mutant(name, bug, function, replacement, caught_by, fuzz, everywhere, **found)
         return replacement
 

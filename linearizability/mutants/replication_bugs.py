@@ -12,7 +12,6 @@ MUCH = 1 << 30
 
 
 @mutant(
-    "crc-unchecked",
     "reference.protocol.records.validate:check_crc",
     "A batch whose bytes do not fit its checksum is appended.",
     caught_by=("PRD",),
@@ -23,7 +22,6 @@ def crc_unchecked(original: Any, batch: Any, header: Any) -> None:
 
 
 @mutant(
-    "size-unlimited",
     "reference.protocol.records.validate:validate",
     "max.message.bytes is ignored.",
     caught_by=("PRD",),
@@ -33,7 +31,6 @@ def size_unlimited(original: Any, records: Any, rules: Any, *more: Any) -> Any:
 
 
 @mutant(
-    "null-key-compacted",
     "reference.storage.log:validate",
     "A compacted topic takes records without a key.",
     caught_by=("PRD",),
@@ -44,7 +41,6 @@ def null_key_compacted(original: Any, records: Any, rules: Any, *more: Any) -> A
 
 
 @mutant(
-    "log-append-time-ignored",
     "reference.storage.log:validate",
     "A topic with LogAppendTime keeps the producer's timestamps.",
     caught_by=("ACK",),
@@ -55,7 +51,6 @@ def log_append_time_ignored(original: Any, records: Any, rules: Any, *more: Any)
 
 
 @mutant(
-    "sequence-unchecked",
     "reference.storage.sequence_check:check_sequence",
     "A producer's batch is appended although its sequence number does not follow.",
     caught_by=("IDM",),
@@ -65,7 +60,6 @@ def sequence_unchecked(original: Any, *arguments: Any) -> ErrorCode:
 
 
 @mutant(
-    "duplicate-appended",
     "reference.storage.log:Log.append_as_leader",
     "A batch that an idempotent producer sends again is appended again.",
     caught_by=("IDM",),
@@ -84,7 +78,6 @@ def duplicate_appended(original: Any, log: Any, records: Any, *more: Any, **name
 
 
 @mutant(
-    "duplicate-refused",
     "reference.storage.producer_state:ProducerState.find_duplicate",
     "A batch that an idempotent producer sends again is refused as out of order.",
     caught_by=("IDM",),
@@ -95,7 +88,6 @@ def duplicate_refused(original: Any, *arguments: Any) -> None:
 
 
 @mutant(
-    "leader-epoch-unfenced",
     "reference.replication.fencing:check_leader_epoch",
     "A request with an old or a future leader epoch is served.",
     caught_by=("EPO",),
@@ -105,7 +97,6 @@ def leader_epoch_unfenced(original: Any, asked: int, current: int) -> ErrorCode:
 
 
 @mutant(
-    "high-watermark-ahead",
     "reference.replication.high_watermark:next_high_watermark",
     "The high watermark is one past the log's end as soon as the log holds anything.",
     caught_by=("LOF", "FET"),
@@ -117,7 +108,6 @@ def high_watermark_ahead(original: Any, current: int, leader_end: int, follower_
 
 
 @mutant(
-    "high-watermark-back",
     "reference.replication.high_watermark:next_high_watermark",
     "The high watermark steps back by one now and then.",
     fuzz=True,
@@ -128,7 +118,6 @@ def high_watermark_back(original: Any, current: int, leader_end: int, follower_e
 
 
 @mutant(
-    "timestamp-finds-last",
     "reference.storage.log:Log.offset_for_timestamp",
     "ListOffsets by timestamp gives the last record that is young enough instead of the first.",
     caught_by=("LOF",),
@@ -139,7 +128,6 @@ def timestamp_finds_last(original: Any, log: Any, timestamp: int) -> Any:
 
 
 @mutant(
-    "delete-records-unheeded",
     "reference.storage.shortening:Shortening.advance_log_start_offset",
     "DeleteRecords is answered and moves nothing.",
     caught_by=("TOP",),
@@ -149,7 +137,6 @@ def delete_records_unheeded(original: Any, log: Any, offset: int) -> bool:
 
 
 @mutant(
-    "unsettled-end-reported",
     "reference.replication.leader:Leading._require_settled_end",
     "A new leader reports its high watermark as the log's end before it knows what its predecessor has committed (KIP-207).",
     fuzz=True,

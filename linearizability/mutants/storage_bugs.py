@@ -9,7 +9,6 @@ from reference.storage.errors import StorageError
 
 
 @mutant(
-    "flush-skipped",
     "reference.storage.segment:Segment.flush",
     "A flush moves the recovery point and does not flush the files.",
     fuzz=True,
@@ -19,7 +18,6 @@ def flush_skipped(original: Any, segment: Any) -> None:
 
 
 @mutant(
-    "unclean-stop-called-clean",
     "reference.storage.segment_list:SegmentList.close",
     "A clean stop does not flush what it closes.",
     fuzz=True,
@@ -31,7 +29,6 @@ def unclean_stop_called_clean(original: Any, log: Any) -> None:
 
 
 @mutant(
-    "torn-tail-kept",
     "reference.storage.recovery:_Recovery._recover",
     "After a crash the last segment is taken as it is found, without a look at its batches.",
     fuzz=True,
@@ -41,7 +38,6 @@ def torn_tail_kept(original: Any, recovery: Any, segment: Any, before: Any) -> b
 
 
 @mutant(
-    "recovery-cuts-too-much",
     "reference.storage.recovery:load",
     "After a restart the log is one batch shorter.",
     caught_by=("RET", "PRD"),
@@ -60,7 +56,6 @@ def recovery_cuts_too_much(original: Any, *arguments: Any, **named: Any) -> Any:
 
 
 @mutant(
-    "offset-skipped-at-restart",
     "reference.storage.recovery:load",
     "After a restart the log goes on one offset too late.",
     fuzz=True,
@@ -72,7 +67,6 @@ def offset_skipped_at_restart(original: Any, *arguments: Any, **named: Any) -> A
 
 
 @mutant(
-    "producers-forgotten",
     "reference.storage.recovery:_Recovery.rebuild_producers",
     "After a restart no partition knows its idempotent producers.",
     fuzz=True,
@@ -82,7 +76,6 @@ def producers_forgotten(original: Any, recovery: Any, segments: Any, log_end: in
 
 
 @mutant(
-    "disk-error-swallowed",
     "reference.storage.log:Log._write",
     "A batch that the disk refused is acknowledged.",
     fuzz=True,
@@ -95,7 +88,6 @@ def disk_error_swallowed(original: Any, log: Any, data: Any, first: int, last: i
 
 
 @mutant(
-    "metadata-unflushed",
     "reference.controller.metadata_log:MetadataLog.append",
     "A decision about the cluster is answered before it is flushed.",
     fuzz=True,
@@ -110,7 +102,6 @@ def metadata_unflushed(original: Any, metadata_log: Any, *arguments: Any) -> int
 
 
 @mutant(
-    "active-segment-deleted",
     "reference.storage.retention:breaching_segments",
     "Retention takes one segment more than is due, with records that are younger.",
     caught_by=("RET",),
@@ -121,7 +112,6 @@ def active_segment_deleted(original: Any, segments: Any, *more: Any) -> int:
 
 
 @mutant(
-    "rotation-loses-a-batch",
     "reference.storage.segment_list:SegmentList._roll",
     "The last batch of a segment is gone when the next segment begins.",
     fuzz=True,
@@ -136,7 +126,6 @@ def rotation_loses_a_batch(original: Any, log: Any, base: int, now: int) -> Any:
 
 
 @mutant(
-    "closed-segment-unflushed",
     "reference.storage.segment_list:SegmentList._roll",
     "A segment that is closed after the last flush is not flushed again, and comes back with indexes that end in zeros.",
     fuzz=True,
@@ -151,7 +140,6 @@ def closed_segment_unflushed(original: Any, log: Any, base: int, now: int) -> An
 
 
 @mutant(
-    "failed-flush-forgotten",
     "reference.storage.making_durable:Failing.failed",
     "A node goes on after a failed fsync: the next one, of pages that the system takes for written, moves the recovery point.",
     fuzz=True,
@@ -161,7 +149,6 @@ def failed_flush_forgotten(original: Any, disk: Any, error: OSError) -> None:
 
 
 @mutant(
-    "page-cache-trusted",
     "reference.storage.simulated_disk:SimulatedFile.rewrite",
     "After a failed fsync and a restart, recovery takes what it reads for what the next fsync makes durable.",
     fuzz=True,

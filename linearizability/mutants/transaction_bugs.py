@@ -17,7 +17,6 @@ GREATEST_EPOCH = 2**15 - 1
 
 
 @mutant(
-    "epoch-kept-by-next-session",
     "reference.coordinator.transaction_state:Transaction.begun_again",
     "InitProducerId gives the epoch of the session before: no producer is fenced.",
     caught_by=("TXN-02", "TXN-06", "TXV-12"),
@@ -30,7 +29,6 @@ def epoch_kept_by_next_session(original: Any, transaction: Any, timeout_ms: int,
 
 
 @mutant(
-    "timeout-kept-by-next-session",
     "reference.coordinator.transaction_state:Transaction.begun_again",
     "A later InitProducerId does not change the transaction timeout.",
     caught_by=("TXN-26",),
@@ -40,7 +38,6 @@ def timeout_kept_by_next_session(original: Any, transaction: Any, timeout_ms: in
 
 
 @mutant(
-    "epoch-given-out-that-is-for-fencing",
     "reference.coordinator.transaction_state:Transaction.is_exhausted",
     "The last epoch, which is kept for fencing, is given out to producers.",
     caught_by=("TXN-15",),
@@ -50,7 +47,6 @@ def epoch_given_out_that_is_for_fencing(original: Any, transaction: Any) -> bool
 
 
 @mutant(
-    "partitions-unverified",
     "reference.node.verification:Verification.is_enabled",
     "A transactional batch is appended although its partition was not added to the transaction.",
     caught_by=("TXN-16", "TXN-34", "TXN-36"),
@@ -63,7 +59,6 @@ def partitions_unverified(original: Any, verification: Any) -> bool:
 
 
 @mutant(
-    "zombie-ends-transaction",
     "reference.coordinator.transaction_endings:ending_before_kip_890",
     "EndTxn does not look at the producer's epoch.",
     caught_by=("TXN-02", "TXN-08"),
@@ -75,7 +70,6 @@ def zombie_ends_transaction(original: Any, transaction: Any, identity: Any, comm
 
 
 @mutant(
-    "epoch-kept-by-end",
     "reference.coordinator.transaction_state:Transaction.prepared",
     "EndTxn of KIP-890 leaves the epoch as it is: a late batch gets into the next transaction.",
     caught_by=("TXN-14", "TXN-28", "TXV-05"),
@@ -90,7 +84,6 @@ def epoch_kept_by_end(
 
 
 @mutant(
-    "repeated-end-fenced",
     "reference.coordinator.transaction_endings:ending",
     "EndTxn of KIP-890 that is sent again, for its answer was lost, is fenced.",
     caught_by=("TXN-14",),
@@ -104,7 +97,6 @@ def repeated_end_fenced(original: Any, transaction: Any, identity: Any, committe
 
 
 @mutant(
-    "never-timed-out",
     "reference.coordinator.transaction_coordinator:TransactionCoordinator.timed_out",
     "A transaction whose producer is gone stays open for ever, and holds up every reader.",
     caught_by=("TXN-20", "TXN-23"),
@@ -116,7 +108,6 @@ def never_timed_out(original: Any, coordinator: Any, now: int) -> list[str]:
 
 
 @mutant(
-    "open-transactions-forgotten",
     "reference.coordinator.transaction_coordinator:TransactionCoordinator.loaded",
     "A coordinator that loads its partition forgets the transactional ids whose transactions are open.",
     caught_by=("TXV-15",),
@@ -130,7 +121,6 @@ def open_transactions_forgotten(original: Any, coordinator: Any, now: int) -> No
 
 
 @mutant(
-    "transactions-listed-unfiltered",
     "reference.node.transaction_requests:_passes",
     "ListTransactions lists all transactional ids, whatever the filters say.",
     caught_by=("TXN-40", "TXN-41", "TXN-42"),
@@ -140,7 +130,6 @@ def transactions_listed_unfiltered(original: Any, transaction: Any, body: Any, p
 
 
 @mutant(
-    "transactional-id-not-asked-for",
     "reference.node.transactional_produce:has_transactional_batches",
     "A transactional batch is taken without a transactional id in the request.",
     caught_by=("TXN-21",),
@@ -150,7 +139,6 @@ def transactional_id_not_asked_for(original: Any, body: Any) -> bool:
 
 
 @mutant(
-    "marker-written-twice",
     "reference.node.markers:Markers._take_results",
     "The markers of a transaction are sent a second time a little later: before KIP-890 they end a part of the next one.",
     fuzz=True,
@@ -165,7 +153,6 @@ def marker_written_twice(original: Any, markers: Any, work: Any, partitions: Any
 
 
 @mutant(
-    "marker-before-decision",
     "reference.node.transactions:Transactions.join",
     "A partition that joins a transaction gets the marker of its commit at once: what is aborted later was visible before.",
     fuzz=True,
@@ -191,7 +178,6 @@ def marker_before_decision(
 
 
 @mutant(
-    "aborted-marked-as-committed",
     "reference.protocol.records.control:EndTransaction.__new__",
     "The marker of an abort says that the transaction was committed.",
     caught_by=("TXV-02", "TXV-05", "TXV-07"),
@@ -203,7 +189,6 @@ def aborted_marked_as_committed(original: Any, kind: Any, committed: bool, coord
 
 
 @mutant(
-    "stable-up-to-high-watermark",
     "reference.storage.producer_state:ProducerState.first_unstable_offset",
     "Open transactions do not hold back the last stable offset.",
     caught_by=("TXV-01", "TXV-06", "FET-19"),
@@ -215,7 +200,6 @@ def stable_up_to_high_watermark(original: Any, state: Any, high_watermark: int) 
 
 
 @mutant(
-    "stable-up-to-the-last-open",
     "reference.storage.producer_state:ProducerState.first_unstable_offset",
     "Of several open transactions the last one holds back the last stable offset, not the first.",
     caught_by=("TXV-06",),
@@ -227,7 +211,6 @@ def stable_up_to_the_last_open(original: Any, state: Any, high_watermark: int) -
 
 
 @mutant(
-    "aborted-unlisted",
     "reference.storage.log:Log.aborted_transactions",
     "read_committed answers list no aborted transactions.",
     caught_by=("TXV-02", "FET-14"),
@@ -239,7 +222,6 @@ def aborted_unlisted(original: Any, log: Any, start: int, end: int) -> list[Any]
 
 
 @mutant(
-    "aborted-of-one-segment",
     "reference.storage.log:Log.aborted_transactions",
     "Aborted transactions are listed only if they end in the segment that is read.",
     caught_by=("TXV-13",),
@@ -252,7 +234,6 @@ def aborted_of_one_segment(original: Any, log: Any, start: int, end: int) -> lis
 
 
 @mutant(
-    "aborted-offsets-count",
     "reference.coordinator.offsets:Offsets.end_transaction",
     "Offsets of an aborted transaction count.",
     caught_by=("TXV-08", "TXV-17"),
@@ -264,7 +245,6 @@ def aborted_offsets_count(original: Any, offsets: Any, producer_id: int, committ
 
 
 @mutant(
-    "pending-offsets-called-stable",
     "reference.coordinator.offsets:Offsets.is_unstable",
     "OffsetFetch with require_stable reports the offset of before while a transaction has another one pending.",
     caught_by=("TXV-09", "TXV-18"),
@@ -276,7 +256,6 @@ def pending_offsets_called_stable(original: Any, offsets: Any, group: str, place
 
 
 @mutant(
-    "last-marker-wins",
     "reference.coordinator.offsets:Offsets.end_transaction",
     "A transaction's offset counts with its marker, also over an offset that was committed later.",
     caught_by=("TXV-18",),

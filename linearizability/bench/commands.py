@@ -56,7 +56,8 @@ app.command(
 
 app.command(
     "scale",
-    epilog="Examples:  tidegauge bench scale --json  |  tidegauge bench scale --partitions 100,1000 --start '' --resume",
+    epilog="Examples:  tidegauge bench scale --json  |  tidegauge bench scale --kind partitions --partitions 100,1000 --resume"
+    "  |  tidegauge bench scale --kind log --log 10000 --against ''",
 )(scale)
 
 app.command(

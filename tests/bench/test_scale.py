@@ -9,12 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from linearizability.bench import scale
+from linearizability.bench import scale_cluster, scale_logs
 from linearizability.bench.brokers import open_for_bench
-from linearizability.bench.scale import Step, led_by, read_store, steps, write_store
-from linearizability.bench.scale_report import PANELS, draw, show
+from linearizability.bench.load import make_batch
+from linearizability.bench.scale import KINDS, Step, read_store, steps, write_store
+from linearizability.bench.scale_cluster import led_by
+from linearizability.bench.scale_ids import await_code, of_producer
+from linearizability.bench.scale_logs import COPIES, keyed
+from linearizability.bench.scale_report import COLUMNS, PANELS, draw, show
 from linearizability.targets import TargetError
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.metadata import MetadataResponse
+from reference.protocol.records.batch import check_crc, read_header, records_of
 
 ROW = {"kind": "partitions", "target": "reference", "count": 100, "created_s": 1.0, "served_s": 2.0, "replica_kb": 9}
 
@@ -43,7 +49,7 @@ def test_rows_are_kept_drawn_and_shown(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_target_has_one_colour_in_all_panels(tmp_path: Path) -> None:
     first = {"kind": "partitions", "target": "first", "count": 1, "created_s": 1.0}
-    alone = {"kind": "connections", "target": "second", "count": 1, "request_cpu_us": 1.0}
+    alone = {"kind": "connections", "target": "second", "count": 1, "single_request_cpu_us": 1.0}
     draw([first, first | {"target": "second"}, alone], tmp_path / "s.svg")
     lines = re.findall(r"fill: none; stroke: (#[0-9a-f]{6}); stroke-width: 1.5", (tmp_path / "s.svg").read_text())
     assert Counter(lines) == {"#1f77b4": 1 + 1, "#ff7f0e": 2 + 1}, "a line in each panel, and one in the legend"
@@ -64,8 +70,8 @@ def test_a_target_that_is_no_process_of_ours_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_node_starts_again_with_all_that_it_had(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("IDLE_S", "SETTLE_S"):
-        monkeypatch.setattr(scale, name, 0.1)
+    for name in ("IDLE_S", "SETTLE_S", "LOAD_S", "WARMUP_S"):
+        monkeypatch.setattr(scale_cluster, name, 0.1)
     reported: list[str] = []
     row = Step("start", "reference", 3).run(tmp_path, reported.append)
     assert "failed" not in row, row
@@ -73,10 +79,49 @@ def test_a_node_starts_again_with_all_that_it_had(tmp_path: Path, monkeypatch: p
     assert reported[-1] == "start/reference/3: start_after_kill" and json.dumps(row)
 
 
+SMALL = {"groups": 30, "transactional-ids": 30, "producer-ids": 300, "log": 5, "upkeep": 60_000, "connections": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SMALL)
+def test_each_kind_has_the_columns_of_its_table(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IDLE_S", "SETTLE_S", "LOAD_S", "WARMUP_S"):
+        monkeypatch.setattr(scale_cluster, name, 0.3)
+    monkeypatch.setattr(scale_logs, "ALONE_S", 1.0)
+    row = Step(kind, "reference", SMALL[kind]).run(tmp_path, lambda text: None)
+    assert "failed" not in row, row
+    shown = {column for each, column, _ in PANELS if each == kind} | {column for column, _ in COLUMNS[kind]}
+    assert shown <= {*row}
+
+
+def test_every_kind_is_drawn_and_has_a_table() -> None:
+    assert {*KINDS} == {*COLUMNS} == {kind for kind, _, _ in PANELS}
+
+
+def test_each_record_of_the_compacted_log_has_a_key_that_comes_four_times() -> None:
+    keys = Counter(record.key for batch in keyed(6_000) for record in records_of(batch))
+    assert {*keys.values()} == {COPIES} and len(keys) == 6_000 // COPIES
+
+
+def test_a_batch_of_another_producer_is_whole() -> None:
+    data = memoryview(of_producer(make_batch(1, 10), 7))
+    header = read_header(data)
+    check_crc(data, header)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (1_000_007, 0, 0)
+
+
+def test_a_node_does_not_lose_what_it_was_asked_to_know() -> None:
+    with pytest.raises(TargetError, match="UNKNOWN_MEMBER_ID"):
+        await_code(lambda: ErrorCode.UNKNOWN_MEMBER_ID)
+    codes = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NONE]
+    await_code(lambda: codes.pop(0))
+    assert not codes
+
+
 @pytest.mark.slow
 def test_a_cluster_loses_a_node_and_gets_it_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("IDLE_S", "SETTLE_S", "LOAD_S", "WARMUP_S"):
-        monkeypatch.setattr(scale, name, 0.3)
+        monkeypatch.setattr(scale_cluster, name, 0.3)
     row = Step("partitions", "reference", 30).run(tmp_path, lambda text: None)
     assert "failed" not in row, row
     assert {column for kind, column, _ in PANELS if kind == "partitions"} <= {*row}

@@ -1,0 +1,330 @@
+"""Rows of `bench scale` for groups, transactional ids and producer ids: one node, many names, each used once.
+
+Each row says what an id costs in memory, what a request costs beside so many, how long a start takes until all are known
+again, and how much memory is held after they were forgotten and as many others came: a broker that keeps something of those
+that are gone grows there.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from crc32c import crc32c
+
+from linearizability.bench.coordination import (
+    FIND_COORDINATOR,
+    FIND_COORDINATOR_VERSION,
+    OFFSET_COMMIT,
+    await_coordinator,
+)
+from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, LoadConnection, drive_encoded, make_batch
+from linearizability.bench.scale_cluster import Key, Meter, Topics, connect, send_all
+from linearizability.client.errors import error_name
+from linearizability.client.requests import commit_request, fetch_offsets_request, produce_request
+from linearizability.targets import TargetError
+from linearizability.targets.cluster import ClusterTarget, write_properties
+from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response, encode_request
+from reference.protocol.messages.delete_groups import DeleteGroupsRequest
+from reference.protocol.messages.describe_producers import DescribeProducersRequest
+from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
+from reference.protocol.messages.init_producer_id import InitProducerIdRequest
+from reference.protocol.messages.list_transactions import ListTransactionsRequest
+
+COMMIT_VERSION, OFFSET_FETCH, OFFSET_FETCH_VERSION = 8, 9, 8
+INIT_PRODUCER_ID, INIT_VERSION = 22, 4
+DELETE_GROUPS, DELETE_GROUPS_VERSION = 42, 2
+DESCRIBE_PRODUCERS, DESCRIBE_PRODUCERS_VERSION = 61, 0
+LIST_TRANSACTIONS, LIST_TRANSACTIONS_VERSION = 66, 0
+IN_FLIGHT = 20
+ASKED = 500
+"""So many ids, spread over all, are asked for until each is known: more than there are partitions of an internal topic."""
+GROUPS_A_REQUEST = 100
+PRODUCER_PARTITIONS = 100
+"""A request holds one batch for each, so that a million producer ids need ten thousand requests."""
+KNOWN_WITHIN_S = 600.0
+LOOK_EVERY_S = 0.1
+PRODUCER_ID_AT, SEQUENCE_BYTES, CRC_AT, CRC_FROM = 43, struct.pack(">hi", 0, 0), 17, 21
+"""Of a batch: where producer id, epoch and sequence are, and its checksum."""
+FORGET_IDS = {
+    "transactional.id.expiration.ms": "1000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "1000",
+}
+FORGET_PRODUCERS = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "1000"}
+"""Kafka remembers producers for a day and transactional ids for a week by default, and looks every ten minutes, or every hour."""
+LOADING = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+}
+
+
+def await_code(ask: Callable[[], int]) -> None:
+    """Ask until there is no error. Errors: TargetError for one that no waiting mends."""
+    until = time.monotonic() + KNOWN_WITHIN_S
+    while code := ask():
+        if code not in LOADING or time.monotonic() > until:
+            raise TargetError(f"the broker answered {error_name(code)}")
+        time.sleep(LOOK_EVERY_S)
+
+
+def checking(key: int, version: int, codes: Callable[[Any], Iterator[int]]) -> Callable[[bytes], None]:
+    """Raises where an answer carries an error."""
+
+    def check(frame: bytes) -> None:
+        if code := next((code for code in codes(decode_response(key, version, frame)[1]) if code), 0):
+            raise TargetError(f"the broker answered {error_name(code)}")
+
+    return check
+
+
+def spread(names: Sequence[str]) -> Sequence[str]:
+    """Some of the names, from all parts."""
+    return names[:: max(1, len(names) // ASKED)]
+
+
+# ---- groups
+
+
+def measure_groups(target: ClusterTarget, count: int, meter: Meter) -> None:
+    """One row of a node with so many groups, each with one committed offset. Errors: TargetError."""
+    Topics(target, 1).create()
+    connection, node = connect(target.nodes[0]), target.nodes[0].id
+    await_coordinator(connection, "first")
+    groups = [f"group-{number}" for number in range(count)]
+    with_ids(meter, count, "group", lambda: commit(connection, groups))
+    request = encode_request(OFFSET_COMMIT, COMMIT_VERSION, 1, "bench", commit_request(groups[0], {("scale-0", 0): 7}))
+    check = checking(OFFSET_COMMIT, COMMIT_VERSION, codes_of_commit)
+    meter.progress("load")
+    meter.load_with("", lambda seconds: drive_encoded(connection, request, 1, check, seconds)[0])
+    connection.socket.close()
+    meter.stop(node)
+    meter.start("start_after_stop", node, lambda: find_groups(target, spread(groups)))
+    meter.kill(node)
+    meter.start("start_after_kill", node, lambda: find_groups(target, spread(groups)))
+    connection = connect(target.nodes[0])
+    meter.stage("forgotten", lambda: delete_groups(connection, groups))
+    meter.stage("again", lambda: commit(connection, [f"other-{name}" for name in groups]))
+    meter.row["again_mb"] = round(meter.holdings()[0])
+
+
+def with_ids(meter: Meter, count: int, name: str, use: Callable[[], None]) -> None:
+    """Use so many ids for the first time: time, CPU and memory; then what the node does when idle."""
+    empty_mb, _ = meter.holdings()
+    meter.stage("used", use)
+    meter.row["resident_mb"] = round(full_mb := meter.holdings()[0])
+    meter.row["id_kb"] = round((full_mb - empty_mb) * 1024 / count, 3)
+    meter.row["id"] = name
+    meter.idle("idle_cpu_ms_per_s")
+
+
+def commit(connection: LoadConnection, groups: Sequence[str]) -> None:
+    requests = (
+        encode_request(OFFSET_COMMIT, COMMIT_VERSION, 1, "bench", commit_request(group, {("scale-0", 0): 7}))
+        for group in groups
+    )
+    send_all(connection, requests, IN_FLIGHT, checking(OFFSET_COMMIT, COMMIT_VERSION, codes_of_commit))
+
+
+def codes_of_commit(answer: Any) -> Iterator[int]:
+    return (each.error_code for topic in answer.topics for each in topic.partitions)
+
+
+def find_groups(target: ClusterTarget, groups: Sequence[str]) -> None:
+    """Wait until the offset of each group is known. Errors: TargetError, also where one is lost."""
+    connection = connect(target.nodes[0])
+    for group in groups:
+
+        def ask(group: str = group) -> int:
+            body = fetch_offsets_request({group: [("scale-0", 0)]})
+            answer = connection.call(OFFSET_FETCH, OFFSET_FETCH_VERSION, body).groups[0]
+            if not answer.error_code and answer.topics[0].partitions[0].committed_offset != 7:
+                raise TargetError(f"{target.spec}: the offset of {group} is lost")
+            return answer.error_code
+
+        await_code(ask)
+    connection.socket.close()
+
+
+def delete_groups(connection: LoadConnection, groups: Sequence[str]) -> None:
+    requests = (
+        encode_request(
+            DELETE_GROUPS,
+            DELETE_GROUPS_VERSION,
+            1,
+            "bench",
+            DeleteGroupsRequest(groups_names=[*groups[at : at + GROUPS_A_REQUEST]]),  # type: ignore[list-item]
+        )
+        for at in range(0, len(groups), GROUPS_A_REQUEST)
+    )
+    check = checking(DELETE_GROUPS, DELETE_GROUPS_VERSION, lambda answer: (each.error_code for each in answer.results))
+    send_all(connection, requests, 1, check)
+
+
+# ---- transactional ids
+
+
+def measure_transactional_ids(target: ClusterTarget, count: int, meter: Meter) -> None:
+    """One row of a node with so many transactional ids, each initialized once. Errors: TargetError."""
+    connection, node = connect(target.nodes[0]), target.nodes[0].id
+    ids = [f"id-{number}" for number in range(count)]
+    await_transactions(connection)
+    with_ids(meter, count, "transactional id", lambda: initialize(connection, ids))
+    request = initialization(ids[0])
+    meter.progress("load")
+    meter.load_with("", lambda seconds: drive_encoded(connection, request, 1, CHECK_INIT, seconds)[0])
+    connection.socket.close()
+    meter.stop(node)
+    meter.start("start_after_stop", node, lambda: find_transactional_ids(target, spread(ids)))
+    meter.kill(node)
+    meter.start("start_after_kill", node, lambda: find_transactional_ids(target, spread(ids)))
+    meter.stop(node)
+    configure_node(target, FORGET_IDS)
+    meter.start("forgotten", node, lambda: await_forgotten(target, transactional_ids))
+    connection = connect(target.nodes[0])
+    meter.stage("again", lambda: initialize(connection, [f"other-{id}" for id in ids]))
+    await_forgotten(target, transactional_ids)
+    meter.row["again_mb"] = round(meter.holdings()[0])
+    connection.socket.close()
+
+
+def configure_node(target: ClusterTarget, changes: Mapping[str, str]) -> None:
+    """Change the properties of the one node, for its next start."""
+    member = target.member(target.nodes[0].id)
+    member.properties.update(changes)
+    write_properties(member.properties_file, member.properties)
+
+
+def initialization(id: str) -> bytes:
+    body = InitProducerIdRequest(transactional_id=id, transaction_timeout_ms=60_000)  # type: ignore[arg-type]
+    return encode_request(INIT_PRODUCER_ID, INIT_VERSION, 1, "bench", body)
+
+
+CHECK_INIT = checking(INIT_PRODUCER_ID, INIT_VERSION, lambda answer: iter((answer.error_code,)))
+
+
+def await_transactions(connection: LoadConnection) -> None:
+    """Ask until the coordinator of transactions serves: the first question brings its topic about."""
+
+    def ask() -> int:
+        body = FindCoordinatorRequest(key="first", key_type=1)
+        code = connection.call(FIND_COORDINATOR, FIND_COORDINATOR_VERSION, body).error_code
+        return code or _initialize_one(connection, "first")
+
+    await_code(ask)
+
+
+def _initialize_one(connection: LoadConnection, id: str) -> int:
+    connection.socket.sendall(initialization(id))
+    answer: Any = decode_response(INIT_PRODUCER_ID, INIT_VERSION, connection.receive())[1]
+    return answer.error_code
+
+
+def initialize(connection: LoadConnection, ids: Sequence[str]) -> None:
+    send_all(connection, map(initialization, ids), IN_FLIGHT, CHECK_INIT)
+
+
+def find_transactional_ids(target: ClusterTarget, ids: Sequence[str]) -> None:
+    """Wait until each id can be used. Errors: TargetError."""
+    connection = connect(target.nodes[0])
+    for id in ids:
+        await_code(lambda id=id: _initialize_one(connection, id))
+    connection.socket.close()
+
+
+def transactional_ids(connection: LoadConnection) -> int:
+    """How many the coordinator knows."""
+    answer = connection.call(LIST_TRANSACTIONS, LIST_TRANSACTIONS_VERSION, ListTransactionsRequest())
+    return -1 if answer.error_code else len(answer.transaction_states)
+
+
+def await_forgotten(target: ClusterTarget, known: Callable[[LoadConnection], int]) -> None:
+    """Wait until no id is known any more. Errors: TargetError."""
+    connection = connect(target.nodes[0])
+    until = time.monotonic() + KNOWN_WITHIN_S
+    while left := known(connection):
+        if time.monotonic() > until:
+            raise TargetError(f"{target.spec}: {left} ids are not forgotten")
+        time.sleep(1)
+    connection.socket.close()
+
+
+# ---- producer ids
+
+
+def measure_producer_ids(target: ClusterTarget, count: int, meter: Meter) -> None:
+    """One row of a node to which so many idempotent producers wrote one batch each. Errors: TargetError."""
+    topics = Topics(target, PRODUCER_PARTITIONS)
+    node = target.nodes[0].id
+    topics.create()
+    topics.serve()
+    connection = connect(target.nodes[0])
+    with_ids(meter, count, "producer id", lambda: write_as(connection, topics, range(count)))
+    meter.load([connection], target.nodes[0].address, "scale-0", 1)
+    connection.socket.close()
+    meter.stop(node)
+    meter.start("start_after_stop", node, topics.serve)
+    require_producers(target, topics, count)
+    meter.kill(node)
+    meter.start("start_after_kill", node, topics.serve)
+    require_producers(target, topics, count)
+    meter.stop(node)
+    configure_node(target, FORGET_PRODUCERS)
+    meter.start("forgotten", node, lambda: await_forgotten(target, lambda each: producers(each, topics)))
+    connection = connect(target.nodes[0])
+    meter.stage("again", lambda: write_as(connection, topics, range(count, 2 * count)))
+    await_forgotten(target, lambda each: producers(each, topics))
+    meter.row["again_mb"] = round(meter.holdings()[0])
+    connection.socket.close()
+
+
+def write_as(connection: LoadConnection, topics: Topics, ids: range) -> None:
+    """A batch of each producer id, to the partitions in turn."""
+    keys = sorted(topics.keys)
+    batch = make_batch(1, 10)
+
+    def requests() -> Iterator[bytes]:
+        for at in range(ids.start, ids.stop, len(keys)):
+            some = range(at, min(at + len(keys), ids.stop))
+            batches = {key: of_producer(batch, id) for key, id in zip(keys, some, strict=False)}
+            yield encode_request(PRODUCE, PRODUCE_VERSION, 1, "bench", produce_request(batches, acks=1))
+
+    def codes(answer: Any) -> Iterator[int]:
+        return (each.error_code for topic in answer.responses for each in topic.partition_responses)
+
+    send_all(connection, requests(), IN_FLIGHT, checking(PRODUCE, PRODUCE_VERSION, codes))
+
+
+def of_producer(batch: bytes | bytearray, id: int) -> bytes:
+    """The first batch of an idempotent producer."""
+    data = bytearray(batch)
+    data[PRODUCER_ID_AT : PRODUCER_ID_AT + 14] = struct.pack(">q", 1_000_000 + id) + SEQUENCE_BYTES
+    struct.pack_into(">I", data, CRC_AT, crc32c(bytes(data[CRC_FROM:])))
+    return bytes(data)
+
+
+def producers(connection: LoadConnection, topics: Topics) -> int:
+    """How many producer ids the partitions know."""
+    keys: list[Key] = sorted(topics.keys)
+    found = 0
+    for name, index in keys:
+        wanted = DescribeProducersRequest.TopicRequest(name=name, partition_indexes=[index])  # type: ignore[arg-type]
+        body = DescribeProducersRequest(topics=[wanted])
+        answer = connection.call(DESCRIBE_PRODUCERS, DESCRIBE_PRODUCERS_VERSION, body).topics[0].partitions[0]
+        if answer.error_code:
+            raise TargetError(f"DescribeProducers was answered with {error_name(answer.error_code)}")
+        found += len(answer.active_producers)
+    return found
+
+
+def require_producers(target: ClusterTarget, topics: Topics, count: int) -> None:
+    """Errors: TargetError where a start has lost some."""
+    connection = connect(target.nodes[0])
+    known = producers(connection, topics)
+    connection.socket.close()
+    if known != count:
+        raise TargetError(f"{target.spec}: {known} of {count} producer ids are known after a start")

@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,8 +13,8 @@ import pytest
 
 from reference.runtime.folders import run_side_by_side
 from reference.storage.disk import Disk
-from reference.storage.making_durable import MOST_POSTPONED
-from reference.storage.posix_disk import MOST_OPEN_MAPS, PosixDisk
+from reference.storage.making_durable import MOST_POSTPONED, Act, run_in_turn
+from reference.storage.posix_disk import FLUSHED_TOGETHER, MOST_OPEN_MAPS, PosixDisk
 from reference.storage.simulated_disk import SimulatedDisk
 
 
@@ -263,6 +264,7 @@ def test_a_file_that_is_not_there_is_no_failure_of_the_disk_and_one_that_cannot_
 
 READ_A_HOLE = """
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from reference.storage.posix_disk import PosixDisk
 file = PosixDisk().map_file(Path(sys.argv[1]))
@@ -370,6 +372,25 @@ def test_a_file_is_durable_before_it_is_closed(tmp_path: Path, monkeypatch: pyte
             open_another()
             files[-1].append(b"x")
     assert disk.failure is not None
+
+
+def test_files_that_are_closed_next_are_flushed_with_one(tmp_path: Path) -> None:
+    """Thousands of partitions take a record each: a node that waits for the disk for each of them serves nothing meanwhile."""
+    together: list[int] = []
+
+    def run_all(acts: Sequence[Act]) -> None:
+        together.append(len(acts))
+        run_in_turn(acts)
+
+    disk, most, count = PosixDisk(run_all, most_open_files=100), 100, 500
+    files = [disk.open_file(tmp_path / str(number)) for number in range(most)]
+    for number in range(count):
+        files.append(disk.open_file(tmp_path / f"next-{number}"))
+        files[-1].append(b"x")
+        assert held_in(tmp_path) <= most
+    assert sum(together) <= count and max(together) == FLUSHED_TOGETHER
+    assert len(together) <= count / (FLUSHED_TOGETHER / 2)
+    files.clear()
 
 
 def descriptors() -> list[Path]:

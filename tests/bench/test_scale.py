@@ -99,7 +99,7 @@ def test_every_kind_is_drawn_and_has_a_table() -> None:
 
 
 def test_each_record_of_the_compacted_log_has_a_key_that_comes_four_times() -> None:
-    keys = Counter(record.key for batch in keyed(6_000) for record in records_of(batch))
+    keys = Counter(record.key for batch in keyed(6_000) for record in records_of(memoryview(batch)))
     assert {*keys.values()} == {COPIES} and len(keys) == 6_000 // COPIES
 
 

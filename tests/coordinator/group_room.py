@@ -261,13 +261,6 @@ class Room:
         self.sync("sa", leader, generation, {leader: b"A", follower: b"B"})
         return leader, follower, generation
 
-    def one_static_member(self) -> tuple[str, int]:
-        """A stable group of one static member: its member id, the generation."""
-        self.join("a1", instance="i", version=5)
-        member = self.joined("a1").member_id
-        self.sync("s1", member, 1, {member: b"A"}, instance="i")
-        return member, 1
-
 
 def only_code(response: OffsetCommitResponse | TxnOffsetCommitResponse) -> int:
     (topic,) = response.topics

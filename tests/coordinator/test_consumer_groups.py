@@ -1,19 +1,31 @@
-"""Consumer groups (KIP-848), told by what their members are answered. The ids are the catalogue's. (CGH-*)"""
+"""Consumer groups (KIP-848): what the specification's steps do, and what the drawn steps beside Kafka do not reach.
+
+The ids are the catalogue's. (CGH-*) `test_groups_beside_kafka` compares all else, as epochs that fence, static members and
+groups of both protocols.
+"""
+
+from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
 
-from linearizability.client.group_member import owned_partitions
-from reference.coordinator.consumer_group_description import describe
+from reference.coordinator.classic_group import ClassicGroup
+from reference.coordinator.classic_member import Client as Sender
 from reference.coordinator.consumer_group_records import _record, member_record, partition_metadata_tombstone
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.consumer_timers import RETRY_MS
 from reference.coordinator.group_settings import ConsumerGroupSettings
+from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
 from reference.protocol.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
+from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
+from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
+from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from tests.coordinator import classic_consumer
+from tests.coordinator.classic_consumer import Classic
 from tests.coordinator.consumer_room import REBALANCE_TIMEOUT_MS, Client, Room, settle
 
 SESSION_MS = 45_000
@@ -106,57 +118,6 @@ def test_the_first_heartbeat_gives_everything() -> None:
     assert room.group().state_name == "Stable"
 
 
-def test_the_broker_names_a_member_of_version_0() -> None:
-    """CGH-05."""
-    answer = Room(foo=1).beat(joining(member_id=""), version=0)
-    assert (answer.error_code, len(answer.member_id or "")) == (0, 22), "a UUID as Kafka writes one down"
-
-
-def test_what_is_owned_is_sent_once_and_in_answers_to_full_requests() -> None:
-    """CGH-06."""
-    room = Room(foo=1)
-    client = Client(room, "a", topics=["foo"])
-    assert client.join().assignment is not None
-    assert client.beat().assignment is None
-    full = joining(member_epoch=client.epoch, topic_partitions=owned_partitions(sorted(client.owned)))
-    assert room.beat(full).assignment is not None
-    written = len(room.log)
-    client.beat()
-    assert len(room.log) == written, "a heartbeat that changes nothing writes nothing"
-
-
-def test_unknown_groups_and_members() -> None:
-    """CGH-07."""
-    room = Room(foo=1)
-    beaten = room.beat(joining(member_epoch=1))
-    assert (beaten.error_code, beaten.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Consumer group g not found.")
-    assert room.beat(joining(member_epoch=-1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    Client(room, "a", topics=["foo"]).join()
-    for epoch in (1, -1):
-        assert room.beat(joining(member_id="b", member_epoch=epoch)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_epochs_that_fence() -> None:
-    """CGH-08: above the known one, and below it but for the last one with nothing that was taken away."""
-    room = Room(foo=2)
-    first, second = Client(room, "a", topics=["foo"]), Client(room, "b", topics=["foo"])
-    first.join()
-    before, owned_before = first.epoch, set(first.owned)
-    second.join()
-    first.beat()
-    first.beat()
-    assert first.epoch > before
-
-    def answer(epoch: int, owned: object) -> int:
-        return room.beat(joining(member_epoch=epoch, topic_partitions=owned)).error_code
-
-    assert answer(first.epoch + 1, []) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer(before, owned_partitions(sorted(owned_before))) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer(before, None) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer(before - 1, []) == ErrorCode.FENCED_MEMBER_EPOCH
-    assert answer(before, owned_partitions(sorted(first.owned))) == ErrorCode.NONE
-
-
 @pytest.mark.step("groups", "JoinGroup", "Heartbeat")
 def test_a_second_member_waits_until_the_first_has_given_up() -> None:
     """CGH-09, CGH-18."""
@@ -209,36 +170,6 @@ def test_when_a_member_leaves_the_others_get_its_partitions() -> None:
     assert room.group().state_name == "Empty"
 
 
-def test_a_static_member_finds_what_it_left() -> None:
-    """CGH-11."""
-    room = Room(foo=4)
-    static, other = Client(room, "a", instance="i", topics=["foo"]), Client(room, "b", topics=["foo"])
-    static.join()
-    other.join()
-    settle(room, [static, other])
-    owned = static.names()
-    epoch = room.group().epoch
-    assert static.leave(-2).member_epoch == -2
-    settle(room, [other], rounds=2)
-    assert len(other.names()) == 2, "what the static member owned is reserved"
-    again = Client(room, "c", instance="i", topics=["foo"])
-    assert again.join().error_code == ErrorCode.NONE
-    assert again.names() == owned
-    assert room.group().epoch == epoch, "no other member is bothered"
-    assert [*room.group().members] == ["b", "c"]
-
-
-def test_instances_that_others_have() -> None:
-    """CGH-12."""
-    room = Room(foo=1)
-    Client(room, "a", instance="i", topics=["foo"]).join()
-    assert Client(room, "b", instance="i", topics=["foo"]).join().error_code == ErrorCode.UNRELEASED_INSTANCE_ID
-    stranger = Client(room, "b", instance="i", epoch=2)
-    assert stranger.beat().error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert stranger.leave().error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert Client(room, "b", instance="j", epoch=2).beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 @pytest.mark.step("groups", "LoseMember")
 def test_a_member_that_falls_silent_is_fenced() -> None:
     """CGH-13."""
@@ -253,17 +184,6 @@ def test_a_member_that_falls_silent_is_fenced() -> None:
     living.beat()
     assert len(living.names()) == 2
     assert silent.beat().error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_a_static_member_that_does_not_come_back_is_fenced() -> None:
-    """CGH-13."""
-    room = Room(foo=1)
-    static = Client(room, "a", instance="i", topics=["foo"])
-    static.join()
-    static.leave(-2)
-    room.pass_time(SESSION_MS)
-    assert room.group().is_empty
-    assert room.group().static_members == {}
 
 
 @pytest.mark.step("groups", "LoseMember")
@@ -284,50 +204,6 @@ def test_a_member_that_gives_nothing_up_is_fenced() -> None:
     assert "a" not in room.group().members
 
 
-def test_who_gave_up_in_time_is_not_fenced_later() -> None:
-    room = Room(foo=2)
-    clients = [Client(room, name, topics=["foo"]) for name in "ab"]
-    for client in clients:
-        client.join()
-    settle(room, clients)
-    for _ in range(3):
-        room.pass_time(REBALANCE_TIMEOUT_MS - 1)
-        for client in clients:
-            client.beat()
-    assert len(room.group().members) == 2
-
-
-def test_commits_of_epochs_that_are_over() -> None:
-    """CGH-14: a commit of an older epoch counts for what was owned since then."""
-    room = Room(foo=4)
-    client, other = Client(room, "a", topics=["foo"]), Client(room, "b", topics=["foo"])
-    client.join()
-    old, was_owned = client.epoch, set(client.owned)
-    other.join()
-    settle(room, [client, other])
-    group = room.group()
-    assert group.check_commit("a", None, client.epoch, 9, False) is None
-    check = group.check_commit("a", None, old, 9, False)
-    assert check is not None
-    for topic, partition in client.owned:
-        check("foo", topic, partition)
-    for topic, partition in was_owned - client.owned:
-        with pytest.raises(KafkaError) as refused:
-            check("foo", topic, partition)
-        assert refused.value.code == ErrorCode.STALE_MEMBER_EPOCH
-    expected = {
-        ("a", client.epoch + 1, 9): ErrorCode.STALE_MEMBER_EPOCH,
-        ("x", client.epoch, 9): ErrorCode.UNKNOWN_MEMBER_ID,
-        ("", -1, 9): ErrorCode.UNKNOWN_MEMBER_ID,
-        ("a", client.epoch, 8): ErrorCode.UNSUPPORTED_VERSION,
-    }
-    for (member, epoch, version), code in expected.items():
-        with pytest.raises(KafkaError) as refused:
-            group.check_commit(member, None, epoch, version, False)
-        assert refused.value.code == code
-    assert group.check_commit("", None, -1, 9, True) is None, "a transaction that names no member"
-
-
 def test_fetches_of_offsets_name_the_epoch_or_no_member() -> None:
     """CGH-14."""
     room = Room(foo=1)
@@ -340,23 +216,6 @@ def test_fetches_of_offsets_name_the_epoch_or_no_member() -> None:
         with pytest.raises(KafkaError) as refused:
             group.check_fetch(member, epoch)
         assert refused.value.code == code
-
-
-def test_an_empty_group_takes_commits_without_a_member() -> None:
-    """OFF: a group may be used for its offsets only."""
-    room = Room(foo=1)
-    client = Client(room, "a", topics=["foo"])
-    client.join()
-    client.leave()
-    assert room.group().check_commit("", None, -1, 7, False) is None
-
-
-def test_a_full_group() -> None:
-    room = Room(ConsumerGroupSettings(assignment_interval_ms=0, max_size=1), foo=1)
-    first = Client(room, "a", topics=["foo"])
-    first.join()
-    assert Client(room, "b", topics=["foo"]).join().error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert first.join().error_code == ErrorCode.NONE
 
 
 def test_the_next_coordinator_knows_everything() -> None:
@@ -414,19 +273,99 @@ def test_what_time_brings_is_tried_again_when_it_cannot_be_written() -> None:
     assert "a" not in room.group().members
 
 
-def test_a_description() -> None:
-    room = Room(foo=2)
-    client = Client(room, "a", instance="i", topics=["foo"])
+# ---- subscriptions
+
+
+@pytest.mark.step("groups", "RaiseGroupEpoch")
+def test_more_partitions_raise_the_epoch() -> None:
+    """CGH-15."""
+    room = Room(foo=1)
+    client = Client(room, "a", topics=["foo"])
     client.join()
-    reported = describe(room.group(), room.topics, "uniform")
-    assert (reported.group_state, reported.group_epoch, reported.assignment_epoch, reported.assignor_name) == (
-        "Stable",
-        2,
-        2,
-        "uniform",
+    epoch = room.group().epoch
+    client.beat()
+    room.topics.grow("foo", 3)
+    room.consumer.topics_changed(["foo"], are_new=True)
+    client.beat()
+    assert room.group().epoch == epoch + 1
+    assert len(client.names()) == 3
+
+
+@pytest.mark.step("groups", "UpdateTarget")
+def test_targets_are_made_at_most_once_an_interval() -> None:
+    """CGH-15: group.consumer.assignment.interval.ms."""
+    room = Room(ConsumerGroupSettings(assignment_interval_ms=1_000), foo=2)
+    first, second = Client(room, "a", topics=["foo"]), Client(room, "b", topics=["foo"])
+    first.join()
+    room.now += 999
+    second.join()
+    assert room.group().state_name == "Assigning"
+    room.now += 1
+    first.beat()
+    assert room.group().state_name == "Reconciling"
+
+
+@pytest.mark.parametrize("pattern", ["foo(", "[", "a**", "(?=x)", r"\1"])
+def test_patterns_that_are_none(pattern: str) -> None:
+    """CGH-16."""
+    room = Room(foo=1)
+    assert Client(room, "a", regex=pattern).join().error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert room.log == []
+
+
+# ---- members of the classic protocol in the group
+
+
+FOO = [("foo", partition) for partition in range(4)]
+
+
+def a_classic_group(room: Room, instance: str | None = None) -> Classic:
+    """One classic member that owns everything."""
+    member = Classic(room, instance=instance)
+    member.join()
+    assert member.sync((member.id, FOO)).error_code == ErrorCode.NONE
+    return member
+
+
+def test_members_that_wait_in_a_classic_group_have_to_join_again() -> None:
+    room = Room(foo=4)
+    first = a_classic_group(room)
+    second = Classic(room)
+    second._ask_to_join()
+    waiting: object = object()
+    room.answers.clear()
+    request = JoinGroupRequest(
+        group_id="g",
+        member_id=first.id,
+        protocol_type="consumer",
+        session_timeout_ms=classic_consumer.SESSION_MS,
+        rebalance_timeout_ms=classic_consumer.REBALANCE_MS,
+        protocols=[
+            JoinGroupRequest.JoinGroupRequestProtocol(
+                name="range", metadata=b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=["foo"]), 0)
+            )
+        ],
     )
-    member = reported.members[0]
-    assert (member.member_id, member.instance_id, member.member_epoch, member.member_type) == ("a", "i", 2, 1)
-    assert (member.client_id, member.client_host, member.subscribed_topic_names) == ("client", "/127.0.0.1", ["foo"])
-    for assignment in (member.assignment, member.target_assignment):
-        assert [(topic.topic_name, topic.partitions) for topic in assignment.topic_partitions] == [("foo", [0, 1])]
+    room.shard.join(request, 9, Sender("c", "/h"), waiting, room.now)
+    assert room.answers == {}, "a second one is expected"
+    assert Client(room, "n", topics=["foo"]).join().error_code == ErrorCode.NONE
+    reported = room.answers[waiting]
+    assert isinstance(reported, JoinGroupResponse)
+    assert reported.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_groups_that_cannot_be_upgraded() -> None:
+    """CGH-36: of another type, or with what only a custom assignor understands."""
+    room = Room(foo=4)
+    member = a_classic_group(room)
+    group = room.groups["g"]
+    assert isinstance(group, ClassicGroup)
+    custom = ConsumerProtocolAssignment(user_data=b"mine")
+    for break_it in ("type", "assignment"):
+        if break_it == "type":
+            group.protocol_type = "connect"
+        else:
+            group.protocol_type = "consumer"
+            group.members[member.id].assignment = b"\x00\x01" + encode(custom, 1)
+        assert Client(room, "n", topics=["foo"]).join().error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert room.groups["g"] is group

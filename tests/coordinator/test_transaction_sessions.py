@@ -6,7 +6,7 @@ import pytest
 
 from reference.coordinator.transaction_coordinator import Decided, TransactionCoordinator, TransactionSettings
 from reference.coordinator.transaction_sessions import Identity
-from reference.coordinator.transaction_state import EXHAUSTED_EPOCH, State, TopicPartition
+from reference.coordinator.transaction_state import State, TopicPartition
 from reference.protocol.errors import ErrorCode, KafkaError
 
 SETTINGS = TransactionSettings(60_000, 1000, allows_two_phase_commit=False)
@@ -50,16 +50,6 @@ def test_each_session_has_an_epoch_more() -> None:
     assert [room.begin(), room.begin(), room.begin()] == [(10, 0), (10, 1), (10, 2)]
 
 
-def test_a_producer_goes_on_by_itself_and_may_repeat_that() -> None:
-    room = Room()
-    first = room.begin()
-    second = room.begin(first)
-    assert second == (10, 1)
-    assert room.begin(first) == second, "the answer may have been lost"
-    assert room.begin(second) == (10, 2)
-    assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
-
-
 @pytest.mark.step("transactions", "NewSession")
 def test_a_producer_is_fenced_by_another_session() -> None:
     room = Room()
@@ -67,14 +57,6 @@ def test_a_producer_is_fenced_by_another_session() -> None:
     room.begin()
     assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
     assert room.refusal(Identity(99, 0)) is ErrorCode.PRODUCER_FENCED
-
-
-def test_a_new_coordinator_does_not_know_who_repeats() -> None:
-    room = Room()
-    first = room.begin()
-    room.begin(first)
-    room.move()
-    assert room.refusal(first) is ErrorCode.PRODUCER_FENCED
 
 
 @pytest.mark.step("transactions", "AddPartitions", "WriteMarker", "CompleteTransaction")
@@ -130,33 +112,8 @@ def test_a_new_coordinator_asks_for_all_markers_again() -> None:
     assert (room.coordinator.transactions["x"].partitions, room.coordinator.take_prepared()) == ({*others}, ["x"])
 
 
-def test_epochs_that_are_used_up_bring_another_producer_id() -> None:
-    room = Room()
-    last = room.begin()
-    while last.epoch < EXHAUSTED_EPOCH:
-        last = room.begin(last)
-    after = room.begin(last)
-    assert after == (11, 0)
-    assert room.begin(last) == after, "the answer may have been lost"
-
-
-def test_an_unused_id_is_forgotten() -> None:
-    room = Room()
-    room.begin()
-    assert room.coordinator.expire(999) == []
-    (tombstone,) = room.coordinator.expire(1000)
-    room.coordinator.replay(*tombstone, 1000, None)
-    assert room.coordinator.transactions == {}
-
-
 @pytest.mark.parametrize("asked_ms", [0, -1, 60_001])
 def test_timeouts_that_are_not_granted(asked_ms: int) -> None:
     with pytest.raises(KafkaError) as refused:
         SETTINGS.timeout_of(asked_ms, two_phase=False)
     assert refused.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
-
-
-def test_two_phase_commit_is_off() -> None:
-    with pytest.raises(KafkaError) as refused:
-        SETTINGS.timeout_of(1000, two_phase=True)
-    assert refused.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

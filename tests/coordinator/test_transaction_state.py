@@ -13,8 +13,6 @@ from reference.coordinator.transaction_records import (
     transaction_tombstone,
 )
 from reference.coordinator.transaction_state import (
-    EXHAUSTED_EPOCH,
-    LAST_EPOCH,
     VALID_PREVIOUS_STATES,
     State,
     TopicPartition,
@@ -54,47 +52,6 @@ def test_no_step_leaves_the_table(state: State, after: State) -> None:
     else:
         with pytest.raises(AssertionError):
             transaction.to(after)
-
-
-def test_before_kip_890_an_end_keeps_the_epoch() -> None:
-    complete = ONGOING.prepared(True, 0, 2000).completed(3000)
-    assert (complete.state, complete.epoch, complete.partitions) == (State.COMPLETE_COMMIT, 3, frozenset())
-
-
-def test_since_kip_890_an_end_raises_the_epoch() -> None:
-    prepared = ONGOING.prepared(False, 2, 2000)
-    assert (prepared.state, prepared.epoch, prepared.last_epoch) == (State.PREPARE_ABORT, 4, 3)
-    assert prepared.started_at == 1000
-    assert prepared.completed(3000).epoch == 4
-
-
-@pytest.mark.parametrize("version", [0, 2])
-def test_fencing_raises_the_epoch_once(version: int) -> None:
-    assert ONGOING.fenced().prepared(False, version, 2000).epoch == ONGOING.epoch + 1
-
-
-@pytest.mark.parametrize("version", [0, 2])
-def test_the_last_epoch_is_for_fencing(version: int) -> None:
-    exhausted = replace(ONGOING, epoch=EXHAUSTED_EPOCH)
-    aborted = exhausted.fenced().prepared(False, version, 2000, next_producer_id=8 if version else -1)
-    assert aborted.epoch == LAST_EPOCH
-    complete = aborted.completed(3000)
-    assert (complete.producer_id, complete.epoch) == ((8, 0) if version else (7, LAST_EPOCH))
-    assert complete.previous_producer_id == 7
-    fenced_again = replace(exhausted, epoch=LAST_EPOCH).fenced().prepared(False, version, 2000, 8 if version else -1)
-    assert fenced_again.epoch == LAST_EPOCH
-
-
-def test_the_first_partitions_begin_the_transaction() -> None:
-    later = ONGOING.with_partitions(frozenset({TopicPartition("c", 0)}), 2, 5000)
-    assert (later.started_at, later.updated_at, len(later.partitions)) == (1000, 5000, 3)
-
-
-def test_a_timeout_counts_from_the_first_partition() -> None:
-    assert not ONGOING.is_timed_out(61_000)
-    assert ONGOING.is_timed_out(61_001)
-    assert not EMPTY.is_timed_out(10**12)
-    assert not replace(ONGOING, timeout_ms=2**31 - 1).is_timed_out(10**15)
 
 
 @pytest.mark.parametrize("transaction", [EMPTY, ONGOING, ONGOING.prepared(True, 2, 2000, 99)])

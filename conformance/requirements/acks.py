@@ -377,12 +377,10 @@ def timed_out(broker: Broker) -> None:
             broker.append(topic, batch(b"a"))
             with nodes.paused(follower) as moment:
                 result = broker.produce(topic, batch(b"b"), acks=-1, timeout_ms=500)
-                if not moment.lasts:
+                seen = broker.end_offset(topic)
+                if not moment.keeps(nodes, topic, follower):
                     return False
                 broker.expect_error(result.error_code, ErrorCode.REQUEST_TIMED_OUT)
-                seen = broker.end_offset(topic)
-                if not moment.lasts:
-                    return False
                 broker.expect_equal("the high watermark", seen, 1)
             broker.eventually(lambda: broker.end_offset(topic) == 2, "it is shown at last", within_s=REPLICATED_S)
             return True

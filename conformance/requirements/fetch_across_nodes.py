@@ -38,7 +38,7 @@ def above_the_high_watermark(broker: Broker) -> None:
             with nodes.paused(follower) as moment:
                 end = broker.append(topic, batch(b"1", b"2", b"3"), acks=1) + 3
                 found = [broker.fetch(topic, offset) for offset in range(shown, end + 2)]
-                lasts = moment.lasts
+                lasts = moment.keeps(nodes, topic, follower)
             nodes.await_isr(topic, leader, follower)
             if lasts:
                 for offset, one in enumerate(found, shown):

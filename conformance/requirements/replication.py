@@ -52,7 +52,7 @@ def least_log_end(broker: Broker) -> None:
                     fetch_as(broker, topic, follower, offset, nodes.address(leader))
                     seen.append(broker.fetch(topic, 0).high_watermark)
                     ends.append(broker.end_offset(topic))
-                if not moment.lasts:
+                if not moment.keeps(nodes, topic, follower):
                     return False
             broker.expect_equal("the high watermarks, by Fetch", seen, [0, 1, 3, 5, 5])
             broker.expect_equal("the ends for consumers, by ListOffsets", ends, [0, 1, 3, 5, 5])

@@ -7,9 +7,10 @@ import traceback
 
 from conformance.broker import Broker
 from conformance.observations import Skipped
-from conformance.requirement import Entry, Requirement, owed_by, version_key
+from conformance.requirement import Entry, Requirement, catalogue, owed_by, version_key
 from conformance.results import Judgement, Lack, RecordedExchange, Verdict, printable, worst
 from conformance.subject import Subject
+from conformance.target_profile import TargetProfile
 from conformance.wire import Exchange, Failed, NoAnswer
 from linearizability import extras
 from reference.protocol.apis import APIS
@@ -294,6 +295,20 @@ def failed_by_death(judgement: Judgement, how: str) -> Judgement:
         "timed_out": False,
     }
     return judgement.model_copy(update=update)
+
+
+def deadly_for(record: Requirement, profile: TargetProfile) -> list[str]:
+    """The basic requirements that crashed the target and whose APIs this one needs too."""
+    asked = {id: set(catalogue()[id].requirement.needs.apis) for id in profile.deadly if id != record.id}
+    return [id for id, apis in asked.items() if apis and apis <= set(record.needs.apis)]
+
+
+def learn_unserved(judgement: Judgement, profile: TargetProfile) -> None:
+    """Mark the API versions that API-05 found unserved: others avoid them, and are blocked where they cannot."""
+    for case in judgement.cases:
+        name, _, version = case.name.rpartition(" v")
+        if case.verdict is Verdict.FAIL and version.isdigit():
+            profile.doubtful.setdefault(name, {})[int(version)] = case.reason
 
 
 def judged_by_prerequisite(record: Requirement, required: Judgement) -> Judgement | None:

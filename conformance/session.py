@@ -18,24 +18,28 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from conformance.host import Host, TargetBroke
 from conformance.judging import (
     KEEP_FROM_STARTING,
     block,
     cause_of,
+    deadly_for,
     failed_by_death,
     judge,
     judged_by_prerequisite,
+    learn_unserved,
     missing,
     missing_in_any_start,
 )
 from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, is_exclusive, plan
-from conformance.requirement import Entry, Requirement, catalogue, owed_by
+from conformance.requirement import Entry, catalogue, owed_by
 from conformance.results import Judgement, Verdict
 from conformance.stalls import Stalls
 from conformance.steps import STEPS
 from conformance.subject import Subject
+from conformance.turns import WAITING_JOBS, next_ready
 from conformance.waits import START, Waits
 
 BASICS = "BAS"
@@ -53,16 +57,13 @@ AGAIN_PATIENCE = 1.5
 """The factor on the deadline of a requirement that timed out in parallel or was held up, when it is judged again alone."""
 HELD_UP_S = 1.0
 """A machine that lost so much time may have made a requirement time out."""
-WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
-"""Areas that mostly wait, on a target whose coordinator delays joins for long."""
-WAITING_JOBS = 24
-"""How many requirements of these areas run in parallel on such a target, in addition to `jobs` others."""
 OVERRUN_S = 30.0
 """How long after its deadline a requirement is broken off, whose waits and requests should all have ended at the deadline."""
 MOMENT_S = 0.5
 """How often the run checks for overdue requirements, and for a request to stop."""
 
 Judged = Callable[[Judgement], None]
+Queued = TypeVar("Queued")
 
 
 class Interrupted(Exception):
@@ -92,6 +93,10 @@ class Session:
     """How many groups there are."""
     late: list[tuple[Group, Entry]] = field(default_factory=list[tuple[Group, Entry]])
     """Requirements that timed out while other targets ran; they are judged again after these."""
+    again: deque[tuple[Group, Entry]] = field(default_factory=deque[tuple[Group, Entry]])
+    """Of these, those whose turn has not come."""
+    held_up: bool = False
+    """Whether the machine held up the last requirement that was judged alone."""
     disturbed: dict[str, str] = field(default_factory=dict[str, str])
     """Requirement id -> its failure in parallel, in a step whose own requirement holds; it is judged again alone."""
     lock: threading.RLock = field(default_factory=threading.RLock)
@@ -114,8 +119,7 @@ class Session:
         with ThreadPoolExecutor(max_workers=self.starts, thread_name_prefix="start") as self._start_pool:
             try:
                 self._judge_groups()
-                for companion in self._companions:
-                    companion.result()
+                self._await_companions()
                 self._judge_groups()
                 self._judge_late()
                 self._attribute_afterwards()
@@ -127,7 +131,7 @@ class Session:
 
     def _judge_groups(self) -> None:
         """Judge groups until none is left. A group whose target breaks is put back before the error is raised."""
-        while taken := self._next_group():
+        while taken := self._next(self.groups):
             number, group = taken
             waiting = [entry for entry in group.entries if entry.test and entry.requirement.id not in self.verdicts]
             if not waiting:
@@ -147,21 +151,25 @@ class Session:
         if self.host.subject is None and not self.accompanies and KEEP_FROM_STARTING & group.configs.keys():
             self._prepare(Group(dict(BASE_CONFIGS)))
         subject = self.host.subject
-        return subject is not None and all(missing_in_any_start(entry.requirement, subject)[0] for entry in entries)
+        return subject is not None and all(missing_in_any_start(one.requirement, subject)[0] for one in entries)
 
     def _prepare(self, group: Group) -> None:
         with self.waits.during(START):
             self.host.prepare(group)
 
-    def _next_group(self) -> tuple[int, Group] | None:
+    def _next(self, queue: deque[Queued]) -> Queued | None:
         with self.lock:
-            return self.groups.popleft() if self.groups else None
+            return queue.popleft() if queue else None
 
     def _begin_companions(self) -> None:
         """Begin to judge other groups on further targets, if several can run at once."""
-        if self._companions or not self._subject.honoured or not getattr(self._subject.target, "several", False):
-            return
-        for _ in range(min(self.starts - 1, len(self.groups))):
+        if not self._companions and self._subject.honoured:
+            self._accompanied_by(len(self.groups), Session._judge_groups)
+
+    def _accompanied_by(self, most: int, work: Callable[[Session], None]) -> None:
+        """Let further targets, at most so many, take part in some work, if several can run at once."""
+        several = getattr(self._subject.target, "several", False)
+        for _ in range(min(self.starts - 1, most) if several else 0):
             other = replace(
                 self,
                 host=self.host.another(),
@@ -171,12 +179,16 @@ class Session:
                 last=deque(maxlen=REMEMBERED),
                 _companions=[],
             )
-            self._companions.append(self._start_pool.submit(other._accompany))
+            self._companions.append(self._start_pool.submit(other._accompany, work))
 
-    def _accompany(self) -> None:
-        """Judge groups on a further target. Where that breaks, the remaining groups are left to the first session."""
+    def _await_companions(self) -> None:
+        while self._companions:
+            self._companions.pop().result()
+
+    def _accompany(self, work: Callable[[Session], None]) -> None:
+        """Take part on a further target. Where that breaks, the rest is left to the first session."""
         try:
-            self._judge_groups()
+            work(self)
         except TargetBroke:
             return
         finally:
@@ -203,10 +215,26 @@ class Session:
         return self.accompanies or not all(companion.done() for companion in self._companions)
 
     def _judge_late(self) -> None:
-        for group in {id(group): group for group, _ in self.late}.values():
-            self._prepare(group)
-            entries = [entry for other, entry in self.late if other is group]
-            self._one_by_one(in_order(entries), group, patience=AGAIN_PATIENCE)
+        """Judge again what was late: each requirement alone on its target, at first on several targets. What is late there on a
+        machine that is busy is judged once more when nothing else runs."""
+        for is_first in (True, False):
+            for group in {id(group): group for group, _ in self.late}.values():
+                self.again += [(group, entry) for entry in in_order([e for other, e in self.late if other is group])]
+            self.late.clear()
+            if is_first and self.again:
+                self._accompanied_by(len(self.again) - 1, Session._judge_again)
+            self._judge_again()
+            self._await_companions()
+
+    def _judge_again(self) -> None:
+        while taken := self._next(self.again):
+            group, entry = taken
+            try:
+                self._prepare(group)
+                self._one_by_one([entry], group, patience=AGAIN_PATIENCE)
+            except TargetBroke:
+                self.late.append(taken)
+                raise
 
     # ---- one by one, and in parallel
 
@@ -214,9 +242,11 @@ class Session:
         for entry in entries:
             if entry.requirement.id in self.verdicts:
                 continue
+            was_beside = self._beside_other_starts()
             judgement = self._alone(entry, patience=patience)
             if self._survived(judgement):
-                if judgement.timed_out and self._beside_other_starts():
+                doubtful = was_beside and (patience < AGAIN_PATIENCE or self.held_up)
+                if judgement.timed_out and doubtful:
                     self.late.append((group, entry))
                 else:
                     self._settle(entry, judgement)
@@ -235,7 +265,8 @@ class Session:
         while not (done := self._next_done(running)):
             stalls.look()
         judgement = done.pop().result()
-        again = judgement.timed_out and (stalls.is_busy or stalls.lost_s > HELD_UP_S) and patience < AGAIN_PATIENCE
+        self.held_up = stalls.is_busy or stalls.lost_s > HELD_UP_S
+        again = judgement.timed_out and self.held_up and patience < AGAIN_PATIENCE
         return self._alone(entry, patience=AGAIN_PATIENCE) if again else judgement
 
     def _side_by_side(self, entries: Sequence[Entry], group: Group) -> list[Entry]:
@@ -245,7 +276,7 @@ class Session:
         waiting = deque(entry for entry in entries if entry.requirement.id not in self.verdicts)
         running: dict[Future[Judgement], Entry] = {}
         while waiting or running:
-            while entry := self._next_ready(waiting, running.values()):
+            while entry := next_ready(waiting, running.values(), self.jobs, self._subject.profile):
                 waiting.remove(entry)
                 running[self._begin(entry, 1.0)] = entry
             finished = [(running.pop(future), future.result()) for future in self._next_done(running)]
@@ -276,22 +307,9 @@ class Session:
         held = step is not None and step.verdict in (Verdict.PASS, Verdict.TOLERATED)
         return judgement.verdict is Verdict.FAIL and held and judgement.built_on != judgement.requirement.id
 
-    def _next_ready(self, waiting: Iterable[Entry], running: Iterable[Entry]) -> Entry | None:
-        """The next requirement with a free thread and no running prerequisite; None where there is none."""
-        under_way = {one.requirement.id for one in running}
-        slow = sum(self._mostly_waits(one) for one in running)
-        full = {True: slow >= WAITING_JOBS, False: len(under_way) - slow >= self.jobs}
-        for entry in waiting:
-            if not full[self._mostly_waits(entry)] and not under_way & set(entry.requirement.prerequisites):
-                return entry
-        return None
-
-    def _mostly_waits(self, entry: Entry) -> bool:
-        """Whether the requirement mostly waits for joins on this target."""
-        return self._subject.profile.patience > 1 and entry.requirement.area in WAITING_AREAS
-
     def _begin(self, entry: Entry, patience: float) -> Future[Judgement]:
-        self._check_stop()
+        if self.stop.is_set():
+            raise Interrupted
         return self._pool.submit(self._judge, entry, patience=patience)
 
     def _next_done(self, running: Mapping[Future[Judgement], Entry]) -> set[Future[Judgement]]:
@@ -303,10 +321,6 @@ class Session:
             raise Interrupted
         self._subject.abandon_overdue(OVERRUN_S)
         return done
-
-    def _check_stop(self) -> None:
-        if self.stop.is_set():
-            raise Interrupted
 
     # ---- judging
 
@@ -321,19 +335,12 @@ class Session:
         lacking, lack = missing(record, subject)
         if lacking:
             return Judgement(requirement=record, verdict=Verdict.NOT_JUDGED, reason=lacking, lacks=lack)
-        for required in (*record.prerequisites, *self._deadly_for(record)):
+        for required in (*record.prerequisites, *deadly_for(record, subject.profile)):
             found = self._verdict_of(required)
             if found is not None and (kept := judged_by_prerequisite(record, found)):
                 return kept
         judgement = judge(entry, subject, patience=patience)
         return self._attributed(judgement, before)
-
-    def _deadly_for(self, record: Requirement) -> list[str]:
-        """The basic requirements that crashed the target and whose APIs this one needs too."""
-        asked = {
-            id: set(catalogue()[id].requirement.needs.apis) for id in self._subject.profile.deadly if id != record.id
-        }
-        return [id for id, apis in asked.items() if apis and apis <= set(record.needs.apis)]
 
     def _attributed(self, judgement: Judgement, before: tuple[str, ...]) -> Judgement:
         """Block a failed requirement where another one fails, which is about the failed step or which it builds on.
@@ -403,17 +410,9 @@ class Session:
             self.verdicts[entry.requirement.id] = judgement
             if judgement.verdict not in (Verdict.NOT_JUDGED, Verdict.BLOCKED):
                 self.last.append(entry)
-            self._learn(judgement)
+            if entry.requirement.id == ROUND_TRIPS:
+                learn_unserved(judgement, self._subject.profile)
             self.report(judgement)
-
-    def _learn(self, judgement: Judgement) -> None:
-        """Mark the API versions that API-05 found unserved: others avoid them, and are blocked where they cannot."""
-        if judgement.requirement.id != ROUND_TRIPS:
-            return
-        for case in judgement.cases:
-            name, _, version = case.name.rpartition(" v")
-            if case.verdict is Verdict.FAIL and version.isdigit():
-                self._subject.profile.doubtful.setdefault(name, {})[int(version)] = case.reason
 
     @property
     def _subject(self) -> Subject:

@@ -40,6 +40,11 @@ class CrabkaCluster(ClusterTarget):
         self.unknown_config = tuple(name for name in self.given if name not in HONOURED)
         self.cluster_id = str(uuid.uuid4())
 
+    @property
+    def several(self) -> bool:
+        """One node is light."""
+        return self.size == 1 and self.links is None
+
     def secure(self, protocol: str) -> None:
         raise WrongTarget(f"{self.spec!r} is not secured here")
 

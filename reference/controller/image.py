@@ -89,7 +89,10 @@ class PartitionImage:
 
     def directory_of(self, replica: NodeId) -> DirectoryId | None:
         """Where a replica lies on its broker; None for a broker that has none."""
-        return dict(zip(self.replicas, self.directories, strict=True)).get(replica)
+        for id, directory in zip(self.replicas, self.directories, strict=True):
+            if id == replica:
+                return directory
+        return None
 
     def after(self, record: PartitionChangeRecord) -> PartitionImage:
         """The partition that a change makes of this one.

@@ -76,6 +76,9 @@ class MappedFile(Protocol):
     def resize(self, size: int) -> None:
         """Give the file another length; what is new reads as zeros."""
 
+    def clear(self, size: int) -> None:
+        """Make the file so many zeros."""
+
     def flush(self) -> None:
         """Make bytes and length durable."""
 

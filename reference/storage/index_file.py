@@ -37,10 +37,10 @@ class IndexFile:
         self.capacity = self.count
         self._file.resize(self.size_bytes)
 
-    def clear(self) -> None:
-        """Forget all entries. Errors: OSError."""
-        self.count = 0
-        self.trim()
+    def clear(self, max_bytes: int) -> None:
+        """Forget all entries, and have the room of the active segment's. Errors: OSError."""
+        self.count, self.capacity = 0, max_bytes // self._entry_bytes
+        self._file.clear(self.capacity * self._entry_bytes)
 
     def flush(self) -> None:
         """Make the entries durable."""

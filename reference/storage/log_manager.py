@@ -120,7 +120,7 @@ class LogManager:
             misplaced = each.folder / folder_name(METADATA_TOPIC, 0)
             if each is not self.metadata and each.disk.exists(misplaced):
                 raise CorruptFile(f"{misplaced} is not in {self.metadata.folder}, the directory of the metadata log")
-            for name, key in each.unopened():
+            for name, key in each.unopened() if len(self.live) > 1 else ():
                 if name == folder_name(*key) and places.setdefault(key, each) is not each:
                     raise CorruptFile(
                         f"{name} is in both {places[key].folder} and {each.folder}: remove one of the two, rather that of a "

@@ -163,6 +163,9 @@ FLUSHED_TOGETHER = 64
 MOST_OPEN_MAPS = 500
 """Of one disk: a mapped file that was not used for longest is closed, and opened again when it is used."""
 
+MOST_ZEROS = 16
+"""Lengths of files that are all hole, whose maps are shared."""
+
 DESCRIPTORS_A_MAP = 2
 """The file's own, and that of Python's map."""
 
@@ -171,10 +174,11 @@ class PosixMappedFile:
     """A file whose bytes are mapped when they are first read; pages that were never written take no space.
 
     A file that ends in a hole is not mapped itself: to read a page of the hole, a file system in memory takes a page, and where
-    it is full the process dies (SIGBUS). Its bytes before the hole are copied, and zeros without pages follow.
+    it is full the process dies (SIGBUS). Its bytes before the hole are copied, and zeros without pages follow. Files that are all
+    hole, as the indexes of partitions with few records, share zeros: a process may have 65,530 maps by Linux's default.
     """
 
-    __slots__ = ("__weakref__", "_descriptor", "_disk", "_identity", "_is_copy", "_map", "_path", "_size")
+    __slots__ = ("__weakref__", "_descriptor", "_disk", "_has_zeros", "_identity", "_is_copy", "_map", "_path", "_size")
 
     def __init__(self, path: Path, disk: PosixDisk) -> None:
         self._disk = disk
@@ -185,6 +189,8 @@ class PosixMappedFile:
         self._identity = found.st_dev, found.st_ino
         self._map: mmap.mmap | None = None
         self._is_copy = False
+        self._has_zeros = False
+        """Whether the map is the disk's, of zeros."""
         disk.opened(self)
 
     def _open(self) -> int:
@@ -204,8 +210,10 @@ class PosixMappedFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        if not self._is_copy:
-            self._map = None
+        self._forget_map()
+
+    def _forget_map(self) -> None:
+        self._map, self._is_copy, self._has_zeros = None, False, False
 
     def moved(self, path: Path) -> None:
         """See `MappedFile`."""
@@ -220,7 +228,10 @@ class PosixMappedFile:
             descriptor = self._open()
             written = os.lseek(descriptor, 0, os.SEEK_HOLE)
             self._is_copy = written < self._size
-            if self._is_copy:
+            self._has_zeros = written == 0
+            if self._has_zeros:
+                self._map = self._disk.zeros(self._size)
+            elif self._is_copy:
                 self._map = mmap.mmap(-1, self._size)
                 self._map[:written] = os.pread(descriptor, written, 0)
             else:
@@ -232,16 +243,36 @@ class PosixMappedFile:
         # Storing through the map would kill the process (SIGBUS) where the disk is full.
         with self._disk.noticed():
             os.pwrite(self._open(), data, position)
-        if self._is_copy and self._map is not None:
+        if self._has_zeros:
+            self._forget_map()
+        elif self._is_copy and self._map is not None:
             self._map[position : position + len(data)] = data
 
     def resize(self, size: int) -> None:
         """See `MappedFile`."""
         if size != self._size:
-            self._map, self._is_copy = None, False
+            self._forget_map()
             with self._disk.noticed():
                 os.ftruncate(self._open(), size)
             self._size = size
+
+    def clear(self, size: int) -> None:
+        """See `MappedFile`. Most indexes that a kill leaves were never written to: they are what they should be."""
+        if size != self._size or not self._is_hole():
+            self.resize(0)
+            self.resize(size)
+
+    def _is_hole(self) -> bool:
+        """Whether nothing was ever written. Errors: OSError."""
+        with self._disk.noticed():
+            descriptor = self._open()
+            try:
+                os.lseek(descriptor, 0, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                return True
+        return False
 
     def flush(self) -> None:
         """See `MappedFile`."""
@@ -277,6 +308,15 @@ class PosixDisk(Failing):
         self._open_files: deque[weakref.ref[PosixFile]] = deque()
         """In the order in which they were opened."""
         self._open_maps: OrderedDict[int, weakref.ref[PosixMappedFile]] = OrderedDict()
+        self._zeros: dict[int, mmap.mmap] = {}
+
+    def zeros(self, size: int) -> mmap.mmap:
+        """A map of so many zeros, which take no space. Do not write to it."""
+        if size not in self._zeros:
+            if len(self._zeros) == MOST_ZEROS:
+                self._zeros.clear()
+            self._zeros[size] = mmap.mmap(-1, size, access=mmap.ACCESS_READ)
+        return self._zeros[size]
 
     def opened(self, file: PosixMappedFile) -> None:
         """A mapped file is used: it is the last to be closed."""
@@ -361,7 +401,8 @@ class PosixDisk(Failing):
 
     def list_folder(self, path: Path) -> list[str]:
         """See `Disk`."""
-        return sorted(entry.name for entry in path.iterdir())
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries)
 
     def is_folder(self, path: Path) -> bool:
         """See `Disk`."""

@@ -23,7 +23,7 @@ compacts above it too, so in its folders any gap is accepted.
 from __future__ import annotations
 
 from binascii import crc32
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -99,10 +99,10 @@ def load(
     """
     log_start, recovery_point, clean, checksums = previous
     found = disk.list_folder(folder)
-    complete_swaps(disk, folder)
-    check_files(disk, folder, checksums or NO_CHECKSUMS, clean)
-    remove_leftovers(disk, folder)
-    bases = [Offset(int(name[: -len(LOG_SUFFIX)])) for name in disk.list_folder(folder) if name.endswith(LOG_SUFFIX)]
+    names = complete_swaps(disk, folder, found)
+    check_files(disk, folder, names, checksums or NO_CHECKSUMS, clean)
+    names = remove_leftovers(disk, folder, names)
+    bases = [Offset(int(name[: -len(LOG_SUFFIX)])) for name in names if name.endswith(LOG_SUFFIX)]
     recovery = _Recovery(disk, folder, config, epochs, producers, previous, now)
     segments = recovery.open_segments(bases)
     log_end = segments[-1].next_offset() if segments else log_start
@@ -144,7 +144,8 @@ def check(
     """
     read_topic_id(disk, folder)
     log_end: Offset | None = None
-    for name in sorted(disk.list_folder(folder)):
+    names = disk.list_folder(folder)
+    for name in sorted(names):
         if name.endswith(LOG_SUFFIX):
             base = Offset(int(name[: -len(LOG_SUFFIX)]))
             if log_end is not None and log_end > base:
@@ -152,7 +153,7 @@ def check(
             log_end = _sound_end_of(disk, folder, base, now) if has_indexes(disk, folder, base) else None
             if log_end is None:
                 log_end = _check_batches(disk.open_file(folder / name), folder / name, base)
-    check_files(disk, folder, checksums, clean=True)
+    check_files(disk, folder, names, checksums, clean=True)
     if log_end is not None and log_end < log_start:
         raise CorruptFile(
             f"{folder} ends at offset {log_end}, and begins at {log_start} by {LOG_START_OFFSETS}: restore that file, or remove"
@@ -160,8 +161,10 @@ def check(
         )
 
 
-def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChecksum], clean: bool) -> None:
-    """Check that every flushed log file exists, with the flushed contents.
+def check_files(
+    disk: Disk, folder: Path, names: Sequence[str], checksums: Mapping[Offset, SegmentChecksum], clean: bool
+) -> None:
+    """Check that every flushed log file exists, with the flushed contents. `names` are the folder's.
 
     A deletion renames the log file first and then its indexes, so indexes beside a renamed log file are no error. After a crash
     segments below the oldest remaining one may be missing: retention removed them, or the log started over. A log file renamed
@@ -169,7 +172,6 @@ def check_files(disk: Disk, folder: Path, checksums: Mapping[Offset, SegmentChec
 
     Errors: OSError; CorruptFile, which names the file.
     """
-    names = disk.list_folder(folder)
     stems = {name.partition(".")[0] for name in names if LOG_SUFFIX in name}
     for name in names:
         stem, _, ending = name.partition(".")
@@ -246,18 +248,20 @@ def _whole_batches(file: File, base: Offset) -> Iterator[StoredBatch]:
         expected = header.next_offset
 
 
-def remove_leftovers(disk: Disk, folder: Path) -> None:
+def remove_leftovers(disk: Disk, folder: Path, names: Sequence[str]) -> list[str]:
     """Remove files that the previous run was writing or deleting: first indexes without a log file, then the rest.
 
-    Renamed log files go last: if this is interrupted, they show the next start why indexes have no log file.
+    Renamed log files go last: if this is interrupted, they show the next start why indexes have no log file. `names` are the
+    folder's; gives those that are left.
     """
-    names = disk.list_folder(folder)
-    for name in names:
-        if name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] + LOG_SUFFIX not in names:
-            disk.remove(folder / name)
-    for name in names:
-        if name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
-            disk.remove(folder / name)
+    orphans = [
+        name for name in names if name.endswith(INDEX_SUFFIXES) and name.partition(".")[0] + LOG_SUFFIX not in names
+    ]
+    unfinished = [name for name in names if name.endswith((TEMPORARY, DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX))]
+    for name in (*orphans, *unfinished):
+        disk.remove(folder / name)
+    removed = {*orphans, *unfinished}
+    return [name for name in names if name not in removed]
 
 
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -308,11 +312,12 @@ class _Recovery:
             segment = self._open(base)
             end = sound_end(segment) if is_indexed else None
             trusted = end is not None and self._has_its_transactions(segment)
-            whole = trusted or self._recover(segment, segments)
+            is_last = slot + 1 == len(bases)
+            whole = trusted or self._recover(segment, segments, is_last)
             segments.append(segment)
-            next_base = bases[slot + 1] if slot + 1 < len(bases) else None
-            if next_base is None:
+            if is_last:
                 break
+            next_base = bases[slot + 1]
             may_have_gap = self.clean or trusted or self.is_kafkas or (flushed and self.config.compacts)
             if end is None or not trusted:
                 end = segment.next_offset()
@@ -350,9 +355,10 @@ class _Recovery:
         self.repairs.append(f"{segment.transaction_index.path.name} is made again: it was damaged")
         return False
 
-    def _recover(self, segment: Segment, before: list[Segment]) -> bool:
+    def _recover(self, segment: Segment, before: list[Segment], is_last: bool) -> bool:
         """Read a segment, rebuild its indexes and truncate it after its last whole batch; False when there was damage.
 
+        The indexes of the log's last segment keep the room that it needs as the active one.
         Errors: CorruptFile where nothing may be truncated.
         """
         self._rebuild_producers_to(segment.base_offset, before)
@@ -390,7 +396,10 @@ class _Recovery:
             self.lost_bytes += segment.size - position
             segment.file.truncate(position)
         self.recovered_bytes += position
-        segment.close()
+        if is_last:
+            segment.note_largest_timestamp()
+        else:
+            segment.close()
         return whole
 
     def remove(self, segment: Segment) -> None:

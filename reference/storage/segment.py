@@ -196,9 +196,13 @@ class Segment:
 
     def close(self) -> None:
         """Note the greatest timestamp and trim the indexes: nothing is appended any more. Errors: OSError."""
-        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.note_largest_timestamp()
         self.offset_index.trim()
         self.time_index.trim()
+
+    def note_largest_timestamp(self) -> None:
+        """Note the greatest timestamp in the time index. Errors: OSError."""
+        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
 
     @property
     def checksum(self) -> SegmentChecksum:
@@ -393,8 +397,7 @@ class Segment:
     def clear_indexes(self, index_bytes: int) -> None:
         """Empty the indexes, to fill them again from the log file. Errors: OSError."""
         for index in (self.offset_index, self.time_index):
-            index.clear()
-            index.reserve(index_bytes)
+            index.clear(index_bytes)
         self.transaction_index.truncate_to(FIRST_OFFSET)
         self.max_timestamp, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         self._bytes_since_entry = 0

@@ -100,6 +100,11 @@ class SimulatedFile:
 
     resize = truncate
 
+    def clear(self, size: int) -> None:
+        """See `MappedFile`."""
+        self.truncate(0)
+        self.truncate(size)
+
     def flush(self) -> None:
         """See `File`."""
         self._disk.flush(self._inode)

@@ -18,23 +18,23 @@ from reference.storage.disk import Disk
 from reference.storage.segment import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, file_name, remove_files
 
 
-def complete_swaps(disk: Disk, folder: Path) -> None:
-    """Complete each swap that counts. Errors: OSError."""
-    unfinished = _bases(disk, folder, CLEANED_SUFFIX)
-    for base in _bases(disk, folder, SWAP_SUFFIX):
+def complete_swaps(disk: Disk, folder: Path, names: list[str]) -> list[str]:
+    """Complete each swap that counts. `names` are the folder's; gives its names then. Errors: OSError."""
+    unfinished, swaps = _bases(names, CLEANED_SUFFIX), _bases(names, SWAP_SUFFIX)
+    for base in swaps:
         if unfinished and base >= unfinished[0]:
             remove_files(disk, folder, base, SWAP_SUFFIX)
             continue
         end = _end_of(disk, folder / (file_name(base, LOG_SUFFIX) + SWAP_SUFFIX), base)
-        for original in {base, *(each for each in _bases(disk, folder, "") if base <= each < end)}:
+        for original in {base, *(each for each in _bases(disk.list_folder(folder), "") if base <= each < end)}:
             remove_files(disk, folder, original, "")
         log = file_name(base, LOG_SUFFIX)
         disk.rename(folder / (log + SWAP_SUFFIX), folder / log)
+    return disk.list_folder(folder) if swaps else names
 
 
-def _bases(disk: Disk, folder: Path, ending: str) -> list[Offset]:
+def _bases(names: list[str], ending: str) -> list[Offset]:
     """Base offsets of the segments whose log file has this ending, ascending."""
-    names = disk.list_folder(folder)
     return [Offset(int(name.partition(".")[0])) for name in names if name.endswith(LOG_SUFFIX + ending)]
 
 

@@ -34,9 +34,9 @@ class TimeIndex(IndexFile):
         """Whether there is no room for more than the entry that a roll adds."""
         return self.count >= self.capacity - 1
 
-    def clear(self) -> None:
-        """Forget all entries. Errors: OSError."""
-        super().clear()
+    def clear(self, max_bytes: int) -> None:
+        """Forget all entries, and have the room of the active segment's. Errors: OSError."""
+        super().clear(max_bytes)
         self.last_timestamp, self.last_offset = self._last()
 
     def append(self, timestamp: TimestampMs, offset: Offset) -> None:

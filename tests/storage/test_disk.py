@@ -393,6 +393,43 @@ def test_files_that_are_closed_next_are_flushed_with_one(tmp_path: Path) -> None
     files.clear()
 
 
+def test_files_without_entries_share_a_map(tmp_path: Path) -> None:
+    """A process has 65,530 maps by default: two for each partition, and it can open no further index."""
+    disk, count = PosixDisk(most_open_maps=50), 400
+    files = [disk.map_file(tmp_path / str(number)) for number in range(count)]
+    before = maps()
+    for file in files:
+        file.resize(8 << 20)
+        assert file.buffer[-1] == 0
+    assert maps() <= before + 2
+    for number, file in enumerate(files):
+        file.write_at(number % 8, b"x")
+        assert file.buffer[number % 8] == ord("x") and file.buffer[-1] == 0
+    assert maps() <= before + 2 * 50
+    for number, file in enumerate(files):
+        assert file.buffer[number % 8] == ord("x") and file.buffer[-1] == 0
+        file.clear(8 << 20)
+        assert file.buffer[number % 8] == 0 and len(file.buffer) == 8 << 20
+
+
+def test_what_is_all_zeros_is_cleared_without_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = PosixDisk()
+    file = disk.map_file(tmp_path / "index")
+    file.resize(1 << 20)
+    cuts: list[int] = []
+    ftruncate = os.ftruncate
+    monkeypatch.setattr(os, "ftruncate", lambda descriptor, size: (cuts.append(size), ftruncate(descriptor, size)))
+    file.clear(1 << 20)
+    assert not cuts
+    file.write_at(0, b"x")
+    file.clear(1 << 20)
+    assert cuts == [0, 1 << 20] and file.buffer[0] == 0
+
+
+def maps() -> int:
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
 def descriptors() -> list[Path]:
     return [each for each in Path("/proc/self/fd").iterdir() if each.is_symlink()]
 

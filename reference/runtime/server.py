@@ -25,11 +25,13 @@ from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
 from reference.runtime.connection_limits import ConnectionLimits
+from reference.runtime.flush_threads import FlushThreads
 from reference.runtime.key_sets import KeySets
 from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
 from reference.runtime.tls_connection import ListenerTls
 from reference.storage.errors import LogError
+from reference.storage.flushing import run_now
 from reference.zookeeper.operations import ZooKeeperEffect, ZooKeeperEvent
 
 RECEIVE_BUFFER_BYTES = 1 << 20
@@ -215,6 +217,8 @@ class Server:
         Errors: NodeBroken, with every connection closed and nothing written any more.
         """
         loop = self._loop = asyncio.get_running_loop()
+        flushes = FlushThreads(loop, self._let_node)
+        self.node.logs.run_flushes_by(flushes.run)
         for listener in self._listeners:
             loop.add_reader(listener.socket.fileno(), self._on_acceptable, listener)
         loop.call_later(IDLE_CHECK_MS / 1000, self._close_idle)
@@ -230,6 +234,8 @@ class Server:
                 listener.socket.close()
             for connection in [*self._connections.values()]:
                 connection.close("the broker stops")
+            self.node.logs.run_flushes_by(run_now)
+            flushes.close()
             if not self.node.is_broken:
                 self._shut_down()
             self._has_ended = True

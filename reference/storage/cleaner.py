@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, Offset, TimestampMs
 from reference.protocol.records.errors import RecordsError
@@ -19,10 +20,14 @@ from reference.storage.cleanable import Cleanable, cleanable
 from reference.storage.cleaning import Cleaning
 from reference.storage.disk import Disk
 from reference.storage.errors import CorruptFile, LogError
+from reference.storage.flushing import RunFlush, run_now
 from reference.storage.log import Log
 
-MAX_BYTES_PER_TICK = 512 * 1024
-"""How much of a log is read in a tick, give or take a batch: some milliseconds' work."""
+MAX_BYTES_PER_TICK = 64 * 1024
+"""How much of a log is read in a tick, give or take a batch: a millisecond or two."""
+MOST_FLUSHES = 2
+FLUSH_LOOK_MS = 5
+"""How long it rests while another thread waits for the disk."""
 SET_ASIDE_MS = 60_000
 """For how long a log is left alone whose compaction failed: a batch is damaged, or the disk refuses."""
 
@@ -45,6 +50,20 @@ class CleanerSettings:
         return int(self.dedupe_buffer_size * self.io_buffer_load_factor)
 
 
+class Chosen(NamedTuple):
+    """What is compacted next."""
+
+    key: TopicPartition
+    log: Log
+    section: Cleanable
+    end: Offset
+    """Up to here the log must be durable before."""
+    shortened: int
+    """The log's `times_shortened` then."""
+    flushes: int = 0
+    """Those that were waited for."""
+
+
 class Cleaner:
     """Compacts the logs of one data folder, one at a time."""
 
@@ -52,6 +71,8 @@ class Cleaner:
         self.settings = CleanerSettings()
         self.stable_end: Callable[[TopicPartition], Offset] = lambda key: FIRST_OFFSET
         """The last stable offset of a partition: nothing from there on is compacted."""
+        self.run_flush: RunFlush = run_now
+        """Flushes what was compacted."""
         self.cleaned_bytes = 0
         """Bytes of all segments that were written again."""
         self._disk = disk
@@ -61,6 +82,8 @@ class Cleaner:
         self._clean_to: dict[TopicPartition, Offset] = {}
         self._set_aside: dict[TopicPartition, TimestampMs] = {}
         self._job: tuple[TopicPartition, Cleaning, Iterator[int]] | None = None
+        self._chosen: Chosen | None = None
+        """What is compacted as soon as all of its log is durable."""
         self._next = AT_ONCE
 
     def load(self, now: TimestampMs) -> None:
@@ -80,10 +103,10 @@ class Cleaner:
         try:
             if self._job is None:
                 self._begin(now)
-            if self._job is None:
-                self._next = now + self.settings.backoff_ms
-            else:
+            if self._job is not None:
                 self._go_on(now)
+            else:
+                self._next = now + (self.settings.backoff_ms if self._chosen is None else FLUSH_LOOK_MS)
         except (OSError, LogError, RecordsError) as error:
             self._fail(error, now)
 
@@ -92,17 +115,34 @@ class Cleaner:
         return self._next if self.settings.enable else None
 
     def _begin(self, now: TimestampMs) -> None:
-        """Take up the dirtiest log that is due."""
+        """Take up the dirtiest log that is due, once it is durable. Errors: OSError, LogError.
+
+        What goes because of a marker must not outlive it, and a gap is a loss to a start that knows of a lower recovery point.
+        """
+        chosen, self._chosen = self._chosen or self._choose(now), None
+        if chosen is None:
+            return
+        log = chosen.log
+        if self._logs.get(chosen.key) is not log or log.times_shortened != chosen.shortened:
+            return
+        if chosen.flushes < MOST_FLUSHES and not log.is_durable_to(chosen.end):
+            log.begin_flush(now)
+            if log.is_flushing:  # the first may have begun before
+                self._chosen = chosen._replace(flushes=chosen.flushes + 1)
+                return
+        if self._disk.failure is not None:
+            raise self._disk.failure
+        cleaning = Cleaning(log, chosen.section, now, self.settings.map_bytes, self.run_flush)
+        self._job = chosen.key, cleaning, cleaning.steps()
+        log.checkpoint()
+
+    def _choose(self, now: TimestampMs) -> Chosen | None:
         due = [(section.dirty_ratio, key, section) for key, section in self._sections(now)]
         if not due:
-            return
+            return None
         _, key, section = max(due)
         log = self._logs[key]
-        # What goes because of a marker must not outlive it, and a gap is a loss to a start that knows of a lower recovery point.
-        log.flush(now)
-        cleaning = Cleaning(log, section, now, self.settings.map_bytes)
-        self._job = key, cleaning, cleaning.steps()
-        log.checkpoint()
+        return Chosen(key, log, section, log.log_end_offset, log.times_shortened)
 
     def _sections(self, now: TimestampMs) -> Iterator[tuple[TopicPartition, Cleanable]]:
         for key, log in self._logs.items():
@@ -130,9 +170,10 @@ class Cleaner:
         spent = 0
         for worked in steps:
             spent += worked
-            if spent >= MAX_BYTES_PER_TICK:
+            if spent >= MAX_BYTES_PER_TICK or cleaning.is_flushing:
                 break
-        self._next = now + int(1000 * spent / self.settings.io_max_bytes_per_second)
+        rest_ms = FLUSH_LOOK_MS if cleaning.is_flushing else 0
+        self._next = now + max(rest_ms, int(1000 * spent / self.settings.io_max_bytes_per_second))
         if cleaning.done is not None:
             self._job = None
             self.cleaned_bytes += cleaning.done.read_bytes

@@ -18,6 +18,7 @@ from reference.storage.batch_filter import BatchFilter
 from reference.storage.cleanable import Cleanable, groups
 from reference.storage.cleaned_transactions import CleanedTransactions
 from reference.storage.config import LogConfig
+from reference.storage.flushing import PendingFlush, RunFlush, run_now
 from reference.storage.log import Log
 from reference.storage.offset_map import read_keys
 from reference.storage.segment import Segment
@@ -40,7 +41,9 @@ class Done(NamedTuple):
 class Cleaning:
     """One compaction of a log."""
 
-    def __init__(self, log: Log, section: Cleanable, now: TimestampMs, map_bytes: int) -> None:
+    def __init__(
+        self, log: Log, section: Cleanable, now: TimestampMs, map_bytes: int, run_flush: RunFlush = run_now
+    ) -> None:
         """`section` is what is dirty; its keys' map takes `map_bytes`, or as much as one batch needs."""
         self.log = log
         self.done: Done | None = None
@@ -50,6 +53,14 @@ class Cleaning:
         self._map_bytes = map_bytes
         self._shortened = log.times_shortened
         self._writing: SegmentWriter | None = None
+        self._run_flush = run_flush
+        self._pending: PendingFlush | None = None
+        self._flush_error: OSError | None = None
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a segment is on its way to the disk: until then a step does nothing."""
+        return self._pending is not None
 
     def steps(self) -> Iterator[int]:
         """Do it: each step yields the bytes that it has worked on. Errors: OSError, RecordsError, LogError."""
@@ -80,9 +91,23 @@ class Cleaning:
                     writer.append(*found)
                 yield len(batch.data)
         writer.finish()
+        yield from self._flush(writer.segment)
         self._writing = None
         self.log.replace_segments(group, writer.segment, self._now)
         return writer.segment.size
+
+    def _flush(self, segment: Segment) -> Iterator[int]:
+        """Errors: OSError."""
+
+        def finish(flush: PendingFlush, error: OSError | None) -> None:
+            self._pending, self._flush_error = None, error
+
+        self._pending = segment.pending_flush(finish)
+        self._run_flush(self._pending)
+        while self.is_flushing:
+            yield 0
+        if self._flush_error is not None:
+            raise self._flush_error
 
     @property
     def is_stale(self) -> bool:
@@ -116,10 +141,9 @@ class SegmentWriter:
             self._write()
 
     def finish(self) -> None:
-        """Write what is left and make it all durable. Errors: OSError."""
+        """Write what is left. Errors: OSError."""
         self._write()
         self.segment.close()
-        self.segment.flush()
 
     def _write(self) -> None:
         if self._gathered:

@@ -14,6 +14,7 @@ that failed nothing is known of what was written since the one before: Linux tak
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -148,6 +149,16 @@ class Disk(Protocol):
     def side_by_side(self) -> AbstractContextManager[None]:
         """Within it `flush`, `write_file` and `sync_folder` may wait for its end. Errors: OSError, of the first that failed."""
         ...
+
+    def gathered(self) -> AbstractContextManager[list[Callable[[], None]]]:
+        """Within it `flush` and `sync_folder` wait for nothing: what they would do is gathered, for another thread.
+
+        Nothing else may be made durable within it. Who carries it out reports an error to `failed`.
+        """
+        ...
+
+    def failed(self, error: OSError) -> None:
+        """An operation has failed; see `failure`."""
 
     def space(self, path: Path) -> tuple[int, int]:
         """Bytes of the file system that holds a folder, and how many are free; -1 where it is unknown."""

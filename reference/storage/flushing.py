@@ -1,41 +1,40 @@
-"""Closed segments on their way to the disk: the waiting may be another client's, the log's state is not."""
+"""Files on their way to the disk: the waiting may be done in another thread, what follows from it is not."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
-from reference.protocol.primitives import Offset
-from reference.storage.segment import Segment
-
-
-class Flushed(Protocol):
-    """The log whose segments are flushed."""
-
-    def sync_folder(self) -> None:
-        """Make the files' names durable. Errors: OSError."""
-
-    def flushed(self, flush: PendingFlush, end: Offset, error: OSError | None) -> None:
-        """Everything below `end` is durable, or the disk failed."""
+from reference.storage.disk import Disk
+from reference.storage.making_durable import Act
 
 
 class PendingFlush:
-    """Closed segments to make durable: `run` may take long and may run in another thread, `finish` may not."""
+    """Something to make durable: the waiting may take long, and may be in another thread; `finish` may not."""
 
-    def __init__(self, log: Flushed, segments: Sequence[Segment], end: Offset) -> None:
-        self._log = log
-        self._segments = segments
-        self._end = end
+    def __init__(self, disk: Disk, flush: Act, finish: Callable[[PendingFlush, OSError | None], None]) -> None:
+        """`flush` flushes files and folders, and nothing else."""
+        self._disk = disk
+        self._flush = flush
+        self._finish = finish
 
     def run(self) -> None:
-        """Wait for the disk; touches nothing but files that no longer change. Errors: OSError."""
-        for segment in self._segments:
-            segment.flush()
-        self._log.sync_folder()
+        """Wait for the disk. Errors: OSError."""
+        self._flush()
+
+    def waits(self) -> Sequence[Act]:
+        """What `run` does, for another thread: it holds what it needs, whatever becomes of the files. Errors: OSError."""
+        with self._disk.gathered() as acts:
+            self._flush()
+        return acts
 
     def finish(self, error: OSError | None = None) -> None:
-        """Move the recovery point, unless the disk failed or the log was truncated meanwhile."""
-        self._log.flushed(self, self._end, error)
+        """All is durable, or the disk has failed."""
+        if error is not None:
+            self._disk.failed(error)
+        self._finish(self, error)
+
+
+RunFlush = Callable[[PendingFlush], None]
 
 
 def run_now(flush: PendingFlush) -> None:

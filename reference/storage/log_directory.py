@@ -35,6 +35,7 @@ from reference.storage.config import LogConfig
 from reference.storage.directory_checkpoints import DirectoryCheckpoints
 from reference.storage.disk import TEMPORARY, Disk
 from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.flushing import RunFlush, run_now
 from reference.storage.folder_names import (
     DELETE_SUFFIX,
     FUTURE,
@@ -44,7 +45,7 @@ from reference.storage.folder_names import (
     partition_of,
     suffixed,
 )
-from reference.storage.log import Log, LogIdentity, PendingFlush, ProducerExpiry, run_now
+from reference.storage.log import Log, LogIdentity, ProducerExpiry
 from reference.storage.recovery import PreviousRun, check
 from reference.storage.segment import LOG_SUFFIX
 from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, LogChecksums, SegmentChecksum
@@ -94,8 +95,9 @@ class LogDirectory:
         """The broker's epoch at its last, clean end; None after a crash."""
         self.has_topic: Callable[[UUID], bool] = lambda id: False
         """Whether the metadata have a topic with this id."""
-        self.run_flush: Callable[[PendingFlush], None] = run_now
-        """Runs the flush of closed segments; see `PendingFlush`."""
+        self.run_flush: RunFlush = run_now
+        """Runs the flush of closed and of compacted segments; see `PendingFlush`."""
+        self.cleaner.run_flush = lambda flush: self.run_flush(flush)
         self._say = log
         self._clean = False
         self._found: frozenset[str] = frozenset()

@@ -13,6 +13,7 @@ from reference.protocol.primitives import FIRST_OFFSET, BrokerEpoch, Offset, Tim
 from reference.storage.checkpoints import MOST_RESERVED, TopicPartition
 from reference.storage.config import LogConfig
 from reference.storage.errors import CorruptFile, StorageError
+from reference.storage.flushing import RunFlush
 from reference.storage.folder_names import folder_name
 from reference.storage.log import Log, ProducerExpiry
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
@@ -94,6 +95,11 @@ class LogManager:
         """Settings of logs that are opened from now on."""
         for each in self._all:
             each.producer_expiry = producer_expiry
+
+    def run_flushes_by(self, run: RunFlush) -> None:
+        """Let others wait for the disk where a segment was closed or compacted; without this the node waits."""
+        for each in self._all:
+            each.run_flush = run
 
     def judge_folders_by(self, has_topic: Callable[[UUID], bool]) -> None:
         """The folder of a topic that the metadata have under another name is damaged, and no deleted topic's."""

@@ -40,6 +40,8 @@ class Failing:
         self._run_all = run_all
         self._postponed: dict[object, Act] | None = None
         """Acts that `side_by_side` carries out, by what they make durable; None outside of it."""
+        self._gathered: list[Act] | None = None
+        """Acts that `gathered` gives; None outside of it."""
 
     def failed(self, error: OSError) -> None:
         if self.failure is None and not isinstance(error, FileNotFoundError):
@@ -55,7 +57,10 @@ class Failing:
             raise
 
     def make_durable(self, what: object, act: Act) -> None:
-        """Carry it out, now or at the end of `side_by_side`. Errors: OSError."""
+        """Carry it out, now or at the end of `side_by_side`; within `gathered`, not at all. Errors: OSError."""
+        if self._gathered is not None:
+            self._gathered.append(act)
+            return
         if self._postponed is None:
             with self.noticed():
                 act()
@@ -63,6 +68,15 @@ class Failing:
         if what in self._postponed or len(self._postponed) == MOST_POSTPONED:
             self._carry_out_postponed()
         self._postponed[what] = act
+
+    @contextmanager
+    def gathered(self) -> Generator[list[Act]]:
+        """See `Disk`."""
+        acts = self._gathered = []
+        try:
+            yield acts
+        finally:
+            self._gathered = None
 
     @contextmanager
     def side_by_side(self) -> Generator[None]:

@@ -17,6 +17,7 @@ from reference.protocol.records.batch import HEADER_BYTES, LENGTH_END, MAGIC_AT,
 from reference.protocol.records.errors import CorruptBatch
 from reference.storage.config import LogConfig
 from reference.storage.disk import Disk, File
+from reference.storage.flushing import PendingFlush
 from reference.storage.offset_index import OffsetIndex
 from reference.storage.segment_checksums import SegmentChecksum, checksum_of
 from reference.storage.time_index import TimeIndex
@@ -217,6 +218,10 @@ class Segment:
         self.offset_index.flush()
         self.time_index.flush()
         self.transaction_index.flush()
+
+    def pending_flush(self, finish: Callable[[PendingFlush, OSError | None], None]) -> PendingFlush:
+        """A flush of which others may do the waiting."""
+        return PendingFlush(self._disk, self.flush, finish)
 
     # ---- searching
 

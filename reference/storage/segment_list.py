@@ -218,12 +218,51 @@ class SegmentList:
         first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
         try:
             end = self._store_epochs(self._active.base_offset)
-            flush = PendingFlush(self, self._segments[first:-1], end)
-            self._pending_flush = flush
-            self.run_flush(flush)
+            self._begin_flush(self._segments[first:-1], end)
         except OSError as error:
             self._pending_flush = None
             raise storage_error(self.folder, error) from error
+
+    def begin_flush(self, now: TimestampMs) -> None:
+        """Make everything durable, as `flush` does, but let others wait for the disk. Errors: StorageError."""
+        self.resume()
+        if self.recovery_point >= self.log_end_offset or self._pending_flush is not None:
+            return
+        first = max(0, bisect_right(self._bases, self.recovery_point) - 1)
+        try:
+            end = self._store_epochs(self.log_end_offset)
+            self._begin_flush(self._segments[first:], end if self._gap_begins is None else min(end, self._gap_begins))
+            self._last_flush = now
+        except OSError as error:
+            self._pending_flush = None
+            raise storage_error(self.folder, error) from error
+
+    def _begin_flush(self, segments: list[Segment], end: Offset) -> None:
+        """Errors: OSError."""
+
+        def flush() -> None:
+            for segment in segments:
+                segment.flush()
+            self._disk.sync_folder(self.folder)
+
+        def finish(flush: PendingFlush, error: OSError | None) -> None:
+            # Unless the log was truncated meanwhile.
+            if self._pending_flush is flush:
+                self._pending_flush = None
+                if error is None:
+                    self.recovery_point = max(self.recovery_point, end)
+
+        self._pending_flush = PendingFlush(self._disk, flush, finish)
+        self.run_flush(self._pending_flush)
+
+    def is_durable_to(self, end: Offset) -> bool:
+        """Whether all batches below an offset are."""
+        return self.recovery_point >= (end if self._gap_begins is None else min(end, self._gap_begins))
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a flush is under way."""
+        return self._pending_flush is not None
 
     def _store_epochs(self, end: Offset) -> Offset:
         """Write down the epochs of the records below `end`; how far the recovery point may go. Errors: OSError.
@@ -237,17 +276,6 @@ class SegmentList:
             if error.errno != errno.ENOSPC:
                 raise
         return min(end, self._epochs.unstored_from(end))
-
-    def flushed(self, flush: PendingFlush, end: Offset, error: OSError | None) -> None:
-        """The result of a pending flush: everything below `end` is durable, or the disk failed."""
-        if self._pending_flush is flush:
-            self._pending_flush = None
-            if error is None:
-                self.recovery_point = max(self.recovery_point, end)
-
-    def sync_folder(self) -> None:
-        """Make the files' names durable. Errors: OSError."""
-        self._disk.sync_folder(self.folder)
 
     def _resume(self) -> None:
         """Go on with what a failing disk has broken off. Errors: OSError."""

@@ -1,5 +1,6 @@
 """The log cleaner: which log it takes, how much in a tick, what it remembers, and what disturbs it."""
 
+import errno
 import random
 from dataclasses import replace
 from uuid import UUID
@@ -9,8 +10,9 @@ import pytest
 from reference.protocol.primitives import Offset
 from reference.storage import cleaner as cleaner_module
 from reference.storage.checkpoints import CLEANER_OFFSETS, read_offsets
-from reference.storage.cleaner import MAX_BYTES_PER_TICK, SET_ASIDE_MS, CleanerSettings
+from reference.storage.cleaner import FLUSH_LOOK_MS, MAX_BYTES_PER_TICK, SET_ASIDE_MS, CleanerSettings
 from reference.storage.config import LogConfig
+from reference.storage.flushing import PendingFlush
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
 from reference.storage.simulated_disk import SimulatedDisk
@@ -215,3 +217,54 @@ def test_a_power_failure_right_after_a_compaction_takes_nothing() -> None:
         disk.lose_power(random.Random(seed))
         again = cleaning(disk).get_or_create("a", 0, A, COMPACT, NOW)
         assert (rows(again), again.log_end_offset) == (before, 6)
+
+
+def test_it_goes_on_when_others_have_waited_for_the_disk() -> None:
+    disk = SimulatedDisk()
+    made = cleaning(disk)
+    log = dirty(made, "a")
+    put(log, ("k", "4"))
+    waiting: list[PendingFlush] = []
+    made.run_flush = waiting.append
+    for flushes, now in ((1, NOW), (2, NOW + 100)):
+        run(made, now)
+        assert len(waiting) == flushes and made.cleaner.next_deadline() == now + FLUSH_LOOK_MS
+        run(made, now + FLUSH_LOOK_MS)
+        assert len(waiting) == flushes and len(rows(log)) == 5, (
+            "one flush for all of the log, one for what is compacted"
+        )
+        waiting[-1].run()
+        waiting[-1].finish()
+    run(made, NOW + 200)
+    assert rows(log) == [(3, "k", "3"), (4, "k", "4")]
+    assert len(waiting) == 2 and log.recovery_point == 5
+
+
+def test_a_log_that_is_deleted_while_others_wait_for_the_disk_is_not_compacted() -> None:
+    for flushes in (1, 2):
+        disk = SimulatedDisk()
+        made = cleaning(disk)
+        log = dirty(made, "a")
+        put(log, ("k", "4"))
+        waiting: list[PendingFlush] = []
+        made.run_flush = waiting.append
+        run(made, NOW)
+        if flushes == 2:
+            waiting[0].finish()
+            run(made, NOW + FLUSH_LOOK_MS)
+        made.delete(("a", 0), NOW)
+        waiting[-1].finish()
+        run(made, NOW + BACKOFF_MS)
+        assert len(waiting) == flushes and made.cleaner.cleaned_bytes == 0
+
+
+def test_a_compaction_whose_flush_fails_puts_nothing_in_place() -> None:
+    disk = SimulatedDisk()
+    made = cleaning(disk)
+    log = dirty(made, "a")
+    waiting: list[PendingFlush] = []
+    made.run_flush = waiting.append
+    run(made, NOW)
+    waiting[0].finish(OSError(errno.EIO, "Input/output error"))
+    run(made, NOW + FLUSH_LOOK_MS)
+    assert len(rows(log)) == 4 and disk.failure is not None and made.cleaner.cleaned_bytes == 0

@@ -1,0 +1,42 @@
+"""Threads that wait for the disk: a segment that was closed or compacted may have a gigabyte, and requests go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from reference.storage.flushing import PendingFlush
+from reference.storage.making_durable import run_in_turn
+
+MOST_FLUSHES = 2
+"""Flushes that are carried out at once; others wait for them."""
+
+
+class FlushThreads:
+    """Carries out flushes, and has the node learn of their end as of any event."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, let_node: Callable[[Callable[[], None]], None]) -> None:
+        self._loop = loop
+        self._let_node = let_node
+        self._threads = ThreadPoolExecutor(MOST_FLUSHES, "flush")
+
+    def run(self, flush: PendingFlush) -> None:
+        """Wait for the disk in a thread. Errors: OSError, where the files cannot be had."""
+        waits = flush.waits()
+
+        def wait() -> None:
+            error: OSError | None = None
+            try:
+                run_in_turn(waits)
+            except OSError as found:
+                error = found
+            with suppress(RuntimeError):  # the loop has ended, and with it what waits for this
+                self._loop.call_soon_threadsafe(self._let_node, lambda: flush.finish(error))
+
+        self._threads.submit(wait)
+
+    def close(self) -> None:
+        """Wait for the flushes that have begun; nothing learns of their end any more."""
+        self._threads.shutdown(cancel_futures=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, Self, cast
 
 from conformance.answers import errors_in, only
@@ -14,7 +14,7 @@ from conformance.steps import built_on
 from conformance.subject import Subject
 from conformance.target_profile import BY_TOPIC_ID
 from conformance.wire import CLIENT_ID, BrokerConnection, Failed, Misbehaved, NoAnswer
-from linearizability.client.requests import GROUP, LEAST_WAIT_MS, TRANSACTION
+from linearizability.client.requests import GROUP, LEAST_WAIT_MS, TRANSACTION, Topic
 from linearizability.targets.addresses import AddressMap
 from linearizability.targets.wire import FIRST_FLEXIBLE, NAMED
 from reference.protocol.apis import APIS
@@ -193,7 +193,15 @@ class Conversation(Observations):
         asked: list[Any] = [*request.topic_data] if isinstance(request, ProduceRequest) else []
         if isinstance(request, FetchRequest | ListOffsetsRequest):
             asked = [*request.topics]
-        names = [one.topic if hasattr(one, "topic") else one.name for one in asked for _ in _partitions(one)]
+        self._need_one_leader(
+            [one.topic if hasattr(one, "topic") else one.name for one in asked for _ in _partitions(one)]
+        )
+
+    def needs_one_leader(self, topics: Iterable[Topic]) -> None:
+        """Skips where a topic that is given more than once, for each of its partitions that are meant, has several leaders."""
+        self._need_one_leader([topic.name for topic in topics])
+
+    def _need_one_leader(self, names: Sequence[str]) -> None:
         if any(names.count(name) > 1 for name in self.scattered):
             self.skip(
                 "needs partitions that one broker leads; the target places them otherwise than it is asked to (TOP-07)"

@@ -31,8 +31,9 @@ class Session:
         """Ask for a new session. Skips where the broker makes none: it may (its cache of sessions may be full)."""
         self.broker = broker
         self.version = broker.version_for(FetchRequest, version)
-        self.leader = broker.leader(next(iter(offsets))[0])
+        self.leader = broker.leader(*next(iter(offsets)))
         self.id, self.epoch = NO_SESSION, FIRST
+        self.partitions: set[tuple[Topic, int]] = set()
         self.first = self.ask(offsets, **fields)
         broker.expect_error(self.first.error_code, ErrorCode.NONE, what="a request for a session")
         broker.expect_equal("partitions in the first answer", sorted(served(self.first)), sorted(p for _, p in offsets))
@@ -43,7 +44,12 @@ class Session:
     def ask(
         self, offsets: Offsets | None = None, *, epoch: int | None = None, version: int | None = None, **fields: Any
     ) -> Any:
-        """The next fetch of the session; gives the whole answer. An epoch that is given does not count."""
+        """The next fetch of the session; gives the whole answer. An epoch that is given does not count.
+
+        Skips where partitions of which it is asked, now or before, may have different leaders.
+        """
+        self.partitions |= (offsets or {}).keys()
+        self.broker.needs_one_leader(topic for topic, _ in self.partitions)
         request = fetch_request(
             offsets or {}, session_id=self.id, session_epoch=self.epoch if epoch is None else epoch, **fields
         )
@@ -380,6 +386,7 @@ def nobody_starves(broker: Broker) -> None:
 )
 def sessions_stand_alone(broker: Broker) -> None:
     topic = broker.topic(2)
+    broker.needs_one_leader([topic, topic])
     for partition in range(2):
         broker.append(topic, batch(b"%d" % partition), partition=partition)
     with session(broker, {(topic, 0): 0}) as one, session(broker, {(topic, 1): 0}) as other:

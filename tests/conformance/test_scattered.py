@@ -1,0 +1,28 @@
+"""A cluster that places partitions as it likes is not accused where a requirement needs several that one broker leads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from conformance.broker import Broker
+from conformance.requirement import select
+from conformance.results import Verdict
+from conformance.runner import Plan, run
+from tests.conformance.test_session import verdicts
+
+SESSIONS = ["FSS-01", "FSS-05", "FSS-11"]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("heeds", "verdict"), [(True, Verdict.PASS), (False, Verdict.NOT_JUDGED)])
+def test_fetch_sessions_ask_one_broker_of_its_own_partitions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heeds: bool, verdict: Verdict
+) -> None:
+    if not heeds:
+        monkeypatch.setattr(Broker, "_on_one_broker", lambda broker, partitions: None)
+    report = run(Plan("reference:3", select(SESSIONS), tmp_path, starts=1))
+    reasons = {one.requirement.id: one.reason for one in report.judgements}
+    assert verdicts(report) == dict.fromkeys(SESSIONS, verdict), reasons
+    assert heeds or all("needs partitions that one broker leads" in reason for reason in reasons.values())

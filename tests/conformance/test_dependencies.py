@@ -60,3 +60,21 @@ def test_what_is_judged_later_on_a_start_of_its_own_blocks_what_builds_on_it(tmp
     report = judged_on(Mortal(restartable=True), tmp_path, *entries)
     assert verdicts(report) == {"HIS-01": Verdict.BLOCKED, "HIS-12": Verdict.BLOCKED, "ACK-17": Verdict.FAIL}
     assert {one.requirement.id: one.blocked_by for one in report.judgements}["HIS-12"] == "ACK-17"
+
+
+def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocked(tmp_path: Path) -> None:
+    """As of crabka with three nodes: each gives the ids from 1000 on, and refuses by the epoch of its own transaction."""
+
+    def gives_an_id_twice(broker: Broker) -> None:
+        raise Failed("does not hold: id 1001")
+
+    def refused(broker: Broker) -> None:
+        raise Failed("Produce in a transaction was answered with INVALID_PRODUCER_EPOCH(47)")
+
+    entries = [entry("TXN-01", gives_an_id_twice), entry("TXV-01", refused), entry("TXV-03", refused)]
+    report = judged_on(Mortal(restartable=True), tmp_path, *entries)
+    assert {one.requirement.id: one.blocked_by for one in report.judgements} == {
+        "TXN-01": "",
+        "TXV-01": "TXN-01",
+        "TXV-03": "TXN-01",
+    }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from conformance.broker import Broker
-from conformance.requirement import select
+from conformance.requirement import catalogue, select
 from conformance.results import Verdict
 from conformance.runner import Plan, run
 from tests.conformance.test_session import verdicts
@@ -26,3 +26,19 @@ def test_fetch_sessions_ask_one_broker_of_its_own_partitions(
     reasons = {one.requirement.id: one.reason for one in report.judgements}
     assert verdicts(report) == dict.fromkeys(SESSIONS, verdict), reasons
     assert heeds or all("needs partitions that one broker leads" in reason for reason in reasons.values())
+
+
+@pytest.mark.slow
+@pytest.mark.process
+def test_no_requirement_accuses_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broker, "_on_one_broker", lambda broker, partitions: None)
+    needs = {id: entry.requirement.needs for id, entry in catalogue().items() if entry.test}
+    chosen = [id for id, one in needs.items() if not (one.hooks or one.configs or id.startswith("HIS"))]
+    report = run(Plan("reference:3", select(chosen), tmp_path, starts=1))
+    wrong = {
+        one.requirement.id: one.reason
+        for one in report.judgements
+        if one.verdict not in (Verdict.PASS, Verdict.NOT_JUDGED)
+    }
+    assert not wrong
+    assert sum(one.verdict is Verdict.PASS for one in report.judgements) > 300

@@ -94,8 +94,8 @@ class Replicas:
         """Those that the disk refused, until `_try_again`."""
         self._try_again = AT_ONCE
         self._checkpointed: dict[Key, Offset] = {}
-        self._log_configs: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig]] = {}
-        """The settings of each topic's logs, and what was set where when they were made."""
+        self._settings: dict[TopicName, tuple[tuple[Mapping[str, str], ...], LogConfig, int]] = {}
+        """The settings of each topic's logs and its min.insync.replicas, and what was set where when they were made."""
         self._first: set[tuple[TopicId, int]] | None = None
         """The replicas that this broker had when it caught up: their logs may be in a directory that is offline."""
         self._set_aside: dict[Key, Partition] = {}
@@ -186,10 +186,10 @@ class Replicas:
                     self._fail(key, error, now)
             self.offline.pop(key, None)
             if topic is None:
-                self._log_configs.pop(name, None)
+                self._settings.pop(name, None)
         elif self.offline.get(key) != topic.id:
             try:
-                return self._take_up(topic, index, image, self._log_config(name), self._min_isr(name), now)
+                return self._take_up(topic, index, image, *self._settings_of(name), now)
             except StorageError as error:
                 # The decision stands in the metadata log: the replica is taken up when the disk allows it.
                 self._fail(key, error, now)
@@ -288,13 +288,15 @@ class Replicas:
         assert isinstance(found, int)
         return found
 
-    def _log_config(self, topic: TopicName) -> LogConfig:
-        """The part of a topic's settings that its logs follow; made again only when what it comes from has changed."""
-        sources = (self._image.topic_config(topic), *self._configuration.dynamic_broker_values())
-        known = self._log_configs.get(topic)
+    def _settings_of(self, topic: TopicName) -> tuple[LogConfig, int]:
+        """What its logs follow, and min.insync.replicas; made again only when what it comes from has changed."""
+        own, cluster = self._image.topic_config(topic), self._cluster.topic_config(topic)
+        sources = (own, cluster, *self._configuration.dynamic_broker_values())
+        known = self._settings.get(topic)
         if known is None or known[0] != sources:
-            known = self._log_configs[topic] = tuple(map(dict, sources)), self._make_log_config(sources[0])
-        return known[1]
+            config, min_isr = self._make_log_config(own), self._min_isr(topic)
+            known = self._settings[topic] = tuple(map(dict, sources)), config, min_isr
+        return known[1], known[2]
 
     def _make_log_config(self, own: Mapping[str, str]) -> LogConfig:
         values = {

@@ -15,7 +15,8 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 
 from reference.controller.quorum_snapshots import format_voters, write_bootstrap
@@ -30,7 +31,7 @@ from reference.storage.disk import TEMPORARY
 from reference.storage.errors import CorruptFile, StorageError
 from reference.storage.log_directory import METADATA_TOPIC, LogDirectory
 from reference.storage.log_manager import LogManager
-from reference.storage.making_durable import Act
+from reference.storage.making_durable import Act, run_in_turn
 from reference.storage.posix_disk import PosixDisk
 
 LOCK_FILE = ".lock"
@@ -270,11 +271,21 @@ def log_manager(
 
 
 def run_side_by_side(acts: Sequence[Act]) -> None:
-    """In several threads. Errors: OSError, of the first that failed."""
-    with ThreadPoolExecutor(MOST_FLUSHES) as pool:
-        running = [pool.submit(act) for act in acts]
+    """In several threads, which stay: a node that takes up thousands of replicas needs them a hundred times a second.
+
+    Errors: OSError, of the first that failed.
+    """
+    if len(acts) < 2:
+        return run_in_turn(acts)
+    running = [_threads().submit(act) for act in acts]
+    wait(running)
     for each in running:
         each.result()
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(MOST_FLUSHES, "flush")
 
 
 def _reason(error: Exception) -> str:

@@ -75,7 +75,8 @@ class Producer:
 
     def __init__(self, epoch: ProducerEpoch = NO_PRODUCER_EPOCH) -> None:
         self.epoch = epoch
-        self.batches: deque[CachedBatch] = deque(maxlen=CACHED_BATCHES)
+        self.batches: list[CachedBatch] = []
+        """The last CACHED_BATCHES. A deque would take 600 bytes: most of the memory of a producer that wrote one batch."""
         self.last_timestamp = NO_TIMESTAMP
         self.coordinator_epoch = NO_EPOCH
         self.transaction_start = NO_OFFSET
@@ -248,6 +249,8 @@ class ProducerState:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
         last_offset = first_offset + header.last_offset_delta
+        if len(producer.batches) == CACHED_BATCHES:
+            del producer.batches[0]
         producer.batches.append(
             CachedBatch(header.base_sequence, header.last_sequence, first_offset, last_offset, max_timestamp)
         )
@@ -312,8 +315,7 @@ class ProducerState:
 
     def snapshot_offsets(self) -> list[Offset]:
         """Offsets of the snapshots on disk, ascending."""
-        names = self._disk.list_folder(self._folder)
-        return [Offset(int(name[: -len(SNAPSHOT_SUFFIX)])) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
+        return snapshots_of(self._disk.list_folder(self._folder))
 
     def take_snapshot(self) -> None:
         """Write the state, in place of an older idea of it. Errors: OSError."""
@@ -345,6 +347,11 @@ class ProducerState:
     def remove_snapshot(self, offset: Offset) -> None:
         """Remove one snapshot, if it is there."""
         self._disk.remove(self.snapshot_path(offset))
+
+
+def snapshots_of(names: list[str]) -> list[Offset]:
+    """Offsets of the snapshots among the files of a log's folder, ascending."""
+    return [Offset(int(name[: -len(SNAPSHOT_SUFFIX)])) for name in names if name.endswith(SNAPSHOT_SUFFIX)]
 
 
 def marker_of(header: BatchHeader, batch: memoryview) -> EndTransaction | None:

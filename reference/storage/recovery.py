@@ -37,7 +37,7 @@ from reference.storage.epoch_cache import EpochCache
 from reference.storage.errors import CorruptFile
 from reference.storage.index_check import has_indexes, sound_end
 from reference.storage.index_search import last_slot_up_to
-from reference.storage.producer_state import ProducerState, marker_of
+from reference.storage.producer_state import ProducerState, marker_of, snapshots_of
 from reference.storage.segment import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -116,7 +116,7 @@ def load(
     if not segments:
         segments = [Segment(disk, folder, log_start, now)]
     log_start = max(log_start, segments[0].base_offset)
-    recovery.remove_stray_snapshots(segments, log_end)
+    recovery.remove_stray_snapshots(snapshots_of(names), segments, log_end)
     if recovery.lost_bytes or (bases and not clean and disk.list_folder(folder) != found):
         # A removed file must not return after another crash. The first flush makes the names of new files durable.
         disk.sync_folder(folder)
@@ -439,10 +439,9 @@ class _Recovery:
 
     # ---- producers
 
-    def remove_stray_snapshots(self, segments: list[Segment], log_end: Offset) -> None:
+    def remove_stray_snapshots(self, offsets: list[Offset], segments: list[Segment], log_end: Offset) -> None:
         """Remove producer snapshots beyond the log end. Of the others keep those at a segment's base offset and the newest."""
         kept = {segment.base_offset for segment in segments} | {log_end}
-        offsets = self.producers.snapshot_offsets()
         for offset in offsets:
             if offset > log_end or (offset not in kept and offset != offsets[-1]):
                 self.producers.remove_snapshot(offset)

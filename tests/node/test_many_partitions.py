@@ -87,3 +87,18 @@ def cost_of_requests_while_a_leader_is_gone(partitions: int) -> int:
 
 def test_while_a_leader_is_gone_a_request_does_not_look_at_all_that_was_fetched_from_it() -> None:
     assert cost_of_requests_while_a_leader_is_gone(MANY) <= 1.5 * cost_of_requests_while_a_leader_is_gone(FEW)
+
+
+def cost_of_creation(partitions: int) -> float:
+    """Calls for each partition of a topic, from the request until all its replicas are in sync."""
+    cluster = in_sync(FEW)
+
+    def create() -> None:
+        cluster.create("new", partitions)
+        cluster.run_until(lambda: cluster.is_in_sync("new"))
+
+    return calls_of(create) / partitions
+
+
+def test_a_new_partition_costs_the_same_in_a_large_topic() -> None:
+    assert cost_of_creation(MANY) <= cost_of_creation(FEW)

@@ -1,5 +1,8 @@
 """Idempotence and transactions of one partition (IDM, TXN, TXV)."""
 
+import gc
+import tracemalloc
+
 import pytest
 
 from reference.protocol.errors import ErrorCode
@@ -32,6 +35,20 @@ def test_a_repeated_batch_is_known_again_five_batches_back() -> None:
     with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         append_as(log, 7, 11, 1)  # the same last sequence, another first one
     assert log.log_end_offset == 12
+
+
+def test_a_producer_of_one_batch_takes_some_hundred_bytes() -> None:
+    """A million of them, each of which wrote once, are remembered for a day."""
+    log, count = open_log(), 500
+    append_as(log, 0, 0)
+    gc.collect()
+    tracemalloc.start()
+    for id in range(1, count + 1):
+        append_as(log, id, 0)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert len(log.active_producers()) == count + 1 and taken / count < 900, taken / count
 
 
 def test_sequences_wrap() -> None:

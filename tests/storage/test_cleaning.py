@@ -128,38 +128,7 @@ def test_a_reader_keeps_the_file_that_was_replaced() -> None:
     ]
 
 
-def test_a_fetch_at_a_removed_offset_gives_the_next_record() -> None:
-    log = open_log(config=COMPACT)
-    for step in range(6):
-        put(log, ("k" if step < 4 else "other", str(step)))
-        log.roll(NOW)
-    compact(log)
-    for offset, first in ((0, 3), (2, 3), (3, 3), (4, 5)):
-        data = log.read(offset, 1).records
-        assert next(read_batches(data if isinstance(data, bytes) else data.read())).header.base_offset == first
-
-
 # ---- tombstones
-
-
-def test_a_tombstone_goes_after_its_horizon_and_only_by_a_later_compaction() -> None:
-    log = open_log(config=replace(COMPACT, delete_retention_ms=1000))
-    put(log, ("k", "1"), ("other", "x"))
-    put(log, ("k", None))
-    put(log, ("end", "x"))
-    compact(log, now=NOW)
-    assert rows(log) == [(1, "other", "x"), (2, "k", None), (3, "end", "x")]
-    marked = next(one for one in headers(log) if one.base_offset == 2)
-    assert marked.delete_horizon == NOW + 1000
-    assert [record.timestamp for batch in batches(log) for record in records_of(batch.data) if record.offset == 2] == [
-        NOW
-    ]
-    put(log, ("end", "y"))
-    compact(log, clean_to=4, now=NOW + 999)
-    assert (2, "k", None) in rows(log)
-    put(log, ("end", "z"))
-    compact(log, clean_to=5, now=NOW + 1000)
-    assert rows(log) == [(1, "other", "x"), (5, "end", "z")]
 
 
 @pytest.mark.parametrize("time", [-(2**63) + 2 * NOW, -1, NOW])
@@ -227,26 +196,6 @@ def test_the_last_batch_of_a_producer_stays_without_records() -> None:
 def transaction(log: Log, producer: int, sequence: int, *pairs: tuple[str, str | None], commit: bool) -> None:
     put(log, *pairs, producer=BatchProducer(producer, 0, sequence, transactional=True))
     end_transaction(log, producer, commit=commit)
-
-
-def test_aborted_records_go_at_once_and_their_marker_after_a_horizon() -> None:
-    log = open_log(config=replace(COMPACT, delete_retention_ms=1000))
-    put(log, ("k", "before"))
-    transaction(log, 1, 0, ("k", "aborted"), ("only", "aborted"), commit=False)
-    transaction(log, 1, 2, ("c", "committed"), commit=True)
-    put(log, ("end", "x"))
-    compact(log, now=NOW)
-    assert rows(log) == [(0, "k", "before"), (4, "c", "committed"), (6, "end", "x")]
-    assert [one.base_offset for one in headers(log) if one.is_control] == [3, 5]
-    assert [row.producer_id for row in log.aborted_transactions(0, 7)] == [1]
-    put(log, ("end", "y"))
-    compact(log, clean_to=7, now=NOW + 5)
-    assert log.aborted_transactions(0, 8) == []
-    horizons = {one.base_offset: one.delete_horizon for one in headers(log) if one.is_control}
-    assert horizons == {3: NOW + 1005, 5: None}
-    put(log, ("end", "z"))
-    compact(log, clean_to=8, now=NOW + 1005)
-    assert [one.base_offset for one in headers(log) if one.is_control] == [5]
 
 
 def test_an_aborted_transaction_behind_the_end_of_the_map_stays_known() -> None:

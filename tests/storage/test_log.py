@@ -1,4 +1,8 @@
-"""One partition's log: appending, rolling, reading, cutting, keeping."""
+"""One partition's log: appending, rolling, cutting, keeping, flushing.
+
+Offsets, epochs, reads, look-ups by time and truncation are compared with a model (`test_log_machine`) and with Kafka's log
+(`test_logs_beside_kafka`).
+"""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +15,7 @@ from reference.protocol.records.compression import Codec
 from reference.protocol.records.errors import RecordsError
 from reference.protocol.records.record import Record
 from reference.storage.config import LogConfig
-from reference.storage.errors import LogError, OffsetOutOfRange, StorageError
+from reference.storage.errors import LogError, StorageError
 from reference.storage.log import Log, LogSlice, PendingFlush
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.recovery import PreviousRun
@@ -28,14 +32,6 @@ def headers(log: Log) -> list[BatchHeader]:
 
 
 # ---- appending
-
-
-def test_offsets_follow_one_another() -> None:
-    log = open_log()
-    assert append(log, 3)[:2] == (0, 2)
-    assert append(log, 1)[:2] == (3, 3)
-    assert offsets(log) == [0, 1, 2, 3]
-    assert [header.leader_epoch for header in headers(log)] == [0, 0]
 
 
 def test_only_place_and_epoch_of_a_batch_change() -> None:
@@ -103,22 +99,6 @@ def test_a_batch_that_fits_no_segment() -> None:
         append(log, size=200)
     assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
     assert log.log_end_offset == 0
-
-
-def test_a_follower_keeps_what_the_leader_gave() -> None:
-    leader, follower = open_log(), open_log()
-    for epoch in (0, 0, 3):
-        append(leader, 2, epoch=epoch)
-    data = leader.read(0, 1 << 20).records
-    assert not isinstance(data, bytes)
-    sent = data.read()
-    info = follower.append_as_follower(sent + sent[:30], NOW)
-    assert (info.first_offset, info.last_offset) == (0, 5)
-    again = follower.read(0, 1 << 20).records
-    assert not isinstance(again, bytes)
-    assert again.read() == sent
-    assert follower.end_offset_for_epoch(2) == (0, 4)
-    assert follower.leader_epoch == 3
 
 
 def test_a_follower_refuses_what_does_not_follow() -> None:
@@ -192,42 +172,6 @@ def test_closed_indexes_are_trimmed() -> None:
 # ---- reading
 
 
-def test_reading_stops_below_the_bound() -> None:
-    log = open_log()
-    for _ in range(4):
-        append(log, 2)
-    size = len(batch(2))
-    assert len(log.read(3, 1 << 20).records) == 3 * size
-    assert len(log.read(3, 1 << 20, 4).records) == size
-    assert len(log.read(3, 1 << 20, 3).records) == 0
-    assert len(log.read(3, 1 << 20, 6).records) == 2 * size
-    assert len(log.read(8, 1 << 20).records) == 0
-    for outside in (-1, 9):
-        with pytest.raises(OffsetOutOfRange):
-            log.read(outside, 1)
-
-
-def test_limits_may_cut_the_last_batch_but_not_the_first() -> None:
-    """FET-08, FET-09."""
-    log = open_log()
-    append(log, 2)
-    append(log, 2)
-    size = len(batch(2))
-    assert len(log.read(0, size + 5).records) == size + 5
-    assert len(log.read(0, 5).records) == size
-    assert len(log.read(0, 5, minimum_one_message=False).records) == 0
-
-
-def test_reading_far_back_and_near_the_end() -> None:
-    log = open_log(config=LogConfig(index_interval_bytes=500))
-    for _ in range(200):
-        append(log, 3)
-    for offset in range(0, 600, 7):
-        data = log.read(offset, 1).records
-        assert not isinstance(data, bytes)
-        assert offset in [record.offset for record in read_all_records(data.read())]
-
-
 def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
     log = Log(PosixDisk(), tmp_path / "t-0", LogConfig(retention_ms=0, file_delete_delay_ms=0), NOW, T_0)
     append(log, 2)
@@ -270,65 +214,7 @@ def test_logs_with_more_segments_than_may_be_open_read_roll_and_delete(tmp_path:
     assert disk.failure is None
 
 
-def test_timestamps_are_found_by_position_not_by_order() -> None:
-    """LOF-03, LOF-04, LOF-12."""
-    log = open_log(config=LogConfig(segment_bytes=300, index_interval_bytes=0))
-    for time in (10, 50, 20, 50, 30, 70, 70):
-        append(log, time=NOW + time)
-    found = {time: log.offset_for_timestamp(NOW + time) for time in (0, 11, 50, 51, 71)}
-    assert {time: answer and answer[:2] for time, answer in found.items()} == {
-        0: (NOW + 10, 0),
-        11: (NOW + 50, 1),
-        50: (NOW + 50, 1),
-        51: (NOW + 70, 5),
-        71: None,
-    }
-    newest = log.latest_timestamp()
-    assert newest is not None
-    assert newest == (NOW + 70, 5, 0)
-    assert open_log().latest_timestamp() is None
-
-
 # ---- cutting and keeping
-
-
-def test_truncation_drops_whole_batches_and_what_belongs_to_them() -> None:
-    log = open_log(config=LogConfig(segment_bytes=300, index_interval_bytes=0))
-    for epoch in (0, 0, 1, 1, 2, 2):
-        append(log, 2, epoch=epoch)
-    assert log.segment_count == 2 or log.segment_count == 3
-    assert log.truncate_to(5)
-    assert log.log_end_offset == 4, "the batch that holds the offset goes as a whole"
-    assert (log.leader_epoch, log.end_offset_for_epoch(1)) == (0, (-1, -1))
-    assert append(log, 2, epoch=3)[:2] == (4, 5)
-    assert offsets(log) == [0, 1, 2, 3, 4, 5]
-    assert not log.truncate_to(6)
-
-
-def test_starting_over() -> None:
-    log = open_log(config=LogConfig(segment_bytes=200))
-    for _ in range(6):
-        append(log)
-    log.truncate_fully_and_start_at(100)
-    assert (log.log_start_offset, log.log_end_offset, log.leader_epoch) == (100, 100, -1)
-    assert names(log, ".log") == [f"{100:020d}.log"]
-    assert append(log)[:2] == (100, 100)
-
-
-def test_deleted_records_are_out_of_range_and_go_with_their_segments() -> None:
-    log = open_log(config=LogConfig(segment_bytes=200, retention_ms=-1))
-    for _ in range(6):
-        append(log)
-    assert log.advance_log_start_offset(5)
-    assert not log.advance_log_start_offset(3)
-    assert offsets(log) == [5]
-    with pytest.raises(OffsetOutOfRange):
-        log.read(4, 1)
-    with pytest.raises(OffsetOutOfRange):
-        log.advance_log_start_offset(7)
-    assert log.delete_old_segments(NOW, 6) == 2
-    assert names(log, ".log") == [f"{4:020d}.log"]
-    assert log.log_start_offset == 5
 
 
 def test_retention_closes_the_active_segment_first() -> None:

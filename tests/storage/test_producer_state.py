@@ -1,4 +1,8 @@
-"""Idempotence and transactions of one partition (IDM, TXN, TXV)."""
+"""Idempotence and transactions of one partition (IDM, TXN, TXV): memory of repetitions, expiry, snapshots.
+
+Fencing, sequences, markers, guards and the last stable offset are compared with Kafka's (`test_logs_beside_kafka`) and with a
+model (`test_log_machine`).
+"""
 
 import gc
 import tracemalloc
@@ -6,8 +10,8 @@ import tracemalloc
 import pytest
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.records.batch import BatchProducer
 from reference.storage.errors import CorruptFile, RefusedByProducerState
-from reference.storage.log import ActiveProducer
 from reference.storage.producer_state import ProducerState, _read_snapshot
 from reference.storage.segment_list import ProducerExpiry
 from reference.storage.simulated_disk import SimulatedDisk
@@ -51,38 +55,6 @@ def test_a_producer_of_one_batch_takes_some_hundred_bytes() -> None:
     assert len(log.active_producers()) == count + 1 and taken / count < 900, taken / count
 
 
-def test_sequences_wrap() -> None:
-    log = open_log()
-    append_as(log, 7, 2**31 - 2, 3)
-    assert append_as(log, 7, 2**31 - 2, 3).is_duplicate
-    append_as(log, 7, 1)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        append_as(log, 7, 3)
-
-
-def test_epochs_fence() -> None:
-    log = open_log()
-    append_as(log, 7, 0)
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        append_as(log, 7, 1, epoch=1)
-    append_as(log, 7, 0, epoch=1)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        append_as(log, 7, 1, epoch=0)
-    assert not append_as(log, 7, 1, epoch=1).is_duplicate
-
-
-def test_what_describe_producers_lists() -> None:
-    log = open_log()
-    append_as(log, 7, 4, 3)
-    append_as(log, 9, 0, transactional=True)
-    end_transaction(log, 9, commit=True, coordinator_epoch=5)
-    append_as(log, 9, 1, 2, transactional=True)
-    assert log.active_producers() == [
-        ActiveProducer(7, 0, 6, NOW, -1, -1),
-        ActiveProducer(9, 0, 2, NOW, 5, 5),
-    ]
-
-
 def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
     log = open_log(producer_expiry=ProducerExpiry(expiration_ms=1000))
     append_as(log, 7, 0)
@@ -95,65 +67,6 @@ def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
 # ---- transactions
 
 
-def test_the_last_stable_offset_waits_for_the_oldest_transaction() -> None:
-    log = open_log()
-    append(log, 2)
-    append_as(log, 7, 0, transactional=True)  # 2
-    append_as(log, 8, 0, transactional=True)  # 3
-    append(log)  # 4
-    assert log.last_stable_offset(5) == 2
-    assert log.last_stable_offset(1) == 1
-    end_transaction(log, 7, commit=True)  # 5
-    assert log.last_stable_offset(5) == 2, "the marker is not below the high watermark yet"
-    assert log.last_stable_offset(6) == 3
-    end_transaction(log, 8, commit=False)  # 6
-    assert log.last_stable_offset(7) == 7
-
-
-def test_aborted_transactions_are_listed_for_what_they_touch() -> None:
-    log = open_log()
-    append_as(log, 7, 0, transactional=True)  # 0
-    append_as(log, 8, 0, transactional=True)  # 1
-    end_transaction(log, 8, commit=False)  # 2
-    end_transaction(log, 7, commit=False)  # 3
-    append_as(log, 7, 1, transactional=True)  # 4
-    end_transaction(log, 7, commit=True)  # 5
-    append_as(log, 7, 2, transactional=True)  # 6
-    end_transaction(log, 7, commit=False)  # 7
-    assert [row[:3] for row in log.aborted_transactions(0, 8)] == [(8, 1, 2), (7, 0, 3), (7, 6, 7)]
-    assert [row[:3] for row in log.aborted_transactions(0, 1)] == [(7, 0, 3)]
-    assert [row[:3] for row in log.aborted_transactions(3, 6)] == [(7, 0, 3)]
-    assert [row[:3] for row in log.aborted_transactions(4, 6)] == []
-    assert [row.last_stable_offset for row in log.aborted_transactions(0, 8)] == [0, 4, 8]
-
-
-def test_a_producer_stays_inside_its_transaction() -> None:
-    log = open_log()
-    append_as(log, 7, 0, transactional=True)
-    with refused(ErrorCode.INVALID_TXN_STATE):
-        append_as(log, 7, 1)
-    end_transaction(log, 7, commit=True)
-    append_as(log, 7, 1)
-
-
-def test_markers_of_the_past_are_refused() -> None:
-    log = open_log()
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        end_transaction(log, 7, commit=True, epoch=-5)
-    append_as(log, 7, 0, epoch=3, transactional=True)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        end_transaction(log, 7, commit=True, epoch=2)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        end_transaction(log, 7, commit=True, epoch=3, version=2)  # KIP-890 bumps the epoch with each marker
-    end_transaction(log, 7, commit=True, epoch=4, coordinator_epoch=6, version=2)
-    end_transaction(log, 7, commit=True, epoch=4, coordinator_epoch=6, version=2)  # a retry of the same
-    with refused(ErrorCode.TRANSACTION_COORDINATOR_FENCED):
-        end_transaction(log, 7, commit=True, epoch=4, coordinator_epoch=5)
-    with refused(ErrorCode.INVALID_PRODUCER_EPOCH):
-        append_as(log, 7, 1, epoch=3, transactional=True)
-    append_as(log, 7, 0, epoch=4, transactional=True)
-
-
 def test_a_transaction_that_began_in_the_last_epoch_can_be_ended() -> None:
     """No marker has a greater epoch; an older broker's mistake may have let such a transaction begin."""
     log = open_log()
@@ -163,32 +76,16 @@ def test_a_transaction_that_began_in_the_last_epoch_can_be_ended() -> None:
     assert log.last_stable_offset(log.log_end_offset) == 2
 
 
-def test_a_refused_batch_changes_nothing() -> None:
+def test_verifications_without_an_answer_are_forgotten_with_their_producers() -> None:
+    """KIP-890: who holds the guard may open the transaction."""
     log = open_log()
-    append_as(log, 7, 0)
-    before = (log.log_end_offset, log.size_bytes, log.active_producers())
-    with refused(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        append_as(log, 7, 5)
-    assert (log.log_end_offset, log.size_bytes, log.active_producers()) == before
+    guard = log.begin_verification(7, 0, 0, False, NOW)
+    log.tick(NOW + sum(log.producer_expiry))
+    with refused(ErrorCode.INVALID_TXN_STATE):
+        log.append_as_leader(batch(producer=BatchProducer(7, 0, 0, transactional=True)), 0, NOW, guard=guard)
 
 
 # ---- snapshots
-
-
-def test_a_snapshot_brings_the_state_back() -> None:
-    disk = SimulatedDisk()
-    log = open_log(disk)
-    append_as(log, 7, 2**31 - 1, 3)
-    append_as(log, 8, 0, transactional=True)
-    end_transaction(log, 8, commit=True, coordinator_epoch=4)
-    append_as(log, 8, 1, 2, transactional=True)
-    before = log.active_producers()
-    log.close()
-    again = open_log(disk, clean=True, recovery_point=log.log_end_offset)
-    assert again.active_producers() == before
-    assert again.last_stable_offset(7) == 5
-    assert append_as(again, 7, 2**31 - 1, 3)[:2] == (0, 2)
-    assert append_as(again, 8, 1, 2, transactional=True).is_duplicate
 
 
 @pytest.mark.parametrize("others", [[(9, 0), (7, 0)], [(7, 3)], [(7, 0), (9, 0), (9, 1), (9, 2), (9, 3)], [(7, 0)]])

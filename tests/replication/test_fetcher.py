@@ -19,7 +19,6 @@ from tests.replication.replicas import (
     incarnation,
     leader,
     open_log,
-    replica,
     state,
 )
 from tests.replication.serving import LeaderSide
@@ -96,24 +95,6 @@ def test_one_request_is_out_at_a_time() -> None:
     assert pair.fetcher.next_request(NOW) is None and pair.fetcher.next_deadline() is None
 
 
-def test_a_diverging_log_is_cut_and_goes_on_with_the_leaders_records() -> None:
-    following = replica(2)
-    following.take_up(state(3, 2, 1), NOW)
-    following.require_follower_of(3).append_fetched(
-        0, batch(b"x", base_offset=0, epoch=1) + batch(b"y", base_offset=1, epoch=2), 1, 0, NOW
-    )
-    following.take_up(state(), NOW)
-    pair = Pair(following)
-    pair.produce(b"a")
-    pair.leading.log.truncate_fully_and_start_at(0, NOW)
-    pair.leading.log.append_as_follower(batch(b"x", base_offset=0, epoch=1), NOW)
-    pair.produce(b"b")
-    note = pair.exchange().notes[0]
-    assert "cut from 2 to 1" in note.text and "below" not in note.text
-    pair.exchange_often()
-    assert contents(pair.following.log) == [(0, 1, b"x"), (1, 5, b"b")]
-
-
 def test_a_log_that_is_longer_than_the_leaders_without_epochs_is_cut_to_its_end() -> None:
     following = follower(truncation="high-watermark")
     following.require_follower_of(1).append_fetched(0, batch(b"x", b"y", base_offset=0, epoch=4), 0, 0, NOW)
@@ -127,21 +108,6 @@ def test_a_log_that_is_longer_than_the_leaders_without_epochs_is_cut_to_its_end(
     assert pair.fetcher.answered(pair.side.answer(request, NOW), NOW).moved == [following]
     assert following.log.log_end_offset == 2
     assert isinstance(pair.fetcher.next_request(NOW), FetchRequest)
-
-
-def test_a_log_that_ends_before_the_leaders_begins_starts_over() -> None:
-    pair = Pair()
-    for value in (b"a", b"b", b"c"):
-        pair.produce(value)
-    pair.leading.leading.followers[2].end = 3
-    pair.leading.leading.advance_high_watermark(NOW + 100_000)
-    pair.leading.delete_records(2)
-    for kind in (FetchRequest, ListOffsetsRequest, ListOffsetsRequest, FetchRequest):
-        request = pair.fetcher.next_request(NOW)
-        assert isinstance(request, kind)
-        pair.fetcher.answered(pair.side.answer(request, NOW), NOW)
-    assert contents(pair.following.log) == [(2, 5, b"c")]
-    assert pair.following.log.log_start_offset == 2
 
 
 def test_an_offset_that_is_out_of_range_for_no_reason_to_be_seen_is_asked_for_again_after_a_pause() -> None:
@@ -180,17 +146,6 @@ def test_an_error_that_repeats_itself_is_noted_once_until_it_has_passed() -> Non
         for number, error in enumerate((6, 6, 3, 3, 0, 3))
     ]
     assert noted == [1, 0, 1, 0, 0, 1]
-
-
-def test_a_fenced_epoch_is_not_asked_for_again_until_the_next_leader_epoch() -> None:
-    pair = Pair()
-    pair.answer_with(error_code=ErrorCode.FENCED_LEADER_EPOCH)
-    assert pair.fetcher.has_failed(pair.following)
-    assert pair.fetcher.next_request(NOW + 10 * BACKOFF_MS) is None and pair.fetcher.next_deadline() is None
-    assert not pair.fetcher.follow(pair.following)
-    pair.following.take_up(state(epoch=6, partition_epoch=11), NOW)
-    assert pair.fetcher.follow(pair.following)
-    assert pair.fetcher.next_request(NOW) is not None
 
 
 def test_corrupt_bytes_and_a_disk_that_refuses_delay_a_partition_and_a_log_that_refuses_fails_it() -> None:
@@ -294,12 +249,6 @@ def test_after_a_cut_the_leader_sends_its_high_watermark_again() -> None:
     pair.exchange()
     pair.exchange()
     assert (pair.following.log.log_end_offset, pair.following.high_watermark) == (1, 1)
-
-
-def test_a_partition_that_was_left_is_not_asked_for() -> None:
-    pair = Pair()
-    pair.fetcher.leave(pair.following)
-    assert pair.fetcher.next_request(NOW) is None and pair.fetcher.is_idle
 
 
 def test_the_leader_is_informed_of_a_partition_that_was_left() -> None:

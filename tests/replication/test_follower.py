@@ -98,14 +98,6 @@ def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes() -> None:
     assert reported == ["AppendFetched", "AdoptHighWatermark", "AdoptHighWatermark"]
 
 
-def test_the_logs_start_follows_the_leaders_below_the_high_watermark() -> None:
-    following = follower()
-    take(following, batch(b"a", b"b", base_offset=0, epoch=5), 0, high_watermark=1, start=2)
-    assert following.log.log_start_offset == 1
-    take(following, b"", 2, high_watermark=0, start=0)
-    assert following.high_watermark == 1, "never below the log's start"
-
-
 def test_an_empty_log_begins_with_the_whole_of_a_batch_in_which_the_leaders_log_starts() -> None:
     following = follower()
     following.require_follower_of(1).start_over_at(3, NOW)

@@ -21,7 +21,6 @@ from tests.replication.replicas import (
     leader,
     state,
     steps_of,
-    values,
 )
 from tests.replication.serving import answer, caught_up, produce
 
@@ -99,18 +98,6 @@ def test_an_assignment_that_comes_after_its_isr_keeps_what_is_pending() -> None:
 # ---- fetches
 
 
-def test_a_fetch_gives_all_up_to_the_logs_end_and_the_high_watermark_before_it() -> None:
-    replica = leader()
-    produce(replica, 2)
-    read = fetch(replica, 2, 0)
-    assert values(read.records) == [b"x", b"x"] and read.high_watermark == 0
-    assert values(fetch(replica, 2, 2, last_epoch=5).records) == []
-    assert replica.high_watermark == 0
-    assert fetch(replica, 3, 2, last_epoch=5).high_watermark == 0
-    assert replica.high_watermark == 2
-    assert fetch(replica, 2, 2, last_epoch=5).high_watermark == 2
-
-
 @pytest.mark.step("replication", "AnswerFetch")
 def test_fetches_of_other_leader_epochs_strangers_and_earlier_incarnations_are_no_progress() -> None:
     replica, registry = caught_up(isr=(1, 2))
@@ -124,38 +111,6 @@ def test_fetches_of_other_leader_epochs_strangers_and_earlier_incarnations_are_n
     refusal(ErrorCode.OFFSET_OUT_OF_RANGE, replica, 2, 2, broker_epoch=incarnation(2) + 100)
     refusal(ErrorCode.OFFSET_OUT_OF_RANGE, replica, 2, -1, broker_epoch=incarnation(2) + 100)
     assert replica.leading.followers[2] == before
-
-
-def test_a_fetch_of_a_diverging_log_is_answered_with_the_epoch_and_is_no_progress() -> None:
-    replica, _ = caught_up()
-    replica.take_up(state(epoch=8, partition_epoch=11), NOW)
-    produce(replica)
-    assert fetch(replica, 2, 2, last_epoch=7).diverging == (5, 1)
-    assert fetch(replica, 2, 2, last_epoch=5).diverging == (5, 1)
-    assert replica.leading.followers[2].end == -1
-    assert fetch(replica, 2, 1, last_epoch=5).diverging is None
-    assert replica.leading.followers[2].end == 1
-
-
-def test_below_the_logs_start_all_is_out_of_range_even_where_the_logs_part() -> None:
-    replica, _ = caught_up()
-    produce(replica)
-    for member in (2, 3):
-        fetch(replica, member, 2, last_epoch=5)
-    replica.delete_records(2)
-    refusal(ErrorCode.OFFSET_OUT_OF_RANGE, replica, 2, 0)
-    refusal(ErrorCode.OFFSET_OUT_OF_RANGE, replica, 2, 1, last_epoch=3)
-
-
-def test_the_low_watermark_waits_for_live_followers_to_report_their_start() -> None:
-    replica, registry = caught_up()
-    assert replica.delete_records(1) == -1
-    fetch(replica, 2, 1, last_epoch=5, log_start=1)
-    assert replica.leading.low_watermark() == -1
-    fetch(replica, 3, 1, last_epoch=5, log_start=0)
-    assert replica.leading.low_watermark() == 0
-    registry.peers[3] = Peer(incarnation(3), is_fenced=True)
-    assert replica.leading.low_watermark() == 1
 
 
 def test_a_follower_that_asks_for_the_middle_of_a_batch_has_nothing_of_it() -> None:
@@ -203,31 +158,6 @@ def test_it_waits_for_a_follower_that_may_be_about_to_join() -> None:
     assert replica.leading.advance_high_watermark(NOW) and replica.high_watermark == 2
 
 
-def test_it_counts_the_proposed_member() -> None:
-    replica, _ = caught_up(isr=(1, 2))
-    fetch(replica, 3, 1, last_epoch=5)
-    assert replica.leading.is_in_maximal_isr(3)
-    produce(replica)
-    late = NOW + 2 * LAG_MS
-    fetch(replica, 2, 2, last_epoch=5, now=late)
-    assert replica.high_watermark == 1
-    fetch(replica, 3, 2, last_epoch=5, now=late)
-    assert replica.high_watermark == 2
-
-
-def test_it_counts_who_is_proposed_to_leave() -> None:
-    replica, _ = caught_up()
-    produce(replica)
-    late = NOW + LAG_MS + 1
-    fetch(replica, 2, 2, last_epoch=5, now=late)
-    assert (
-        replica.leading.shrink_isr(late)
-        and replica.leading.pending is not None
-        and replica.leading.pending.isr == (1, 2)
-    )
-    assert not replica.leading.advance_high_watermark(late + LAG_MS) and replica.high_watermark == 1
-
-
 @pytest.mark.step("replication", "AdvanceHighWatermark")
 def test_it_stands_still_while_the_isr_is_too_small() -> None:
     replica = leader(isr=(1,), min_isr=2)
@@ -239,12 +169,6 @@ def test_it_stands_still_while_the_isr_is_too_small() -> None:
     alone = leader(isr=(1,), min_isr=2)
     alone.state = replace(alone.state, replicas=(1,))
     assert alone.leading.effective_min_isr == 1
-
-
-def test_it_never_goes_back_when_a_member_does() -> None:
-    replica, _ = caught_up()
-    fetch(replica, 2, 0, broker_epoch=incarnation(2) + 1)
-    assert not replica.leading.advance_high_watermark(NOW) and replica.high_watermark == 1
 
 
 # ---- acknowledgements
@@ -261,21 +185,6 @@ def test_acks_all_waits_for_the_high_watermark_and_then_asks_whether_enough_hold
     with pytest.raises(KafkaError) as error:
         produce(replica)
     assert error.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
-
-
-def test_an_end_is_not_reported_while_a_new_leader_does_not_know_what_is_committed() -> None:
-    replica, _ = caught_up()
-    produce(replica)
-    replica.take_up(state(epoch=6, partition_epoch=11), NOW)
-    for timestamp in (-1, NOW + 1):
-        with pytest.raises(KafkaError) as error:
-            replica.require_leader().list_offset(timestamp, False)
-        assert error.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
-    assert replica.require_leader().list_offset(-2, False).offset == 0
-    assert replica.require_leader().list_offset(-1, False, for_replica=True).offset == 2
-    for member in (2, 3):
-        fetch(replica, member, 2, last_epoch=5)
-    assert replica.require_leader().list_offset(-1, False).offset == 2
 
 
 # ---- the ISR
@@ -343,14 +252,6 @@ def test_a_new_leader_epoch_waits_for_no_replica_that_left_before() -> None:
     replica = gone_by_answer()
     assert replica.take_up(state(epoch=6, partition_epoch=12, isr=(1,)), NOW)
     assert replica.high_watermark == 2 and not replica.leading.removed_pending_replay
-
-
-def test_a_member_at_the_end_never_lags() -> None:
-    replica, _ = caught_up()
-    assert not replica.leading.shrink_isr(NOW + 100 * LAG_MS)
-
-
-# ---- proposals
 
 
 # ---- the disk

@@ -11,11 +11,10 @@ from reference.protocol.records.batch import build, records_of
 from reference.protocol.records.record import Record
 from reference.replication.follower import Following
 from reference.replication.leader import Leading
-from reference.replication.partition import EARLIEST, LATEST, MAX_TIMESTAMP, Partition, PartitionState
+from reference.replication.partition import LATEST, Partition, PartitionState
 from reference.replication.partition_state import Peer
 from reference.replication.reading import FollowerFetch
 from reference.storage.config import LogConfig
-from reference.storage.errors import LogError
 from reference.storage.log import Log
 from reference.storage.segment_list import LogIdentity
 from reference.storage.simulated_disk import SimulatedDisk
@@ -83,57 +82,6 @@ def test_acks_all_needs_min_insync_replicas_and_acks_one_does_not() -> None:
 
 def test_the_needed_isr_is_no_larger_than_the_replicas() -> None:
     assert partition().produce(batch(NOW), NOW, required_acks=-1, min_isr=2).first_offset == 0
-
-
-def test_a_follower_refuses_clients() -> None:
-    found = partition(leader=2, isr=(1, 2), replicas=(1, 2))
-    for attempt in (lambda: found.produce(batch(NOW), NOW), lambda: read(found, 0), lambda: found.delete_records(0)):
-        with pytest.raises(KafkaError) as error:
-            attempt()
-        assert error.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-@pytest.mark.parametrize(("asked", "code"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)])
-def test_requests_of_another_leader_epoch_are_refused(asked: int, code: ErrorCode) -> None:
-    found = partition()
-    for attempt in (lambda: read(found, 0, asked_epoch=asked), lambda: found.require_leader(asked)):
-        with pytest.raises(KafkaError) as error:
-            attempt()
-        assert error.value.code is code
-
-
-def test_offsets_outside_of_the_log_are_refused() -> None:
-    found = partition()
-    found.produce(batch(NOW, NOW), NOW)
-    found.delete_records(1)
-    for offset in (-1, 0, 3):
-        with pytest.raises((KafkaError, LogError)) as error:
-            read(found, offset)
-        assert error.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert values(read(found, 2)) == []
-
-
-def test_a_diverging_history_gets_the_diverging_epoch() -> None:
-    found = partition()
-    found.produce(batch(NOW), NOW)
-    found.take_up(PartitionState(1, 5, 2, (1,), (1,)), NOW)
-    found.produce(batch(NOW), NOW)
-    assert read(found, 2, last_epoch=3).diverging == (3, 1)
-    assert read(found, 1, last_epoch=4).diverging == (3, 1)
-    assert read(found, 1, last_epoch=3).diverging is None
-    assert found.require_leader().offset_for_leader_epoch(5) == (5, 2)
-    assert found.require_leader().offset_for_leader_epoch(4) == (3, 1)
-    assert found.require_leader().offset_for_leader_epoch(6) == (-1, -1)
-
-
-def test_places_and_times_are_found() -> None:
-    found = partition()
-    found.produce(batch(NOW + 5, NOW + 9, NOW + 1), NOW)
-    assert found.require_leader().list_offset(EARLIEST, False).offset == 0
-    assert found.require_leader().list_offset(LATEST, False).offset == 3
-    assert found.require_leader().list_offset(NOW + 6, False).offset == 1
-    assert found.require_leader().list_offset(MAX_TIMESTAMP, False).timestamp == NOW + 9
-    assert found.require_leader().list_offset(NOW + 10, False).offset == -1
 
 
 def test_delete_records_needs_the_policy_and_stays_below_the_high_watermark() -> None:

@@ -4,28 +4,9 @@ import pytest
 
 from reference.protocol.errors import ErrorCode
 from reference.replication.partition import Partition
-from reference.replication.partition_state import Peer
 from reference.replication.proposal import Proposal, ProposalOutcome
 from tests.replication.replicas import ALL, LAG_MS, NOW, fetch, incarnation, state, steps_of
 from tests.replication.serving import answer, caught_up, produce
-
-
-@pytest.mark.parametrize(
-    "peer",
-    [
-        None,
-        Peer(incarnation(3), is_fenced=True),
-        Peer(incarnation(3), is_shutting_down=True),
-        Peer(incarnation(3) + 1, is_fenced=True),
-    ],
-)
-def test_who_is_not_admissible_is_not_proposed(peer: Peer | None) -> None:
-    replica, registry = caught_up(isr=(1, 2))
-    registry.peers.pop(3)
-    if peer is not None:
-        registry.peers[3] = peer
-    fetch(replica, 3, 1, last_epoch=5)
-    assert replica.leading.pending is None
 
 
 @pytest.mark.step("replication", "ExpandIsr")
@@ -37,16 +18,6 @@ def test_a_follower_joins_when_it_has_what_is_committed_and_what_the_leader_epoc
     assert replica.high_watermark == 1 and replica.leading.pending is None, "the leader epoch began at 3"
     fetch(replica, 3, 3, last_epoch=5)
     assert replica.leading.pending == Proposal(6, 11, (1, 2, 3), (incarnation(1), -1, incarnation(3)))
-
-
-def test_one_proposal_is_pending_at_a_time_and_is_taken_once() -> None:
-    replica, _ = caught_up(isr=(1,))
-    fetch(replica, 2, 1, last_epoch=5)
-    fetch(replica, 3, 1, last_epoch=5)
-    proposal = replica.leading.take_proposal()
-    assert proposal == Proposal(5, 10, (1, 2), (incarnation(1), incarnation(2)))
-    assert replica.leading.take_proposal() is None
-    assert not replica.leading.shrink_isr(NOW + 2 * LAG_MS)
 
 
 @pytest.mark.step("replication", "ShrinkIsr")
@@ -117,27 +88,3 @@ def test_a_stale_proposal_is_kept_until_metadata_show_its_outcome(error: ErrorCo
     assert replica.high_watermark == 1
     assert replica.take_up(state(partition_epoch=11, isr=ALL), late)
     assert replica.leading.pending is None and replica.state.isr == ALL
-
-
-@pytest.mark.parametrize("error", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH])
-def test_a_proposal_without_an_answer_is_sent_again_as_it_was(error: ErrorCode) -> None:
-    replica, proposal = proposing()
-    assert answer(replica, proposal, error=error) is ProposalOutcome.SENT_AGAIN
-    assert replica.leading.take_proposal() is proposal
-
-
-def test_answers_of_the_past_settle_nothing() -> None:
-    replica, proposal = proposing()
-    answer(replica, proposal, leader_epoch=4)
-    assert replica.leading.pending is proposal
-    answer(replica, proposal, partition_epoch=9)
-    assert replica.leading.pending is proposal
-    replica.take_up(state(partition_epoch=12, isr=(1, 2)), NOW)
-    assert answer(replica, proposal) is None
-    assert replica.state.isr == (1, 2)
-
-
-def test_a_proposal_that_changed_nothing_is_settled() -> None:
-    replica, proposal = proposing()
-    answer(replica, proposal, partition_epoch=10)
-    assert replica.leading.pending is None and replica.state.isr == (1, 2)

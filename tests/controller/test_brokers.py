@@ -1,4 +1,7 @@
-"""Registration, fencing, unfencing and stopping of brokers, with the elections that follow."""
+"""Registration, fencing, unfencing and stopping of brokers, with the elections that follow.
+
+Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alike`).
+"""
 
 from copy import deepcopy
 from uuid import UUID
@@ -6,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from reference.controller import brokers
-from reference.controller.image import NO_LEADER, RECOVERING
+from reference.controller.image import NO_LEADER
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.broker_registration_change_record import BrokerRegistrationChangeRecord
@@ -33,16 +36,6 @@ def refusal(cluster: ControlledCluster, request: BrokerRegistrationRequest) -> K
 # ---- registration
 
 
-def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration() -> None:
-    cluster = ControlledCluster()
-    cluster.write([])
-    epoch = cluster.register(cluster.registration(4))
-    assert epoch == 2
-    broker = cluster.image.brokers[4]
-    assert (broker.epoch, broker.registered_at, broker.fenced) == (2, 2, True)
-    assert not cluster.image.is_active(4)
-
-
 def test_the_same_incarnation_amends_its_registration() -> None:
     cluster = three_brokers()
     request = cluster.registration(1, incarnation_id=cluster.image.brokers[1].registration.incarnation_id, rack="r")
@@ -52,15 +45,6 @@ def test_the_same_incarnation_amends_its_registration() -> None:
     assert (broker.epoch, broker.fenced, broker.rack) == (epoch, False, "r")
     assert broker.registered_at == cluster.offset - 1 > epoch
     assert [type(each) for each in cluster.written] == [RegisterBrokerRecord]
-
-
-def test_another_incarnation_is_refused_while_the_first_has_a_session() -> None:
-    cluster = three_brokers()
-    cluster.now += SESSION_MS
-    assert refusal(cluster, cluster.registration(1)).code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    cluster.now += 1
-    assert cluster.register(cluster.registration(1)) > 0
-    assert cluster.image.brokers[1].fenced
 
 
 @pytest.mark.parametrize(
@@ -149,20 +133,6 @@ def test_the_previous_epoch_is_not_looked_at_before_it_was_in_the_request() -> N
     assert cluster.partition().eligible_leader_replicas == []
 
 
-def test_a_broker_without_registration_cannot_be_unregistered() -> None:
-    cluster = three_brokers()
-    with pytest.raises(KafkaError) as caught:
-        brokers.unregister_broker(cluster.image, cluster.configuration, 9)
-    assert caught.value.code == ErrorCode.BROKER_ID_NOT_REGISTERED
-
-
-def test_unregistering_takes_a_broker_out_of_leadership_and_isr() -> None:
-    cluster = three_brokers()
-    cluster.write(brokers.unregister_broker(cluster.image, cluster.configuration, 0))
-    assert 0 not in cluster.image.brokers
-    assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
-
-
 @pytest.mark.parametrize(("broker", "epoch"), [(9, 0), (1, 1), (1, -1)])
 def test_a_stale_broker_epoch_is_refused(broker: int, epoch: int) -> None:
     cluster = three_brokers()
@@ -183,13 +153,6 @@ def test_a_fenced_leader_is_followed_by_a_member_of_the_isr() -> None:
     assert isinstance(cluster.written[-1], BrokerRegistrationChangeRecord)
 
 
-def test_a_fenced_follower_begins_no_leader_epoch() -> None:
-    cluster = three_brokers()
-    cluster.fence(2)
-    partition = cluster.partition()
-    assert (partition.leader, partition.isr, partition.leader_epoch, partition.partition_epoch) == (0, [0, 1], 0, 1)
-
-
 @pytest.mark.step("replication", "FenceBroker", "UnfenceBroker")
 def test_below_min_isr_those_who_leave_stay_eligible_and_lead_when_they_are_back() -> None:
     cluster = three_brokers()
@@ -206,43 +169,6 @@ def test_below_min_isr_those_who_leave_stay_eligible_and_lead_when_they_are_back
     assert partition.last_known_elr == []
 
 
-def test_without_eligible_leader_replicas_the_last_member_stays_in_the_isr() -> None:
-    cluster = three_brokers(has_elr=False)
-    for broker in (0, 1, 2):
-        cluster.fence(broker)
-    partition = cluster.partition()
-    assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (NO_LEADER, [2], [])
-    cluster.heartbeat(1)
-    assert cluster.partition().leader == NO_LEADER
-    cluster.heartbeat(2)
-    assert cluster.partition().leader == 2
-
-
-def test_the_last_leader_leads_again_when_all_others_lost_their_tails() -> None:
-    cluster = three_brokers()
-    for broker in (0, 1, 2):
-        cluster.fence(broker)
-    cluster.now += SESSION_MS + 1
-    for broker in (1, 2):
-        cluster.register(cluster.registration(broker, is_clean=False))
-    assert cluster.partition().eligible_leader_replicas == []
-    cluster.heartbeat(1)
-    assert cluster.partition().leader == NO_LEADER
-    cluster.heartbeat(2)
-    partition = cluster.partition()
-    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, [2], RECOVERING)
-
-
-def test_an_unclean_election_happens_at_once_where_it_is_allowed() -> None:
-    cluster = ControlledCluster(has_elr=False, settings={"unclean.leader.election.enable": "true"})
-    cluster.start(0, 1)
-    cluster.create(TOPIC, [0, 1])
-    assert cluster.alter_isr([0]) == 0
-    cluster.fence(0)
-    partition = cluster.partition()
-    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, [1], RECOVERING)
-
-
 @pytest.mark.step("replication", "ControlledShutdown")
 def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
     cluster = three_brokers()
@@ -251,31 +177,3 @@ def test_a_broker_that_stops_is_not_elected_while_it_still_serves() -> None:
     assert not cluster.image.is_active(0)
     assert not cluster.image.brokers[0].fenced
     assert brokers.controlled_shutdown(cluster.image, cluster.configuration, 0) == []
-
-
-# ---- directories
-
-
-def test_replicas_in_a_lost_directory_leave_the_isr() -> None:
-    cluster = ControlledCluster()
-    cluster.start(1, 2)
-    cluster.register(cluster.registration(0, log_dirs=[directory_of(0), UUID(int=800)]))
-    cluster.heartbeat(0)
-    cluster.create(TOPIC, [0, 1, 2])
-    cluster.heartbeat(0, offline_log_dirs=[directory_of(0)])
-    assert (cluster.partition().leader, cluster.partition().isr) == (1, [1, 2])
-    assert cluster.image.brokers[0].directories == [UUID(int=800)]
-    cluster.heartbeat(0, offline_log_dirs=[directory_of(0)])
-    assert cluster.written == []
-
-
-def test_cordoned_directories_are_written_once() -> None:
-    cluster = three_brokers()
-    cluster.heartbeat(0, cordoned_log_dirs=[directory_of(0)])
-    assert cluster.image.brokers[0].cordoned_directories == [directory_of(0)]
-    cluster.heartbeat(0, cordoned_log_dirs=[directory_of(0)])
-    assert cluster.written == []
-    cluster.heartbeat(0, cordoned_log_dirs=None)
-    assert cluster.image.brokers[0].cordoned_directories == [directory_of(0)]
-    cluster.heartbeat(0, cordoned_log_dirs=[])
-    assert cluster.image.brokers[0].cordoned_directories == []

@@ -1,11 +1,14 @@
-"""Elections that are asked for, and those that the controller holds by itself."""
+"""Elections that are asked for, and those that the controller holds by itself.
+
+Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alike`).
+"""
 
 import pytest
 
 from reference.controller import elections
 from reference.controller.elections import PREFERRED_ELECTION, UNCLEAN_ELECTION
 from reference.controller.image import NO_LEADER, RECOVERING
-from reference.protocol.errors import ErrorCode, KafkaError
+from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.clear_elr_record import ClearElrRecord
 from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
@@ -44,13 +47,6 @@ def test_the_preferred_replica_leads_when_it_is_asked_for() -> None:
     assert len(cluster.written) == 1
 
 
-def test_a_preferred_replica_outside_of_the_isr_is_not_available() -> None:
-    cluster = three_brokers()
-    cluster.fence(0)
-    cluster.heartbeat(0)
-    assert elect(cluster, PREFERRED_ELECTION, 0) == [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE]
-
-
 @pytest.mark.step("replication", "ElectUncleanLeader")
 def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     cluster = three_brokers()
@@ -65,21 +61,6 @@ def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     partition = cluster.partition()
     assert (partition.leader, partition.isr, partition.eligible_leader_replicas) == (0, [0], [])
     assert partition.leader_recovery_state == RECOVERING
-
-
-@pytest.mark.parametrize("kind", [PREFERRED_ELECTION, UNCLEAN_ELECTION])
-def test_unknown_topics_and_partitions(kind: int) -> None:
-    cluster = three_brokers()
-    assert elect(cluster, kind, 0, topic="another") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert elect(cluster, kind, 7) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-
-
-def test_an_unknown_type_of_election_is_refused() -> None:
-    """Not where nothing is to be elected: Kafka looks at the type of each election."""
-    with pytest.raises(KafkaError) as caught:
-        three_brokers().elect(ElectLeadersRequest(election_type=2, topic_partitions=None))
-    assert caught.value.code == ErrorCode.INVALID_REQUEST
-    three_brokers().elect(ElectLeadersRequest(election_type=2, topic_partitions=[]))
 
 
 def test_a_partition_named_twice_is_elected_once() -> None:
@@ -98,18 +79,6 @@ def test_asked_for_all_only_those_are_named_that_needed_it() -> None:
     assert [(each.partition_id, each.error_code) for each in result.partition_result] == [(0, 0)]
 
 
-def test_leaders_are_balanced() -> None:
-    cluster = three_brokers()
-    cluster.fence(1)
-    bring_back(cluster, 1)
-    assert cluster.partition(index=1).leader == 2
-    decision = elections.balance_leaders(cluster.image, cluster.configuration)
-    cluster.write(decision.records)
-    assert not decision.response
-    assert cluster.partition(index=1).leader == 1
-    assert elections.balance_leaders(cluster.image, cluster.configuration).records == []
-
-
 def test_one_decision_holds_a_limited_number_of_elections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elections, "MAX_ELECTIONS_AT_ONCE", 1)
     cluster = ControlledCluster()
@@ -119,20 +88,6 @@ def test_one_decision_holds_a_limited_number_of_elections(monkeypatch: pytest.Mo
     bring_back(cluster, 0)
     decision = elections.balance_leaders(cluster.image, cluster.configuration)
     assert (len(decision.records), decision.response) == (1, True)
-
-
-def test_unclean_leaders_are_elected_where_the_topic_allows_it() -> None:
-    cluster = ControlledCluster()
-    cluster.start(0, 1)
-    cluster.create("may", [0, 1], unclean_leader_election_enable="true")
-    cluster.create("may-not", [0, 1])
-    for broker in (0, 1):
-        cluster.fence(broker)
-    cluster.image.brokers[0].fenced = False
-    decision = elections.elect_unclean_leaders(cluster.image, cluster.configuration)
-    cluster.write(decision.records)
-    assert cluster.partition("may").leader == 0
-    assert cluster.partition("may-not").leader == NO_LEADER
 
 
 def test_a_broker_without_the_replicas_directory_is_not_elected() -> None:

@@ -1,4 +1,4 @@
-"""The quorum's rules, one by one."""
+"""The quorum's rules, one by one; what a single member answers is compared with Kafka's (`test_quorum_beside_kafka`)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from reference.protocol.primitives import NO_UUID
 from tests.controller.quorum_members import (
     CLUSTER,
     LOG_FOLDER,
-    OF_METADATA,
     Members,
     asked_vote,
     fetch,
@@ -108,23 +107,6 @@ def test_a_pre_vote_promises_nothing() -> None:
     assert read_quorum_state(members.disks[0], LOG_FOLDER).voted == -1
 
 
-@pytest.mark.step("quorum", "GrantPreVote")
-def test_followers_of_a_living_leader_and_the_leader_grant_no_pre_vote(three: Members) -> None:
-    for id in (0, 2):
-        request = vote(1, epoch=1, voter=id, last=(1, 99), pre_vote=True)
-        assert three.ask(id, request).topics[0].partitions[0].vote_granted is False
-    assert three[0].is_leader
-
-
-@pytest.mark.parametrize(
-    ("last", "granted"), [((1, 1), True), ((1, 2), True), ((1, 0), False), ((0, 9), False), ((2, 0), True)]
-)
-def test_only_a_log_that_is_up_to_date_gets_a_vote(three: Members, last: tuple[int, int], granted: bool) -> None:
-    three.lose_power(1, 2)
-    assert asked_vote(three, vote(1, epoch=3, last=last)) == (ErrorCode.NONE, granted)
-    assert three[0].epoch == 3
-
-
 @pytest.mark.parametrize(
     ("request_", "code"),
     [
@@ -156,15 +138,6 @@ def test_votes_that_are_refused_leave_the_leader_alone(three: Members, request_:
     assert (three[0].is_leader, three[0].epoch) == (True, 1)
 
 
-def test_a_vote_for_another_candidate_is_not_granted() -> None:
-    members = Members()
-    members.start(0)
-    assert asked_vote(members, vote(voter=2)) == (ErrorCode.INVALID_VOTER_KEY, False)
-    request = vote()
-    request.topics[0].partitions[0].voter_directory_id = UUID(int=99)
-    assert asked_vote(members, request) == (ErrorCode.INVALID_VOTER_KEY, False)
-
-
 def test_a_vote_that_cannot_be_stored_is_not_given() -> None:
     members = Members()
     members.start(0)
@@ -177,12 +150,6 @@ def test_a_vote_that_cannot_be_stored_is_not_given() -> None:
 
 
 # ---- elections
-
-
-def test_three_voters_elect_one_and_it_is_ready(three: Members) -> None:
-    assert three[0].is_ready
-    assert [three[id].leader for id in (0, 1, 2)] == [0, 0, 0]
-    assert [three[id].role for id in (1, 2)] == [Role.FOLLOWER, Role.FOLLOWER]
 
 
 @pytest.mark.step("quorum", "BecomeProspective")
@@ -205,16 +172,6 @@ def test_a_leader_that_is_cut_off_resigns_and_the_others_elect_another(three: Me
     three.reaches = lambda sender, receiver: True
     three.pass_time(3_000, step=20)
     assert three[0].leader == leaders[0]
-
-
-def test_a_pause_makes_a_leader_resign(three: Members) -> None:
-    three.now += 3001
-    three[0].tick(three.now)
-    assert three[0].role is Role.RESIGNED
-    assert three[0].leader == -1
-    with pytest.raises(KafkaError) as refused:
-        three[0].append([topic(1)], three.now)
-    assert refused.value.code is ErrorCode.NOT_CONTROLLER
 
 
 @pytest.mark.step("quorum", "Restart")
@@ -282,12 +239,6 @@ def test_the_last_epoch_ends_in_peace() -> None:
     assert members[0].epoch == MAX_EPOCH - 1
     assert members[0].next_deadline() is None
     assert "no election" in members.sayings[-1]
-
-
-# ---- fetching
-
-
-# ---- committing
 
 
 # ---- appending
@@ -374,21 +325,6 @@ def test_an_observer_finds_the_leader_and_follows_without_a_vote() -> None:
 
 
 # ---- describing
-
-
-def test_the_leader_describes_the_quorum(three: Members) -> None:
-    three[0].append([topic(1)], three.now)
-    three.deliver()
-    three.fetch(0, fetch(9, last=(1, 1), known=0))
-    partition = three[0].handle_describe_quorum(OF_METADATA, three.now).topics[0].partitions[0]
-    assert (partition.leader_id, partition.leader_epoch, partition.high_watermark) == (0, 1, 2)
-    assert [(each.replica_id, each.log_end_offset) for each in partition.current_voters] == [(0, 2), (1, 2), (2, 2)]
-    assert [each.replica_id for each in partition.observers] == [9]
-    assert all(each.last_fetch_timestamp == three.now for each in partition.current_voters)
-    other = three[1].handle_describe_quorum(OF_METADATA, three.now).topics[0].partitions[0]
-    assert other.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    later = three.now + 300_000
-    assert three[0].handle_describe_quorum(OF_METADATA, later).topics[0].partitions[0].observers == []
 
 
 @pytest.mark.parametrize(

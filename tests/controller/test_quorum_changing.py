@@ -158,10 +158,6 @@ def test_additions_that_are_refused(one: Members, changed: dict[str, Any], code:
     assert one[0].voters.ids == (0,)
 
 
-def test_only_the_leader_changes_voters(three: Members) -> None:
-    assert change(three, 1, addition(three, 3)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
 def test_configured_voters_do_not_change() -> None:
     members = Members()
     members.start(0, 1, 2)
@@ -339,18 +335,6 @@ def test_a_voter_with_a_new_disk_is_another_one(three: Members) -> None:
     three.pass_time(500)
     assert change(three, 0, addition(three, 2)) == ErrorCode.NONE
     assert three[2].voters.is_voter(2, three.directories[2])
-
-
-def test_a_vote_belongs_to_a_directory() -> None:
-    members = Members(3, changing=True)
-    members.start(0)
-    from tests.controller.quorum_members import vote
-
-    request = vote(1, epoch=5, last=(4, 100))
-    request.topics[0].partitions[0].replica_directory_id = members.directories[1]
-    assert members.ask(0, request).topics[0].partitions[0].vote_granted
-    request.topics[0].partitions[0].replica_directory_id = UUID(int=55)
-    assert not members.ask(0, request).topics[0].partitions[0].vote_granted
 
 
 def test_a_voter_reports_another_endpoint(three: Members) -> None:

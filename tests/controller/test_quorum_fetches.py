@@ -9,7 +9,7 @@ from reference.controller.quorum_log import Comparison, Verdict
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.primitives import NO_UUID
-from tests.controller.quorum_members import CLUSTER, Members, asked_vote, fetch, part, topic, vote
+from tests.controller.quorum_members import CLUSTER, Members, fetch, part, topic
 
 
 @pytest.mark.step("quorum", "AnswerFetch")
@@ -21,23 +21,6 @@ def test_a_fetch_waits_for_records(three: Members) -> None:
     leader.append([topic(1)], three.now)
     answers = {token: answer for token, answer in leader.take_answers() if token == "a token"}
     assert len(part(answers["a token"]).records) > 0
-
-
-def test_a_fetch_that_has_waited_enough_is_answered_with_nothing(three: Members) -> None:
-    leader = three[0]
-    leader.handle_fetch(fetch(9, last=(1, 1), wait_ms=500), "late", three.now)
-    leader.handle_fetch(fetch(8, last=(1, 1), wait_ms=500), "gone", three.now)
-    leader.forget("gone")
-    three.now += 500
-    leader.tick(three.now)
-    answers = [(token, answer) for token, answer in leader.take_answers() if isinstance(token, str)]
-    assert [token for token, _ in answers] == ["late"]
-    assert (part(answers[0][1]).error_code, len(part(answers[0][1]).records)) == (0, 0)
-
-
-def test_a_fetch_receives_a_newer_high_watermark_at_once(three: Members) -> None:
-    request = fetch(1, last=(1, 1), known=0, wait_ms=500)
-    assert part(three.fetch(0, request)).high_watermark == 1
 
 
 @pytest.mark.parametrize(
@@ -66,13 +49,6 @@ def test_fetches_that_are_refused_as_a_whole(three: Members) -> None:
     stranger.cluster_id = "another"
     assert three.fetch(0, stranger).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert three.fetch(0, FetchRequest(cluster_id=CLUSTER)).error_code == ErrorCode.INVALID_REQUEST
-
-
-def test_a_leader_that_is_deposed_refuses_who_waits(three: Members) -> None:
-    three[0].handle_fetch(fetch(9, last=(1, 1), wait_ms=500), "waits", three.now)
-    assert asked_vote(three, vote(1, epoch=2, last=(1, 1))) == (ErrorCode.NONE, True)
-    answers = {token: answer for token, answer in three[0].take_answers() if token == "waits"}
-    assert part(answers["waits"]).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 @pytest.mark.step("quorum", "ApplyFetch")

@@ -57,18 +57,6 @@ def test_one_that_loses_keeps_the_leader_that_it_cannot_reach(members: Members) 
     assert (members[0].stored.leader, members[0].epoch) == (STRANGER, 5)
 
 
-def test_a_leader_of_an_earlier_epoch_does_not_take_the_place_of_the_leaders_address(members: Members) -> None:
-    report(members, STRANGER, 5, "there")
-    assert report(members, 4, 4, "another").error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert members[0].leader_address == ("there", 1)
-
-
-def test_a_leader_that_has_moved_is_reached_where_it_says(members: Members) -> None:
-    report(members, 1, 5, "moved")
-    assert members[0].leader_address == ("moved", 1)
-    assert members[0].address_of(2) == ("node-2", 9093)
-
-
 @pytest.mark.parametrize(
     ("successors", "stands"),
     [([], True), ([0], True), ([1, 0], False), ([1], False)],

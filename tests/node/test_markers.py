@@ -1,4 +1,7 @@
-"""Markers on their way: one request a broker at a time, tried again wherever the leader is, until every partition has one."""
+"""Markers on their way: one request a broker at a time, until every partition has one.
+
+What brokers answer, and where a marker goes then, is drawn beside Kafka (`test_transactions_beside_kafka`).
+"""
 
 from __future__ import annotations
 
@@ -130,43 +133,6 @@ def test_each_leader_is_asked_once_and_then_the_transaction_is_complete() -> Non
     assert room.state("x") is State.COMPLETE_COMMIT and not room.asked
 
 
-def test_a_marker_says_whose_it_is_and_by_whom() -> None:
-    room = Room()
-    room.prepare("x", A, committed=False)
-    (marker,) = room.asked[0][1].markers
-    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (77, 1, 5)
-    assert (marker.transaction_result, marker.transaction_version) == (False, 2)
-
-
-def test_while_a_broker_owes_an_answer_markers_for_it_stand_in_line() -> None:
-    room = Room()
-    room.prepare("x", A)
-    room.prepare("y", A)
-    room.prepare("z", C)
-    assert room.brokers() == [(2, [A])]
-    room.answer()
-    assert room.brokers() == [(2, [A, C])]
-
-
-def test_a_marker_that_was_not_taken_is_tried_again_at_the_new_leader() -> None:
-    for code in (
-        None,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-    ):
-        room = Room()
-        room.prepare("x", A, C)
-        room.leaders[A] = 3
-        room.answer(code, now=10)
-        assert not room.asked and room.markers.next_deadline() == 10 + RETRY_MS
-        room.markers.send(10 + RETRY_MS)
-        assert sorted(room.brokers()) == [(2, [C]), (3, [A])]
-        room.answer()
-        room.answer()
-        assert room.state("x") is State.COMPLETE_COMMIT
-
-
 def test_a_partition_without_a_leader_is_waited_for() -> None:
     room = Room()
     room.leaders[A] = -1
@@ -175,15 +141,6 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
     room.leaders[A] = 3
     room.markers.send(RETRY_MS)
     assert room.brokers() == [(3, [A])]
-
-
-def test_a_partition_that_is_gone_needs_no_marker() -> None:
-    room = Room()
-    del room.leaders[A]
-    room.prepare("x", A, B)
-    assert room.brokers() == [(3, [B])]
-    room.answer()
-    assert room.state("x") is State.COMPLETE_COMMIT
 
 
 def test_a_marker_that_is_refused_for_good_is_given_up() -> None:
@@ -204,14 +161,6 @@ def test_a_completion_that_cannot_be_written_is_tried_again(code: ErrorCode) -> 
     room.refuses = None
     room.markers.send(RETRY_MS)
     assert room.state("x") is State.COMPLETE_COMMIT
-
-
-@pytest.mark.parametrize("code", [ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION])
-def test_a_partition_that_can_have_no_transaction_needs_no_marker(code: ErrorCode) -> None:
-    room = Room()
-    room.prepare("x", A)
-    room.answer(code)
-    assert room.state("x") is State.COMPLETE_COMMIT and not room.asked
 
 
 def test_who_is_no_coordinator_any_more_sends_nothing() -> None:

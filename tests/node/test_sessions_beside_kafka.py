@@ -162,6 +162,18 @@ def test_sessions_are_those_of_kafka() -> None:
     assert not differences(range(200), 60)
 
 
+def test_the_epoch_after_the_last_is_one() -> None:
+    """No drawn run is so long."""
+    sessions = FetchSessions(1, random.Random(1))
+    fetch = FetchRequest.FetchTopic(topic="t", partitions=[FetchRequest.FetchPartition(partition=0)])
+    begun = sessions.context(FetchRequest(session_id=0, session_epoch=0, topics=[fetch]), 12, 0)
+    id = sessions.finish(begun, 12, [FetchResponse.PartitionData(partition_index=0, records=b"")], 0).session_id
+    sessions.sessions[id].epoch = 0x7FFFFFFF
+    for epoch in (0x7FFFFFFF, 1):
+        request = FetchRequest(session_id=id, session_epoch=epoch)
+        assert sessions.context(request, 12, 0).error is ErrorCode.NONE
+
+
 if __name__ == "__main__":
     first, last = (int(each) for each in sys.argv[1:])
     for line in differences(range(first, last), 200):

@@ -8,9 +8,9 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from linearizability.damage.content import ERROR, Ask, Observation, Producer, observe
+from linearizability.damage.content import ERROR, Observation, Producer, observe
 from linearizability.damage.folder import HOW_NAMES, SWAPPED, Damage, Folder, damage, kind_of
 
 CLEAN, KILLED = "clean", "killed"
@@ -48,15 +48,6 @@ class Trial(NamedTuple):
     how: str
     verdict: Verdict
     why: str
-
-
-class Running(Protocol):
-    """A broker that was started on a folder."""
-
-    said: Sequence[tuple[str, str]]
-
-    @property
-    def ask(self) -> Ask: ...
 
 
 class Broker(NamedTuple):

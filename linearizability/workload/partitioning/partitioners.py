@@ -117,8 +117,3 @@ class Chain:
 def default(batch_size_bytes: int, chance: random.Random) -> Chain:
     """A producer's default: the record's partition, else its key's, else sticky."""
     return Chain(given, by_key, Sticky(batch_size_bytes, chance))
-
-
-def custom(choose: Partitioner) -> Chain:
-    """An application's own partitioner (`partitioner.class`). The record's own partition goes before it."""
-    return Chain(given, choose)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from linearizability.workload.partitioning.murmur2 import murmur2, partition_of
 from linearizability.workload.partitioning.partitioners import (
+    Chain,
     Outgoing,
     RoundRobin,
     Sticky,
     Topic,
     by_key,
-    custom,
     default,
     given,
 )
@@ -56,7 +56,6 @@ class TestGiven:
     def test_the_records_own_word_goes_before_everything(self) -> None:
         record = Outgoing(b"key", partition=3)
         assert default(100, random.Random(1))(record, ORDERS) == 3
-        assert custom(lambda record, topic: 0)(record, ORDERS) == 3
 
     @pytest.mark.parametrize("partition", [-1, 6])
     def test_a_partition_that_is_none(self, partition: int) -> None:
@@ -126,11 +125,13 @@ class TestChains:
 
     def test_an_applications_own_function(self) -> None:
         """The important customer has a partition of its own."""
-        choose = custom(lambda record, topic: 0 if record.key == b"vip" else 1 + partition_of(record.key or b"", 5))
+        choose = Chain(
+            given, lambda record, topic: 0 if record.key == b"vip" else 1 + partition_of(record.key or b"", 5)
+        )
         assert choose(Outgoing(b"vip"), ORDERS) == 0
         assert all(choose(Outgoing(b"%d" % number), ORDERS) in range(1, 6) for number in range(100))
 
     @pytest.mark.parametrize(("gives", "complaint"), [(6, "gave 6 for orders, which has 6"), (None, "no partitioner")])
     def test_a_function_that_gives_no_partition(self, gives: int | None, complaint: str) -> None:
         with pytest.raises(ValueError, match=complaint):
-            custom(lambda record, topic: gives)(Outgoing(), ORDERS)
+            Chain(given, lambda record, topic: gives)(Outgoing(), ORDERS)

@@ -173,6 +173,8 @@ def measure_transactional_ids(target: ClusterTarget, count: int, meter: Meter) -
     connection, node = connect(target.nodes[0]), target.nodes[0].id
     ids = [f"id-{number}" for number in range(count)]
     await_transactions(connection)
+    for number in range(ASKED):  # each partition of the internal topic is loaded for itself
+        await_code(lambda id=f"first-{number}": _initialize_one(connection, id))
     with_ids(meter, count, "transactional id", lambda: initialize(connection, ids))
     request = initialization(ids[0])
     meter.progress("load")
@@ -275,6 +277,7 @@ def measure_producer_ids(target: ClusterTarget, count: int, meter: Meter) -> Non
     meter.stop(node)
     configure_node(target, FORGET_PRODUCERS)
     meter.start("forgotten", node, lambda: await_forgotten(target, lambda each: producers(each, topics)))
+    topics.serve()
     connection = connect(target.nodes[0])
     meter.stage("again", lambda: write_as(connection, topics, range(count, 2 * count)))
     await_forgotten(target, lambda each: producers(each, topics))

@@ -49,6 +49,7 @@ from reference.storage.log import Log, LogIdentity, ProducerExpiry
 from reference.storage.recovery import PreviousRun, check
 from reference.storage.segment import LOG_SUFFIX
 from reference.storage.segment_checksums import NO_CHECKSUMS, SEGMENT_CHECKSUMS, LogChecksums, SegmentChecksum
+from reference.storage.upkeep_turns import UPKEEP_INTERVAL_MS, UpkeepTurns
 
 METADATA_TOPIC = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
@@ -60,8 +61,6 @@ they are full the log rolls, as any log does."""
 
 CHECKPOINT_INTERVAL_MS = 60_000
 """log.flush.offset.checkpoint.interval.ms and log.flush.start.offset.checkpoint.interval.ms"""
-UPKEEP_INTERVAL_MS = 1000
-"""How often all logs are asked whether something is due."""
 MIN_UPKEEP_INTERVAL_MS = 50
 
 Logger = Callable[[str, str], None]
@@ -108,6 +107,7 @@ class LogDirectory:
         self._deleted: list[tuple[TimestampMs, Path]] = []
         self._next_checkpoint = AT_ONCE
         self._next_upkeep = AT_ONCE
+        self._turns = UpkeepTurns(self.logs)
 
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left in the folder; logs are opened one by one, by `get_or_create`.
@@ -390,14 +390,15 @@ class LogDirectory:
         if now < self._next_upkeep:
             return
         due = now + UPKEEP_INTERVAL_MS
-        for log in self.logs.values():
+        for key, log in self._turns.take():
             if log.repairs:
                 self._log_repairs(log)
             try:
                 log.tick(now)
             except StorageError as error:
                 self._say("error", str(error))
-            due = min(due, log.next_deadline())
+            self._turns.asked(key, deadline := log.next_deadline(), now)
+            due = min(due, deadline)
         self._next_upkeep = max(due, now + MIN_UPKEEP_INTERVAL_MS)
         try:
             if self._checkpoints.has_stale_lines and self._deleted and self._deleted[0][0] <= now:

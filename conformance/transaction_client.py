@@ -12,7 +12,6 @@ transaction before (CONCURRENT_TRANSACTIONS) is waited out unless `patient=False
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
@@ -33,7 +32,6 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.describe_transactions import DescribeTransactionsRequest
 from reference.protocol.messages.end_txn import EndTxnRequest
-from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.produce import ProduceRequest
 from reference.protocol.schema import Message
 
@@ -72,8 +70,6 @@ ADD_PARTITIONS_VERSION = 3
 """The last version of AddPartitionsToTxn that is for clients."""
 ANSWERED_WITHIN_S = 30.0
 """How long a coordinator may take; it waits for a frozen follower to leave its ISR, which must come before it is fenced."""
-MANY = 100
-"""How many requests wait on one connection at a time."""
 TRANSACTIONS_TOPIC = "__transaction_state"
 TRANSACTIONS = {"AddPartitionsToTxn": 0, "EndTxn": 0}
 """What a target must serve for requirements of transactions, as `apis` of their records; one that looks at a state needs
@@ -150,6 +146,9 @@ class TransactionalClient:
         self.broker, self.protocol, self.timeout_ms = broker, protocol, timeout_ms
         self.name = broker.unused_name("txn") if name is None else name
         self.session = ProducerSession(self.name)
+        self._written: set[tuple[Topic, int, int]] = set()
+        """The partitions that the last transaction wrote, with the producer id: a new epoch changes nothing in them."""
+        self._has_ended = False
         self.asked: tuple[str, int] | None = None
         """A broker that is asked instead of the coordinator; its answers are taken as they are."""
         self._added: set[tuple[Topic, int]] = set()
@@ -234,6 +233,7 @@ class TransactionalClient:
         answer = self._answered(request, version, _error, patient=patient)
         if answer.error_code == ErrorCode.NONE:
             self._added.clear()
+            self._has_ended = True
             if version >= IMPLICIT.end:
                 self._expect_identity(answer)
                 self.become(answer.producer_id, answer.producer_epoch)
@@ -276,7 +276,9 @@ class TransactionalClient:
     def _state_in_partitions(self) -> str:
         """Ongoing while the last batch of this producer in one of them is no marker; then what the markers say."""
         kinds: set[bool] = set()
-        for topic, partition in self.session.sequences:
+        for topic, partition, id in self._written:
+            if id != self.id:
+                continue
             log = self.broker.log(topic, partition=partition, offset=self.broker.start_offset(topic, partition))
             own = [one for one in batches(log) if one.producer_id == self.id]
             if not own or not own[-1].attributes & CONTROL:
@@ -349,6 +351,8 @@ class TransactionalClient:
         )
         if result.error_code == ErrorCode.NONE and "sequence" not in header:
             self.session.appended((topic, partition), len(values))
+            self._written = {(topic, partition, self.id)} | (set() if self._has_ended else self._written)
+            self._has_ended = False
         return result
 
     @built_on("BAS-10")
@@ -446,34 +450,6 @@ def expect_agreed(what: str, error: int) -> None:
     """A step that must succeed so that the next one can be judged. Errors: Failed where it does not."""
     if error != ErrorCode.NONE:
         raise refused(f"{what} was answered with {error_name(error)}", error)
-
-
-def raise_epoch(client: TransactionalClient, to: int) -> None:
-    """Ask for producer ids until the epoch is the given one: many requests at a time, carried out in any order.
-
-    Skips where the first of them show that the requirement's time is not enough for all.
-    """
-    request = InitProducerIdRequest(transactional_id=client.name, transaction_timeout_ms=client.timeout_ms)
-    version = client.broker.version_for(request)
-    connection = client.broker.connect(client.broker.coordinator(client.name, TRANSACTION))
-    id, epoch = client.identity
-    begun, begun_s = epoch, time.monotonic()
-    while epoch < to:
-        taken_s = time.monotonic() - begun_s
-        if epoch > begun and taken_s * (to - epoch) / (epoch - begun) > client.broker.ends_s - time.monotonic():
-            client.broker.skip(f"{epoch - begun} epochs took {taken_s:.1f} s: {to} are too many for the deadline")
-        together = min(to - epoch, MANY)
-        for _ in range(together):
-            connection.send(request, version)
-        answers = [connection.receive() for _ in range(together)]
-        for answer in answers:
-            expect_agreed("InitProducerId", answer.error_code)
-        given = sorted((answer.producer_id, answer.producer_epoch) for answer in answers)
-        for number, found in enumerate(given):
-            if found != (id, epoch + number + 1):
-                raise Failed(f"after ({id}, {epoch + number}) comes {found}")
-        epoch += together
-    client.become(id, epoch)
 
 
 def _error(answer: Any) -> set[int]:

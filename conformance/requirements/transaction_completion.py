@@ -235,7 +235,8 @@ def between_end_and_completion(broker: Broker) -> None:
     notices="stuck: Java, librdkafka and franz-go look for the new coordinator on this code, and else end",
     source="KIP-98; KafkaApis; TransactionCoordinator (NOT_COORDINATOR)",
     sentence="A broker that is not the transactional id's coordinator answers NOT_COORDINATOR to all requests about it.",
-    accepted="NOT_COORDINATOR(16) for InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and DescribeTransactions",
+    accepted="NOT_COORDINATOR(16) for InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn and DescribeTransactions; the "
+    "next epoch from the coordinator afterwards",
     requires=("BAS-14",), nodes=3, configs=PATIENT, apis=TRANSACTIONS, deadline_s=DEADLINE_S,
 )  # fmt: skip
 def another_broker(broker: Broker) -> None:
@@ -255,5 +256,11 @@ def another_broker(broker: Broker) -> None:
             broker.expect_error(lost.add(topic), wrong, what=f"AddPartitionsToTxn {reported}")
             broker.expect_error(lost.add_offsets("group"), wrong, what=f"AddOffsetsToTxn {reported}")
             broker.expect_error(lost.end(committed=True).error_code, wrong, what=f"EndTxn {reported}")
-            broker.expect_error(lost.described().error_code, wrong, what=f"DescribeTransactions {reported}")
-        broker.expect_equal("who it is", (client.described().producer_epoch, client.state()), (0, "Empty"))
+            if lost.is_described:
+                broker.expect_error(lost.described().error_code, wrong, what=f"DescribeTransactions {reported}")
+        if client.is_described:
+            broker.expect_equal("who it is", (client.described().producer_epoch, client.state()), (0, "Empty"))
+        before, after = client.identity, client.init()
+        broker.expect_error(after.error_code, ErrorCode.NONE, what="InitProducerId of the coordinator")
+        identity = after.producer_id, after.producer_epoch
+        broker.expect_equal("who it is after InitProducerId", identity, (before[0], before[1] + 1))

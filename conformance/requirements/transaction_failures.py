@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from conformance.batches import CONTROL, batches
@@ -242,6 +243,8 @@ def the_coordinator_dies(broker: Broker) -> None:
         before = [description(case) for case in cases]
         nodes.kill(coordinator)
         for case, wanted in zip(cases, before, strict=True):
+            at = partial(coordinator_of, nodes, case.client.name)
+            through(broker, lambda at=at: at() in nodes.reachable, "another broker coordinates it")
             reported = through(broker, lambda case=case: description(case), f"{case.value.decode()} is described")
             broker.expect_equal(case.value.decode(), reported, wanted)
             broker.expect_equal("the state", reported[0], ONGOING)
@@ -254,7 +257,9 @@ def the_coordinator_dies(broker: Broker) -> None:
 
 
 def description(case: Wanted) -> tuple[object, ...]:
-    """What DescribeTransactions reports about it."""
+    """What DescribeTransactions reports about it, the state first; where it is not served, what the partitions show."""
+    if not case.client.is_described:
+        return (case.client.state(),)
     found = case.client.described()
     expect_agreed("DescribeTransactions", found.error_code)
     partitions = sorted((one.topic, tuple(one.partitions)) for one in found.topics)

@@ -7,6 +7,7 @@ from conformance.batches import CONTROL, TRANSACTIONAL, batches, values
 from conformance.broker import Broker
 from conformance.requirement import requirement
 from conformance.requirements.transactional_ids import LAST_EPOCH, expect_identity, fenced_in
+from conformance.spent_epochs import raise_epoch
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
     CLASSIC,
@@ -22,7 +23,6 @@ from conformance.transaction_client import (
     at_most,
     expect_agreed,
     in_each_protocol,
-    raise_epoch,
 )
 from linearizability.client.requests import READ_COMMITTED, Topic
 from reference.protocol.errors import ErrorCode

@@ -9,6 +9,7 @@ from conformance.answers import error_name
 from conformance.batches import values
 from conformance.broker import Broker
 from conformance.requirement import requirement
+from conformance.spent_epochs import raise_epoch
 from conformance.steps import built_on
 from conformance.transaction_client import (
     ADD_PARTITIONS_VERSION,
@@ -24,7 +25,6 @@ from conformance.transaction_client import (
     expect_verified,
     in_each_protocol,
     is_switched_off,
-    raise_epoch,
 )
 from linearizability.client.requests import READ_COMMITTED, TRANSACTION
 from reference.protocol.errors import ErrorCode

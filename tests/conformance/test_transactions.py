@@ -15,8 +15,9 @@ from conformance.levels import MAY
 from conformance.markers import ABORT, COMMIT, marker_of, markers
 from conformance.read_committed import committed_values, counting_records
 from conformance.requirement import Requirement
+from conformance.spent_epochs import raise_epoch
 from conformance.subject import Subject
-from conformance.transaction_client import CLASSIC, IMPLICIT, NO_ID, TransactionalClient, raise_epoch
+from conformance.transaction_client import CLASSIC, IMPLICIT, NO_ID, TransactionalClient
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode

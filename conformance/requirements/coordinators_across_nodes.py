@@ -85,7 +85,7 @@ def reported_by_offset_fetch(broker: Broker, group: str, topic: Topic, address: 
     accepted="FindCoordinator names another broker; then COORDINATOR_LOAD_IN_PROGRESS(14), COORDINATOR_NOT_AVAILABLE(15) or "
     "NOT_COORDINATOR(16) until the committed offset is reported; for a moment -1, where the high watermark lags (REP-12)",
     draft="it was thought never to say that nothing is committed: Kafka 4.3.1 does for a moment, as after any fail-over",
-    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S, requires=("COO-01",),
 )  # fmt: skip
 def coordinator_dies(broker: Broker) -> None:
     with cluster(broker) as nodes:

@@ -53,7 +53,7 @@ def expect_going_on(group: Group, members: list[Member], what: str) -> None:
     "with their assignments, and no member joins again for it.",
     accepted="after the coordinator's kill -9: heartbeats, the same assignments and commits in the same generation; what was "
     "committed is there; the next rebalance makes the next generation",
-    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S, requires=("COO-01",),
 )  # fmt: skip
 def coordinator_dies(broker: Broker) -> None:
     with cluster(broker) as nodes:

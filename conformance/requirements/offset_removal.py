@@ -53,7 +53,7 @@ RETENTION_REPORTED = range(2, 5)
     "back",
     draft="at once after a fail-over Kafka can report an earlier offset, or none: what is above the new leader's high watermark "
     "is reported only when that has caught up",
-    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S,
+    nodes=3, hooks=ENDS, configs=QUICK, deadline_s=DEADLINE_S, requires=("COO-01",),
 )  # fmt: skip
 def coordinator_dies(broker: Broker) -> None:
     with cluster(broker) as nodes:

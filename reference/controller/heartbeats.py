@@ -87,6 +87,11 @@ class Heartbeats:
         if found is not None and found.epoch == epoch:
             self._received[broker, epoch] = now
 
+    def extend(self, ms: int) -> None:
+        """No heartbeat could be received for so long: no session ends because of it."""
+        for incarnation in self._received:
+            self._received[incarnation] += ms
+
     def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:
         """Whether the incarnation that is registered was in contact within its session's time."""
         found = image.brokers.get(broker)

@@ -391,6 +391,11 @@ class ActiveController:
             self._next_expiry_check = now + self._expiry_check_interval_ms
             self._by_itself(lambda: remove_expired(self.image, now), now)
 
+    def was_busy(self, ms: int) -> None:
+        """This node did something else for so long, and heartbeats wait. Kafka notes them in a thread of their own."""
+        if self._heartbeats is not None:
+            self._heartbeats.extend(ms)
+
     def deadlines(self) -> Iterable[TimestampMs | None]:
         """When `tick` has something to do; None for never."""
         if not self.is_active or self._heartbeats is None:

@@ -20,7 +20,7 @@ from reference.node.node import Node
 from reference.node.properties import controller_listeners_of
 from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.addresses import host_of
-from reference.protocol.primitives import AT_ONCE, NodeId
+from reference.protocol.primitives import AT_ONCE, NodeId, TimestampMs
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
@@ -38,7 +38,8 @@ RECEIVE_BUFFER_BYTES = 1 << 20
 ACCEPTS_AT_ONCE = 64
 """Connections taken from the backlog before other events get their turn."""
 
-IDLE_CHECK_MS = 5_000
+IDLE_CHECK_MS, LATE_MS = 5_000, 200
+"""A timer that is LATE_MS late was kept waiting by a step that took long."""
 
 CONTROLLED_SHUTDOWN_MS = 30_000
 """How long a broker waits for leave to stop; Kafka's gives up after as long (KafkaServer's three tries)."""
@@ -347,8 +348,10 @@ class Server:
         self.metrics.bytes_in += len(frame) + 4
         measures_time = self.node.quotas.measures_time
         began = time.perf_counter_ns() if measures_time else 0
+        if (now := self._now()) >= self._timer_at + LATE_MS:
+            self._notice_delay(now)
         try:
-            self.node.receive(connection.id, frame, self._now())
+            self.node.receive(connection.id, frame, now)
             if measures_time:
                 self.node.quotas.spent((time.perf_counter_ns() - began) * PERCENT_PER_NS)
         except Exception:
@@ -384,6 +387,7 @@ class Server:
         """Let the node act on something that no client asked for; a mistake of ours must not stop the loop."""
         if self._has_ended:
             return
+        self._notice_delay(self._now())
         try:
             act()
         except Exception:
@@ -461,7 +465,15 @@ class Server:
         self._timer_at = deadline
         self._timer = self._loop.call_later(max(0.0, (deadline - self._now()) / 1000), self._on_timer)
 
+    def _notice_delay(self, now: TimestampMs) -> None:
+        """What brokers, this one too, have sent while a step took long is not received yet: they were not silent."""
+        late_ms = now - self._timer_at
+        if self._timer is not None and late_ms >= LATE_MS:
+            self._timer_at = now
+            self.node.controller.was_busy(late_ms)
+
     def _on_timer(self) -> None:
+        self._notice_delay(self._now())
         self._timer = None
         self._let_node(lambda: self.node.tick(self._now()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import time
 from pathlib import Path
 from random import Random
 from uuid import uuid4
@@ -63,9 +64,9 @@ def test_an_accepted_socket_is_made_ready() -> None:
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
-def served(folder: Path) -> tuple[Server, Node, Clock]:
+def served(folder: Path, **properties: str) -> tuple[Server, Node, Clock]:
     """A server of one node whose listeners are bound, and which does not run yet."""
-    configuration = check_configuration({**GOOD, "log.dirs": str(folder)}, "f")
+    configuration = check_configuration({**GOOD, "log.dirs": str(folder), **properties}, "f")
     configuration.folder.mkdir()
     listeners = bind_listeners(configuration)
     identity = Identity(1, "cluster", uuid4(), advertised_endpoints(configuration, listeners))
@@ -94,6 +95,26 @@ def test_nothing_is_done_after_the_clean_shutdown_file_is_written(tmp_path: Path
 
     asyncio.run(asyncio.wait_for(run(), 30))
     assert was_clean.exists() and True not in ticks
+
+
+def test_a_step_that_takes_long_ends_no_session(tmp_path: Path) -> None:
+    """With 20,000 partitions a decision takes seconds: a controller that fences its own broker then makes another such one."""
+    settings = {"broker.session.timeout.ms": "600", "broker.heartbeat.interval.ms": "100"}
+    server, node, _ = served(tmp_path / "data", **settings)
+
+    async def run() -> None:
+        running = asyncio.create_task(server.run())
+        while node.image.brokers[1].fenced:
+            await asyncio.sleep(0.01)
+        decided = node.image.end_offset
+        for _ in range(2):
+            time.sleep(1.5)
+            await asyncio.sleep(0.3)
+        assert node.image.end_offset == decided
+        server.stop()
+        await running
+
+    asyncio.run(asyncio.wait_for(run(), 30))
 
 
 @pytest.mark.parametrize("fails", ["image", "replicas"])

@@ -17,7 +17,7 @@ from reference.coordinator.consumer_protocol import CONSUMER, subscribed_topics
 from reference.coordinator.group import CheckPartition, KeyValue
 from reference.coordinator.group_records import group_record, group_tombstone
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.primitives import NO_TIMESTAMP, GroupId, TimestampMs, TopicName
 

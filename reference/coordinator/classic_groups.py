@@ -17,7 +17,7 @@ from reference.coordinator.group import Group, KeyValue, Say, Token, Write
 from reference.coordinator.group_records import group_record
 from reference.coordinator.group_settings import GroupSettings
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataValue
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse

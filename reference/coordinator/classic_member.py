@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reference.coordinator.group import Token
 from reference.protocol.messages.describe_groups import DescribeGroupsResponse
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 Protocols = list[tuple[str, bytes]]

@@ -24,30 +24,32 @@ from reference.coordinator.group import KeyValue
 from reference.coordinator.group_records import encode_key, encode_value
 from reference.protocol.codec import CodecError, decode
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.consumer_group_current_member_assignment_key import (
+from reference.protocol.messages.consumer_group_current_member_assignment_record import (
     ConsumerGroupCurrentMemberAssignmentKey,
-)
-from reference.protocol.messages.consumer_group_current_member_assignment_value import (
     ConsumerGroupCurrentMemberAssignmentValue,
 )
-from reference.protocol.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
-from reference.protocol.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
-from reference.protocol.messages.consumer_group_metadata_key import ConsumerGroupMetadataKey
-from reference.protocol.messages.consumer_group_metadata_value import ConsumerGroupMetadataValue
-from reference.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
-from reference.protocol.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
-from reference.protocol.messages.consumer_group_regular_expression_key import ConsumerGroupRegularExpressionKey
-from reference.protocol.messages.consumer_group_regular_expression_value import ConsumerGroupRegularExpressionValue
-from reference.protocol.messages.consumer_group_target_assignment_member_key import (
-    ConsumerGroupTargetAssignmentMemberKey,
+from reference.protocol.messages.consumer_group_member_metadata_record import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
 )
-from reference.protocol.messages.consumer_group_target_assignment_member_value import (
+from reference.protocol.messages.consumer_group_metadata_record import (
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+)
+from reference.protocol.messages.consumer_group_partition_metadata_record import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
+from reference.protocol.messages.consumer_group_regular_expression_record import (
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+)
+from reference.protocol.messages.consumer_group_target_assignment_member_record import (
+    ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMemberValue,
 )
-from reference.protocol.messages.consumer_group_target_assignment_metadata_key import (
+from reference.protocol.messages.consumer_group_target_assignment_metadata_record import (
     ConsumerGroupTargetAssignmentMetadataKey,
-)
-from reference.protocol.messages.consumer_group_target_assignment_metadata_value import (
     ConsumerGroupTargetAssignmentMetadataValue,
 )
 from reference.protocol.primitives import Buffer, GroupId, TimestampMs, TopicName

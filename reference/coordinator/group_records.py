@@ -11,10 +11,8 @@ from typing import TypeVar
 
 from reference.coordinator.group import KeyValue
 from reference.protocol.codec import CodecError, decode, encode
-from reference.protocol.messages.group_metadata_key import GroupMetadataKey
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
-from reference.protocol.messages.offset_commit_key import OffsetCommitKey
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
+from reference.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 from reference.protocol.primitives import Buffer, GroupId, TopicName
 from reference.protocol.schema import Message
 

@@ -28,15 +28,12 @@ from reference.coordinator.offset_commits import OffsetCommits
 from reference.coordinator.offsets import Offsets
 from reference.coordinator.topics import Topics
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.group_metadata_key import GroupMetadataKey
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from reference.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
-from reference.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
-from reference.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
-from reference.protocol.messages.offset_commit_key import OffsetCommitKey
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.legacy_offset_commit_record import LegacyOffsetCommitKey, LegacyOffsetCommitValue
+from reference.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from reference.protocol.primitives import (
     Buffer,

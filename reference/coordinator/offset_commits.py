@@ -18,7 +18,7 @@ from reference.coordinator.offsets import NO_EXPIRY, Offsets, offset_tombstone
 from reference.coordinator.topics import Topics
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.offset_commit_record import OffsetCommitValue
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from reference.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from reference.protocol.primitives import (

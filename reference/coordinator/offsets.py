@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from reference.coordinator.group import KeyValue
 from reference.coordinator.group_records import Place, offset_record
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.offset_commit_record import OffsetCommitValue
 from reference.protocol.primitives import (
     NO_TIMESTAMP,
     NO_UUID,

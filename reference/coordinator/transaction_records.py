@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from reference.coordinator.transaction_state import WRITTEN, State, TopicPartition, Transaction
 from reference.protocol.codec import CodecError, decode, encode
-from reference.protocol.messages.transaction_log_key import TransactionLogKey
-from reference.protocol.messages.transaction_log_value import TransactionLogValue
+from reference.protocol.messages.transaction_log_record import TransactionLogKey, TransactionLogValue
 from reference.protocol.primitives import Buffer, TransactionalId
 
 KeyValue = tuple[bytes, bytes | None]

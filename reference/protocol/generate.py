@@ -165,7 +165,7 @@ def insert_after(struct: MergedStruct, name: str, field: MergedField) -> MergedF
 
 
 def write_module(messages: list[MergedMessage]) -> str:
-    """The Python module of one API's request and response, or of one record."""
+    """The Python module of one API's request and response, or of one record, with its key."""
     bodies = "\n\n\n".join(write_message(message) for message in messages)
     used = set(re.findall(r"\b\w+\b", re.sub(r'"[^"]*"', "", bodies)))
     schema_names = sorted(
@@ -328,10 +328,10 @@ def write_served(key: int, request: str, schemas: dict[str, Schema]) -> str:
 
 
 def module_name(message_name: str) -> str:
-    """The module of a message: an API's two messages share one."""
+    """The module of a message: an API's two messages share one, and so do the key and the value of a coordinator's record."""
     if message_name in ("RequestHeader", "ResponseHeader"):
         return "header"
-    return snake_case(re.sub(r"(Request|Response)$", "", message_name))
+    return snake_case(re.sub(r"(Request|Response)$", "", re.sub(r"(Key|Value)$", "Record", message_name)))
 
 
 def all_files(releases: dict[str, dict[str, Schema]]) -> Iterator[tuple[Path, str]]:

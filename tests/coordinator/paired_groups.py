@@ -33,12 +33,10 @@ from reference.protocol.messages.consumer_group_describe import (
 )
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from reference.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from reference.protocol.messages.group_metadata_key import GroupMetadataKey
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupResponse
 from reference.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
-from reference.protocol.messages.offset_commit_key import OffsetCommitKey
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.schema import Message

@@ -13,7 +13,7 @@ from reference.coordinator.classic_rebalances import NEW_MEMBER_JOIN_TIMEOUT_MS
 from reference.coordinator.classic_state import TRANSITIONS, State, diagram
 from reference.coordinator.group_records import group_record
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.group_metadata_record import GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.sync_group import SyncGroupRequest
 from tests.coordinator.group_room import SETTINGS, Room

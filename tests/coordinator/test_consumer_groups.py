@@ -19,8 +19,10 @@ from reference.coordinator.group_settings import ConsumerGroupSettings
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from reference.protocol.messages.consumer_group_partition_metadata_key import ConsumerGroupPartitionMetadataKey
-from reference.protocol.messages.consumer_group_partition_metadata_value import ConsumerGroupPartitionMetadataValue
+from reference.protocol.messages.consumer_group_partition_metadata_record import (
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+)
 from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

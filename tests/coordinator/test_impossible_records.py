@@ -17,15 +17,15 @@ from reference.coordinator.group_records import encode_key, encode_value
 from reference.protocol.codec import CodecError, encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from reference.protocol.messages.consumer_group_member_metadata_key import ConsumerGroupMemberMetadataKey
-from reference.protocol.messages.consumer_group_member_metadata_value import ConsumerGroupMemberMetadataValue
-from reference.protocol.messages.group_metadata_key import GroupMetadataKey
-from reference.protocol.messages.group_metadata_value import GroupMetadataValue
+from reference.protocol.messages.consumer_group_member_metadata_record import (
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+)
+from reference.protocol.messages.group_metadata_record import GroupMetadataKey, GroupMetadataValue
 from reference.protocol.messages.heartbeat import HeartbeatRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
-from reference.protocol.messages.offset_commit_key import OffsetCommitKey
-from reference.protocol.messages.offset_commit_value import OffsetCommitValue
+from reference.protocol.messages.offset_commit_record import OffsetCommitKey, OffsetCommitValue
 from reference.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from reference.protocol.schema import Field, Message, default_of
 from tests.coordinator.consumer_room import Room

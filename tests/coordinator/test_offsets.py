@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from reference.coordinator.offset_commits import _java_length  # pyright: ignore[reportPrivateUsage]
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode, KafkaError
-from reference.protocol.messages.legacy_offset_commit_key import LegacyOffsetCommitKey
-from reference.protocol.messages.legacy_offset_commit_value import LegacyOffsetCommitValue
+from reference.protocol.messages.legacy_offset_commit_record import LegacyOffsetCommitKey, LegacyOffsetCommitValue
 from reference.protocol.messages.offset_delete import OffsetDeleteRequest
 from tests.coordinator.group_room import Room
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.structs import OffsetAndTimestamp
 
-from tests.clients.client import TIMEOUT_S, Message, Stream, StreamingClient
+from tests.clients.client import PLAIN, TIMEOUT_S, Message, Sending, Stream, StreamingClient
 
 Result = TypeVar("Result")
 
@@ -25,21 +25,13 @@ class Aiokafka(StreamingClient):
     def wait_for(self, work: Coroutine[Any, Any, Result]) -> Result:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(TIMEOUT_S)
 
-    def produce(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, messages: Sequence[Message], how: Sending = PLAIN) -> None:
         stream = AiokafkaStream(
             self,
             topic,
-            compression_type=None if codec == "none" else codec,
-            acks=acks if acks == "all" else int(acks),
-            enable_idempotence=idempotent,
+            compression_type=None if how.codec == "none" else how.codec,
+            acks=how.acks if how.acks == "all" else int(how.acks),
+            enable_idempotence=how.idempotent,
             linger_ms=20,
         )
         for message in messages:

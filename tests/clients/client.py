@@ -25,6 +25,18 @@ class Message:
     headers: tuple[tuple[str, str], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Sending:
+    """How records are produced."""
+
+    codec: str = "none"
+    acks: str = "all"
+    idempotent: bool = False
+
+
+PLAIN = Sending()
+
+
 class CannotDo(Exception):
     """The client has no such ability, or lacks a library on this machine; the text says which."""
 
@@ -78,15 +90,7 @@ class Client(ABC):
         self.bootstrap = bootstrap
 
     @abstractmethod
-    def produce(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, messages: Sequence[Message], how: Sending = PLAIN) -> None:
         """Produce all, in their order, and wait until the client is done with them. Errors: CannotDo."""
 
     @abstractmethod

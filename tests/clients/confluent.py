@@ -10,26 +10,18 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.clients.client import TIMEOUT_S, Message, Stream, StreamingClient
+from tests.clients.client import PLAIN, TIMEOUT_S, Message, Sending, Stream, StreamingClient
 
 
 class Confluent(StreamingClient):
-    def produce(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, messages: Sequence[Message], how: Sending = PLAIN) -> None:
         stream = ConfluentStream(
             topic,
             {
                 "bootstrap.servers": self.bootstrap,
-                "compression.type": codec,
-                "acks": acks,
-                "enable.idempotence": idempotent,
+                "compression.type": how.codec,
+                "acks": how.acks,
+                "enable.idempotence": how.idempotent,
                 "linger.ms": 20,
             },
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.clients.client import Client, Message, PipeStream, Stream
+from tests.clients.client import PLAIN, Client, Message, PipeStream, Sending, Stream
 from tests.tools.jvm import TOOLS, Tools, java_command
 
 NULL = "<null>"
@@ -19,17 +19,9 @@ class JavaConsole(Client):
         super().__init__(bootstrap)
         self._tools = tools
 
-    def produce(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
-        properties = {"enable.idempotence": str(idempotent).lower(), "acks": acks, "linger.ms": "20"}
-        arguments = ["--topic", topic, "--compression-codec", codec]
+    def produce(self, topic: str, messages: Sequence[Message], how: Sending = PLAIN) -> None:
+        properties = {"enable.idempotence": str(how.idempotent).lower(), "acks": how.acks, "linger.ms": "20"}
+        arguments = ["--topic", topic, "--compression-codec", how.codec]
         for name, value in PRODUCER.items():
             arguments += ["--reader-property", f"{name}={value}"]
         for name, value in properties.items():

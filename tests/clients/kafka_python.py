@@ -11,28 +11,20 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # pyright: ignor
 from kafka import codec as installed
 from kafka.errors import KafkaError, OutOfOrderSequenceNumberError
 
-from tests.clients.client import TIMEOUT_S, CannotDo, GaveUp, Message, Stream, StreamingClient
+from tests.clients.client import PLAIN, TIMEOUT_S, CannotDo, GaveUp, Message, Sending, Stream, StreamingClient
 
 
 class KafkaPython(StreamingClient):
-    def produce(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
-        if codec != "none" and not getattr(installed, f"has_{codec}")():
-            raise CannotDo(f"kafka-python's library for {codec} is not installed: kafka-python[{codec}]")
+    def produce(self, topic: str, messages: Sequence[Message], how: Sending = PLAIN) -> None:
+        if how.codec != "none" and not getattr(installed, f"has_{how.codec}")():
+            raise CannotDo(f"kafka-python's library for {how.codec} is not installed: kafka-python[{how.codec}]")
         stream = KafkaPythonStream(
             topic,
             KafkaProducer(
                 bootstrap_servers=self.bootstrap,
-                compression_type=None if codec == "none" else codec,  # pyright: ignore[reportArgumentType]
-                acks=acks if acks == "all" else int(acks),
-                enable_idempotence=idempotent,
+                compression_type=None if how.codec == "none" else how.codec,  # pyright: ignore[reportArgumentType]
+                acks=how.acks if how.acks == "all" else int(how.acks),
+                enable_idempotence=how.idempotent,
                 linger_ms=20,
             ),
         )

@@ -10,7 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from threading import Event
 
-from tests.clients.client import TIMEOUT_S, CannotDo, Message, PipeStream, Stream, StreamingClient
+from tests.clients.client import PLAIN, TIMEOUT_S, CannotDo, Message, PipeStream, Sending, Stream, StreamingClient
 
 KEY_ENDS = "|"
 
@@ -20,20 +20,12 @@ class Kcat(StreamingClient):
         super().__init__(bootstrap)
         self._program = program
 
-    def produce(
-        self,
-        topic: str,
-        messages: Sequence[Message],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, messages: Sequence[Message], how: Sending = PLAIN) -> None:
         """Headers belong to a run of kcat: one run for each group of neighbours with the same headers."""
         for headers, group in groupby(messages, key=lambda message: message.headers):
             options = [option for name, value in headers for option in ("-H", f"{name}={value}")]
-            settings = [f"compression.codec={codec}", f"acks={acks}", f"enable.idempotence={str(idempotent).lower()}"]
-            for setting in settings:
+            idempotent = str(how.idempotent).lower()
+            for setting in (f"compression.codec={how.codec}", f"acks={how.acks}", f"enable.idempotence={idempotent}"):
                 options += ["-X", setting]
             lines = [_line(message) for message in group]
             self._run("-P", "-t", topic, "-p", "0", "-Z", "-K", KEY_ENDS, *options, stdin="".join(lines))

@@ -11,7 +11,7 @@ import pytest
 
 from linearizability.targets import Target, open_target
 from linearizability.workload.cluster import look
-from tests.clients.client import Message
+from tests.clients.client import Message, Sending
 from tests.clients.confluent import Confluent
 from tests.clients.conftest import STREAMING, new_client
 from tests.clients.test_produce_and_consume import LONG, stored_batches
@@ -30,7 +30,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 @pytest.mark.parametrize("name", STREAMING)
 def test_each_client_writes_reads_and_commits(name: str, cluster: Target, topic: str) -> None:
     client = new_client(name, cluster.bootstrap)
-    client.produce(topic, MESSAGES, codec="gzip", acks="all")
+    client.produce(topic, MESSAGES, Sending(codec="gzip"))
     assert client.read(topic, len(MESSAGES)) == MESSAGES
     assert "gzip" in {header.codec.name.lower() for header in stored_batches(cluster, topic)}
     group = f"group-{topic}"

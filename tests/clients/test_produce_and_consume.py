@@ -9,7 +9,7 @@ from linearizability.targets.wire import Wire
 from linearizability.workload.cluster import look
 from reference.protocol.messages.fetch import FetchRequest
 from reference.protocol.records.batch import BatchHeader, read_batches
-from tests.clients.client import CODECS, CannotDo, Client, Message
+from tests.clients.client import CODECS, CannotDo, Client, Message, Sending
 from tests.clients.confluent import Confluent
 
 LONG = "the same again and again " * 40
@@ -48,7 +48,7 @@ def stored_batches(broker: Target, topic: str) -> list[BatchHeader]:
 @pytest.mark.parametrize("codec", CODECS)
 def test_every_codec(broker: Target, client: Client, topic: str, codec: str) -> None:
     try:
-        client.produce(topic, MESSAGES, codec=codec)
+        client.produce(topic, MESSAGES, Sending(codec=codec))
     except CannotDo as error:
         pytest.skip(str(error))
     assert client.read(topic, len(MESSAGES)) == MESSAGES
@@ -62,10 +62,10 @@ def test_every_codec(broker: Target, client: Client, topic: str, codec: str) -> 
 def test_every_client_reads_every_codec(broker: Target, client: Client, topic: str, codec: str) -> None:
     """librdkafka writes, and each reads: each has its own decompression."""
     try:
-        client.produce(topic, MESSAGES[:1], codec=codec)
+        client.produce(topic, MESSAGES[:1], Sending(codec=codec))
     except CannotDo as error:
         pytest.skip(str(error))
-    Confluent(broker.bootstrap).produce(topic, MESSAGES, codec=codec)
+    Confluent(broker.bootstrap).produce(topic, MESSAGES, Sending(codec=codec))
     assert client.read(topic, 1 + len(MESSAGES)) == [MESSAGES[0], *MESSAGES]
 
 
@@ -73,12 +73,12 @@ def test_every_client_reads_every_codec(broker: Target, client: Client, topic: s
 @pytest.mark.parametrize("acks", ["0", "1", "all"])
 def test_every_acks(client: Client, topic: str, acks: str) -> None:
     client.produce(topic, MESSAGES[:1])  # acks=0 to a topic that is just being made may be lost, as with Kafka
-    client.produce(topic, MESSAGES, acks=acks)
+    client.produce(topic, MESSAGES, Sending(acks=acks))
     assert client.read(topic, 1 + len(MESSAGES)) == [MESSAGES[0], *MESSAGES]
 
 
 def test_idempotence(broker: Target, client: Client, topic: str) -> None:
-    client.produce(topic, MESSAGES, idempotent=True)
+    client.produce(topic, MESSAGES, Sending(idempotent=True))
     assert client.read(topic, len(MESSAGES)) == MESSAGES
     headers = stored_batches(broker, topic)
     assert all(header.producer_id >= 0 and header.producer_epoch == 0 for header in headers)

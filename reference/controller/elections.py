@@ -59,6 +59,18 @@ class BrokerChange(NamedTuple):
 NO_BROKER = BrokerChange()
 
 
+class TopicTerms(NamedTuple):
+    """What the settings of a topic make of the terms, alike for all its partitions."""
+
+    min_isr: int
+    election: Election
+
+    @classmethod
+    def of(cls, configuration: Configuration, topic: TopicImage) -> TopicTerms:
+        usual = Election.UNCLEAN if is_unclean_allowed(configuration, topic.name) else Election.ONLINE
+        return cls(min_isr(configuration, topic), usual)
+
+
 def terms_of(
     image: MetadataImage,
     configuration: Configuration,
@@ -66,6 +78,7 @@ def terms_of(
     partition: PartitionImage,
     election: Election | None = None,
     broker: BrokerChange = NO_BROKER,
+    settings: TopicTerms | None = None,
 ) -> Terms:
     """The terms of a change, with what the same decision does to a broker.
 
@@ -81,9 +94,9 @@ def terms_of(
         directory = partition.directory_of(replica)
         return directory is not None and image.brokers[replica].has_online(directory)
 
-    usual = Election.UNCLEAN if is_unclean_allowed(configuration, topic.name) else Election.ONLINE
+    min_isr, usual = settings or TopicTerms.of(configuration, topic)
     return Terms(
-        min_isr=min_isr(configuration, topic),
+        min_isr=min_isr,
         has_elr=image.has_elr,
         is_alive=is_alive,
         directory_for_new_replica=lambda replica: directory_for_new_replica(image, replica),
@@ -123,8 +136,11 @@ def move_leaders(
 ) -> list[Message]:
     """The records that take a broker out of ISRs and leaderships, or give it those that no replica has."""
     records: list[Message] = []
+    settings: dict[TopicName, TopicTerms] = {}
     for topic, index, partition in concerned:
-        terms = terms_of(image, configuration, topic, partition, broker=broker)
+        if topic.name not in settings:
+            settings[topic.name] = TopicTerms.of(configuration, topic)
+        terms = terms_of(image, configuration, topic, partition, broker=broker, settings=settings[topic.name])
         target = Target.unchanged(partition)
         target.isr = [each for each in partition.isr if each not in (broker.leaving, broker.lost_its_tail)]
         record = change_partition(topic.id, index, partition, target, terms)

@@ -6,6 +6,7 @@ backends.
 
 from __future__ import annotations
 
+from reference.controller.quorum_rules import majority_end
 from reference.coordinator.assignors.range import longer_runs, run_start
 from reference.coordinator.assignors.uniform import member_quota
 from reference.protocol.primitives import Offset
@@ -13,16 +14,28 @@ from reference.replication.high_watermark import next_high_watermark
 from reference.storage.index_search import last_slot_up_to
 
 
-def high_watermark_of_three(current: Offset, leader_end: Offset, first: Offset, second: Offset) -> Offset:
-    """The high watermark over a leader and two followers.
+def high_watermark_of_three(
+    current: int, leader_end: int, first: int, first_counts: bool, second: int, second_counts: bool
+) -> int:
+    """The high watermark over a leader and two followers, of which those count that are in the maximal ISR.
 
     pre: 0 <= current <= leader_end
-    post: current <= __return__ <= leader_end
-    post: __return__ == current or (__return__ <= first and __return__ <= second)
-    post: __return__ == current or __return__ in (leader_end, first, second)
-    post: __return__ >= leader_end or __return__ >= first or __return__ >= second
+    post: current <= _ <= leader_end
+    post: _ == current or not first_counts or _ <= first
+    post: _ == current or not second_counts or _ <= second
+    post: _ in (current, leader_end) or (first_counts and _ == first) or (second_counts and _ == second)
     """
-    return next_high_watermark(current, leader_end, (first, second))
+    ends = [Offset(end) for end, counts in ((first, first_counts), (second, second_counts)) if counts]
+    return next_high_watermark(Offset(current), Offset(leader_end), ends)
+
+
+def majority_of_three(first: int, second: int, third: int) -> int:
+    """How far two of three voters have come, and not one step less.
+
+    post: (first >= __return__) + (second >= __return__) + (third >= __return__) >= 2
+    post: (first > __return__) + (second > __return__) + (third > __return__) <= 1
+    """
+    return majority_end((Offset(first), Offset(second), Offset(third)))
 
 
 def slot_among_four(count: int, target: int, first: int, second: int, third: int, fourth: int) -> int:

@@ -1,4 +1,4 @@
-"""Results of CrossHair and TLC, kept by the hash of what was judged: an unchanged rule or model is not judged again.
+"""Results of TLC, kept by the hash of what was judged: an unchanged model is not judged again.
 
 Only on a developer's machine: where `CI` is set everything is judged. `make clean` removes what is kept.
 """
@@ -6,21 +6,15 @@ Only on a developer's machine: where `CI` is set everything is judged. `make cle
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from importlib.metadata import version
-from modulefinder import ModuleFinder
 from pathlib import Path
 
 from linearizability.targets.artifacts import ArtifactError, cache_folder, tlc_jar
 from spec import checker
 from spec.checker import Job, Outcome, Verdict
 
-ROOT = Path(__file__).parents[1]
 FOLDER = cache_folder().parent / "results"
-CROSSHAIR = ["check", "--report_all", "--analysis_kind=PEP316", "--per_condition_timeout=60"]
 FINAL = (Verdict.HOLDS, Verdict.SEARCHED, Verdict.VIOLATED, Verdict.DEADLOCK)
 """Verdicts on the model, and not on the machine of that moment."""
 
@@ -43,38 +37,6 @@ def kept(
             json.dump(result, file)
         Path(file.name).replace(place)
     return result
-
-
-def crosshair(file: Path, function: str = "") -> list[str]:
-    """What CrossHair says of each postcondition of a file, or of one of its functions."""
-    target = f"{'.'.join(file.relative_to(ROOT).with_suffix('').parts)}.{function}" if function else str(file)
-
-    def run() -> list[str | int]:
-        done = subprocess.run(
-            [sys.executable, "-m", "crosshair", *CROSSHAIR, target],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        return [*(done.stdout + done.stderr).splitlines()]
-
-    judged = [sys.version, version("crosshair-tool"), *CROSSHAIR, function, *_sources(file)]
-    said = kept(judged, run, lambda lines: bool(lines) and all(_is_final(str(line)) for line in lines))
-    return [str(line) for line in said]
-
-
-def _is_final(line: str) -> bool:
-    return line.endswith("Confirmed over all paths.") or ": error:" in line
-
-
-def _sources(file: Path) -> list[str]:
-    """A file, and each module of this repository that it imports, by one or more steps."""
-    finder = ModuleFinder(path=[str(ROOT)])
-    finder.run_script(str(file))
-    imported = sorted(Path(module.__file__) for module in finder.modules.values() if module.__file__)
-    return [path.read_text() for path in {file: 0, **dict.fromkeys(imported)}]
 
 
 def check(job: Job) -> Outcome:

@@ -1,7 +1,4 @@
-"""The scalar rules of replication, searched by Hypothesis and confirmed over all paths by CrossHair."""
-
-import re
-from pathlib import Path
+"""The scalar rules of replication, by examples; CrossHair confirms them over all paths (`tests/spec/test_pure_rules.py`)."""
 
 import pytest
 from hypothesis import given
@@ -11,14 +8,6 @@ from reference.protocol.errors import ErrorCode
 from reference.replication.fencing import check_leader_epoch
 from reference.replication.high_watermark import follower_high_watermark, next_high_watermark
 from reference.replication.isr import caught_up_at, effective_min_isr, is_admissible, is_lagging, may_join
-from tests.kept import crosshair
-
-ROOT = Path(__file__).parent.parent.parent
-RULES = {
-    "reference/replication/isr.py": 13,
-    "tests/replication/contracts.py": 4,
-}
-"""Files, and how many postconditions each has."""
 
 offsets = st.integers(0, 1 << 40)
 
@@ -91,39 +80,3 @@ def test_a_follower_that_asks_for_what_the_leader_had_at_its_last_fetch_was_caug
 
 def test_no_more_replicas_are_needed_than_there_are() -> None:
     assert (effective_min_isr(2, 3), effective_min_isr(3, 1)) == (2, 1)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("file", "rule"), [("high_watermark", "follower_high_watermark"), ("fencing", "check_leader_epoch")]
-)
-def test_crosshair_confirms(file: str, rule: str) -> None:
-    lines = crosshair(ROOT / f"reference/replication/{file}.py", rule)
-    assert lines and all("Confirmed over all paths" in line for line in lines), lines
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("file", RULES)
-def test_crosshair_confirms_all_of(file: str) -> None:
-    text = (ROOT / file).read_text()
-    assert len(re.findall(r"^\s+post:", text, re.MULTILINE)) == RULES[file]
-    lines = crosshair(ROOT / file)
-    assert len(lines) == RULES[file], lines
-    assert all(line.endswith("Confirmed over all paths.") for line in lines), lines
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("rule", "bug"),
-    [
-        ("return end >= high_watermark and end >= epoch_start", "return end >= high_watermark"),
-        ("if is_fenced or is_shutting_down or", "if is_fenced or"),
-        ("now - last_caught_up > lag_max_ms\n", "now - last_caught_up >= lag_max_ms\n"),
-    ],
-)
-def test_a_broken_rule_is_refuted(rule: str, bug: str, tmp_path: Path) -> None:
-    text = (ROOT / "reference/replication/isr.py").read_text()
-    at = text.rindex(rule)
-    broken = tmp_path / "broken_isr.py"
-    broken.write_text(text[:at] + bug + text[at + len(rule) :])
-    assert any("error" in line for line in crosshair(broken))

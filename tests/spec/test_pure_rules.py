@@ -131,6 +131,28 @@ def test_a_broken_rule_is_refuted(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert found.evaluate({"one": 9999999, "other": 1234567}) is False
 
 
+BUGS = [
+    ("controller/quorum_rules.py", "if reached > epoch_start else", "if reached >= epoch_start else"),
+    ("replication/isr.py", "end >= high_watermark and end >= epoch_start", "end >= high_watermark"),
+    ("replication/isr.py", "if is_fenced or is_shutting_down or", "if is_fenced or"),
+    ("replication/isr.py", "now - last_caught_up > lag_max_ms\n", "now - last_caught_up >= lag_max_ms\n"),
+    ("storage/sequence_check.py", "0 if last_sequence == MAX_SEQUENCE else last_sequence + 1", "last_sequence + 1"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(BUGS)))
+def test_a_bug_in_a_rule_of_the_broker_is_refuted(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, right, wrong = BUGS[number]
+    text = (pure_rules.ROOT / "reference" / file).read_text()
+    at = text.rindex(right)
+    folder = f"planted_{number}"
+    (tmp_path / folder).mkdir()
+    (tmp_path / folder / "rule.py").write_text(text[:at] + wrong + text[at + len(right) :])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(pure_rules, "ROOT", tmp_path)
+    assert Knowledge.REFUTED in [finding.knowledge for finding in confirm(find_rules([folder]), 20)]
+
+
 RULE = next(rule for rule in RULES if rule.name == "may_join")
 CONFIRMED = f"{RULE.path}:{RULE.lines[0] + 5}: info: Confirmed over all paths."
 

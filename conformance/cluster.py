@@ -20,6 +20,7 @@ from conformance.answers import error_name, only
 from conformance.batches import batch, next_offset, values, without_rest
 from conformance.broker import RETRIABLE, Broker
 from conformance.cluster_state import State, Writes
+from conformance.described_cluster import DescribedCluster
 from conformance.given_topics import skip_unknown_configs
 from conformance.moments import LAG_MS, Moment
 from conformance.observations import Skipped
@@ -29,8 +30,6 @@ from conformance.wire import Failed, NoAnswer
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
-from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
-from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from reference.protocol.messages.elect_leaders import ElectLeadersRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NodeId
@@ -72,7 +71,7 @@ def cluster(broker: Broker) -> Generator[JudgedCluster]:
         nodes.mend()
 
 
-class JudgedCluster:
+class JudgedCluster(DescribedCluster):
     """The nodes of a target of which all live."""
 
     def __init__(self, broker: Broker) -> None:
@@ -96,7 +95,8 @@ class JudgedCluster:
             found = self.broker.eventually(self._whole, "Metadata reports every broker", within_s=WHOLE_WITHIN_S)
             self.broker.deadline.at_s -= WHOLE_WITHIN_S - (time.monotonic() - began_s)
             return found
-        self.broker.skip(f"needs {self.broker.subject.nodes} brokers; Metadata reports {self.living()} alone")
+        self.broker.subject.incomplete = f"Metadata reports the brokers {self.living()} alone"
+        self.broker.skip(f"needs {self.broker.subject.nodes} brokers; {self.broker.subject.incomplete}")
 
     def cast(self) -> tuple[int, int, int]:
         """Assign the roles: a leader and a follower for the faults, and a third node, which is the active controller.
@@ -220,6 +220,7 @@ class JudgedCluster:
         if not self.frozen and not self.down and not self.is_cut:
             return
         self.broker.deadline.at_s = max(self.broker.deadline.at_s, time.monotonic() + WHOLE_WITHIN_S)
+        self.broker.subject.incomplete = f"after {self.broker.requirement.id} not every broker is reported"
         if self.is_cut:
             self.join()
         self.resume(*self.frozen)
@@ -227,6 +228,7 @@ class JudgedCluster:
         self.broker.entrance = None
         self.broker.hurt = set()
         self.await_known(*self.addresses)
+        self.broker.subject.incomplete = ""
 
     def _leave(self, nodes: Any) -> None:
         """Ask other nodes than these from now on."""
@@ -271,10 +273,16 @@ class JudgedCluster:
         """Wait until every node that runs reports these nodes."""
         for witness in self.reachable:
             self.broker.eventually(
-                lambda witness=witness: self.try_living(witness) >= set(nodes),
+                lambda witness=witness: self._reports(witness, nodes),
                 f"node {witness} reports the brokers {sorted(nodes)}",
                 within_s=WHOLE_WITHIN_S,
             )
+
+    def _reports(self, witness: int, nodes: Collection[int]) -> bool:
+        """Whether a node reports these. Errors: Failed where one has ended by itself: it does not come back."""
+        if ended := [node for node in nodes if node not in self.down and self.broker.subject.has_ended(node)]:
+            raise Failed(f"node {ended[0]} has ended by itself")
+        return self.try_living(witness) >= set(nodes)
 
     def try_living(self, via: int) -> set[int]:
         """The brokers that a node reports; none while it does not answer."""
@@ -333,20 +341,6 @@ class JudgedCluster:
         self.broker.eventually(served, f"the leader of {topic.name} serves it", within_s=STATE_WITHIN_S)
         with suppress(NoAnswer):
             self.broker.eventually(shows_all, f"the leader of {topic.name} shows all", within_s=SHOWN_WITHIN_S)
-
-    def described(self, topic: Topic) -> Any:
-        """Partition 0 as DescribeTopicPartitions reports it, eligible leader replicas included."""
-        asked = DescribeTopicPartitionsRequest.TopicRequest(name=topic.name)
-        answer = self.broker.call(DescribeTopicPartitionsRequest(topics=[asked]))
-        return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
-
-    def quorum(self) -> Any:
-        """The partition of the metadata's own topic, as DescribeQuorum reports it."""
-        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
-        topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
-        answer = self.broker.call(DescribeQuorumRequest(topics=[topic]))
-        self.broker.expect_error(answer.error_code, ErrorCode.NONE, what="DescribeQuorum")
-        return only(only(answer.topics, "topic in the answer").partitions, "partition in the answer")
 
     # ---- topics and records
 

@@ -215,6 +215,13 @@ class Host:
         except OSError:
             return True
 
+    def lacking(self) -> str:
+        """Which nodes of a target that is started here are gone although nothing is done to them any more; empty where none."""
+        if self.subject is None or not self.startable:
+            return ""
+        ended = [node.id for node in getattr(self.subject.target, "nodes", ()) if self.subject.has_ended(node.id)]
+        return self.how_it_ended() if ended and len(ended) < self.subject.nodes else self.subject.incomplete
+
     def how_it_ended(self) -> str:
         """How the target ended: exit status and last log lines of the nodes that do not run."""
         assert self.subject is not None
@@ -237,10 +244,10 @@ class Host:
             target.revive()
             self.subject.bootstrap = addresses(target.bootstrap)
         except (TargetError, OSError, ValueError) as error:
-            return self._start_again(f"{type(error).__name__}: {error}")
-        return self.answers() or self._start_again("it came back and does not answer")
+            return self.start_again(f"{type(error).__name__}: {error}")
+        return self.answers() or self.start_again("it came back and does not answer")
 
-    def _start_again(self, failure: str) -> bool:
+    def start_again(self, failure: str) -> bool:
         """From nothing, with the same configurations, since its own way back failed."""
         self.record.not_revived.append(failure)
         group = self.open_group

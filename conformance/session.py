@@ -33,20 +33,15 @@ from conformance.judging import (
     missing,
     missing_in_any_start,
 )
-from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, is_exclusive, plan
+from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, plan
 from conformance.requirement import Entry, catalogue, owed_by
 from conformance.results import Judgement, Verdict
 from conformance.stalls import Stalls
 from conformance.steps import STEPS
 from conformance.subject import Subject
-from conformance.turns import WAITING_JOBS, next_ready
+from conformance.turns import ROUND_TRIPS, WAITING_JOBS, is_disturbed, next_ready, phases
 from conformance.waits import START, Waits
 
-BASICS = "BAS"
-ROUND_TRIPS = "API-05"
-"""Judged right after the basics: an API version that it finds unserved blocks the requirements that use it."""
-DANGEROUS_AREAS = ("FRM",)
-"""Areas whose requests may crash a broker."""
 REMEMBERED = 8
 """How many of the last judged requirements are suspects of a crash."""
 GRACE_S = 1.0
@@ -196,11 +191,7 @@ class Session:
             self.host.close()
 
     def _judge_group(self, entries: list[Entry], group: Group) -> None:
-        first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id in STEPS | {ROUND_TRIPS}]
-        first.sort(key=lambda entry: entry.requirement.area != BASICS)
-        last = [e for e in entries if e.requirement.area in DANGEROUS_AREAS and e not in first]
-        alone = [e for e in entries if is_exclusive(e) and e not in first + last]
-        beside = [e for e in entries if e not in first + last + alone]
+        first, beside, alone, last = phases(entries)
         self._one_by_one(first, group)
         self._begin_companions()
         late = self._side_by_side(beside, group)
@@ -243,7 +234,10 @@ class Session:
             if entry.requirement.id in self.verdicts:
                 continue
             was_beside = self._beside_other_starts()
+            self._make_whole(group)
             judgement = self._alone(entry, patience=patience)
+            if judgement.verdict is Verdict.NOT_JUDGED and self._make_whole(group):
+                judgement = self._alone(entry, patience=patience)
             if self._survived(judgement):
                 doubtful = was_beside and (patience < AGAIN_PATIENCE or self.held_up)
                 if judgement.timed_out and doubtful:
@@ -253,6 +247,22 @@ class Session:
             else:
                 seen = {entry.requirement.id: judgement}
                 self._one_by_one(self._attribute_death([*self.last, entry], seen, group), group)
+
+    def _make_whole(self, group: Group) -> bool:
+        """Start a cluster again, from nothing, that lacks a node although nothing is done to it any more: says whether it was.
+
+        Else all that needs its nodes would wait for each of them. Errors: TargetBroke.
+        """
+        lacking = self.host.lacking()
+        if not lacking:
+            return False
+        self.deaths += 1
+        with self.waits.during(START):
+            revived = self.deaths <= DEATHS and self.host.start_again(lacking)
+        if not revived:
+            raise TargetBroke(f"the target is not whole, and cannot be started again: {lacking}")
+        self.host.open_group = group
+        return True
 
     def _survived(self, judgement: Judgement) -> bool:
         """Whether the target still answers; a requirement that sent nothing cannot have crashed it."""
@@ -282,7 +292,7 @@ class Session:
             finished = [(running.pop(future), future.result()) for future in self._next_done(running)]
             if all(self._survived(judgement) for _, judgement in finished):
                 for entry, judgement in finished:
-                    disturbed = self._is_disturbed(judgement)
+                    disturbed = is_disturbed(judgement, self.verdicts)
                     if disturbed:
                         self.disturbed[entry.requirement.id] = judgement.reason
                     if judgement.timed_out or disturbed:
@@ -300,12 +310,6 @@ class Session:
             else:
                 waiting.extend(left)
         return late
-
-    def _is_disturbed(self, judgement: Judgement) -> bool:
-        """Whether it failed in a step that another requirement is about, and that requirement holds."""
-        step = self.verdicts.get(judgement.built_on)
-        held = step is not None and step.verdict in (Verdict.PASS, Verdict.TOLERATED)
-        return judgement.verdict is Verdict.FAIL and held and judgement.built_on != judgement.requirement.id
 
     def _begin(self, entry: Entry, patience: float) -> Future[Judgement]:
         if self.stop.is_set():
@@ -436,7 +440,7 @@ class Session:
         last_first = sorted(suspects, key=lambda e: -known[e.requirement.id].last_sent_s)
         for entry in [entry for entry in last_first if entry not in hurting]:
             judgement = self._alone(entry)
-            if self.host.answers() and self._still_answers():
+            if self.host.answers() and (self.stop.wait(GRACE_S) or self.host.answers()):  # some crashes take time
                 self._settle(entry, judgement)
                 continue
             cause = entry
@@ -459,11 +463,6 @@ class Session:
         if not self.host.answers():
             self._bring_back(group, [entry], {entry.requirement.id: again}, how)
         return again
-
-    def _still_answers(self) -> bool:
-        """Whether the target answers after `GRACE_S`: some crashes take time."""
-        self.stop.wait(GRACE_S)
-        return self.host.answers()
 
     def _fail_by_death(self, entry: Entry, judgement: Judgement, how: str) -> None:
         """Fail the requirement that crashes the target."""

@@ -58,8 +58,15 @@ class Subject:
     """So many partitions, or more, were never led by one broker, however many topics were made."""
     ignorant: dict[tuple[str, int], float] = field(default_factory=dict[tuple[str, int], float])
     """Brokers that did not report the last topic that was made, and how long the next one is waited for there, in seconds."""
+    incomplete: str = ""
+    """Why not all nodes are there, although nothing is done to them any more; empty where they are, as far as is known."""
     hunt: Any = None
     """The short hunt on this start of the target, once it was made, or why none could be (`conformance.hunting`)."""
+
+    def has_ended(self, node: int) -> bool:
+        """Whether the process that was started for a node has ended: its exit status is known."""
+        target = self.target
+        return hasattr(target, "exit_status") and not target.running(node) and target.exit_status(node) is not None
 
     @property
     def by_zookeeper(self) -> bool:

@@ -1,16 +1,34 @@
-"""Which requirement is judged next, of those that are judged side by side."""
+"""In which order requirements are judged on a start of the target, and which is next of those that are judged side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
+from conformance.plan import is_exclusive
 from conformance.requirement import Entry
+from conformance.results import Judgement, Verdict
+from conformance.steps import STEPS
 from conformance.target_profile import TargetProfile
 
+BASICS = "BAS"
+ROUND_TRIPS = "API-05"
+"""Judged right after the basics: an API version that it finds unserved blocks the requirements that use it."""
+DANGEROUS_AREAS = ("FRM",)
+"""Areas whose requests may crash a broker."""
 WAITING_AREAS = ("GRP", "OFF", "GAD", "TXV")
 """Areas that mostly wait, on a target whose coordinator delays joins for long."""
 WAITING_JOBS = 24
 """How many requirements of these areas run in parallel on such a target, in addition to `jobs` others."""
+
+
+def phases(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+    """What is judged first, then what side by side, then what alone, and what last, because it may crash the target."""
+    first = [e for e in entries if e.requirement.area == BASICS or e.requirement.id in STEPS | {ROUND_TRIPS}]
+    first.sort(key=lambda entry: entry.requirement.area != BASICS)
+    last = [e for e in entries if e.requirement.area in DANGEROUS_AREAS and e not in first]
+    alone = [e for e in entries if is_exclusive(e) and e not in first + last]
+    beside = [e for e in entries if e not in first + last + alone]
+    return first, beside, alone, last
 
 
 def next_ready(waiting: Iterable[Entry], running: Iterable[Entry], jobs: int, target: TargetProfile) -> Entry | None:
@@ -27,3 +45,10 @@ def next_ready(waiting: Iterable[Entry], running: Iterable[Entry], jobs: int, ta
 def mostly_waits(entry: Entry, target: TargetProfile) -> bool:
     """Whether the requirement mostly waits for joins on this target."""
     return target.patience > 1 and entry.requirement.area in WAITING_AREAS
+
+
+def is_disturbed(judgement: Judgement, verdicts: Mapping[str, Judgement]) -> bool:
+    """Whether it failed in a step that another requirement is about, and that requirement holds."""
+    step = verdicts.get(judgement.built_on)
+    held = step is not None and step.verdict in (Verdict.PASS, Verdict.TOLERATED)
+    return judgement.verdict is Verdict.FAIL and held and judgement.built_on != judgement.requirement.id

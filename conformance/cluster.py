@@ -95,7 +95,7 @@ class JudgedCluster(DescribedCluster):
             found = self.broker.eventually(self._whole, "Metadata reports every broker", within_s=WHOLE_WITHIN_S)
             self.broker.deadline.at_s -= WHOLE_WITHIN_S - (time.monotonic() - began_s)
             return found
-        self.broker.subject.incomplete = f"Metadata reports the brokers {self.living()} alone"
+        self.broker.subject.incomplete = f"Metadata reports {self.living()} alone"
         self.broker.skip(f"needs {self.broker.subject.nodes} brokers; {self.broker.subject.incomplete}")
 
     def cast(self) -> tuple[int, int, int]:

@@ -7,13 +7,13 @@ from typing import Any
 from conformance.answers import only
 from conformance.batches import Record, batch, batches, records, values
 from conformance.broker import Broker
+from conformance.cluster import JudgedCluster
 from conformance.readiness import serves
 from conformance.requirement import requirement, untestable
 from conformance.requirements.config_changes import SET, altered
 from conformance.wire import Failed, NoAnswer
 from linearizability.client.requests import Topic
 from reference.protocol.errors import ErrorCode
-from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_records import DeleteRecordsRequest
 
 MINUTE_MS = 60_000
@@ -239,8 +239,9 @@ def not_above_the_high_watermark(broker: Broker) -> None:
     broker.expect(bool(brokers), f"{len(brokers)} brokers")
     leader = next((one.node_id for one in brokers if (one.host, one.port) == broker.address), brokers[0].node_id)
     followers = [one.node_id for one in brokers if one.node_id != leader][:2]
-    topic = placed(broker, [leader, *followers], str(MINUTE_MS))
-    watch = Watch(broker, placed(broker, [leader], str(MINUTE_MS)))
+    nodes, configs = JudgedCluster(broker), {"retention.ms": str(MINUTE_MS)}
+    topic = nodes.topic(leader, *followers, configs=configs)
+    watch = Watch(broker, nodes.topic(leader, configs=configs))
     connection = broker.connect(broker.leader(topic))
     watch.wait()  # the first look may be so late that frozen followers are out of sync before it
     for follower in followers:
@@ -263,34 +264,6 @@ def not_above_the_high_watermark(broker: Broker) -> None:
     broker.expect_equal("log start and high watermark while no follower copies", seen, (0, 0))
     broker.eventually(lambda: broker.end_offset(topic) == 2, "the followers copy the records", within_s=30)
     expect_start(broker, topic, 2, "once they are copied")
-
-
-def placed(broker: Broker, nodes: list[int], retention_ms: str) -> Topic:
-    """A topic with its replicas on these brokers; the first one leads."""
-    name = broker.unused_name()
-    broker.subject.topics.append(name)
-    request = CreateTopicsRequest(
-        topics=[
-            CreateTopicsRequest.CreatableTopic(
-                name=name,
-                num_partitions=-1,
-                replication_factor=-1,
-                assignments=[CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=nodes)],
-                configs=[CreateTopicsRequest.CreatableTopicConfig(name="retention.ms", value=retention_ms)],
-            )
-        ],
-        timeout_ms=10_000,
-    )
-    result = only(broker.call(request).topics, "result")
-    broker.expect_error(result.error_code, ErrorCode.NONE, what=f"a topic on brokers {nodes}")
-    topic = broker.await_topic(name)
-
-    def in_sync() -> bool:
-        found = only(broker.describe_topic(name).partitions, "partition")
-        return sorted(found.isr_nodes) == sorted(nodes) and found.leader_id == nodes[0]
-
-    broker.eventually(in_sync, f"brokers {nodes} are in sync")
-    return topic
 
 
 @requirement(

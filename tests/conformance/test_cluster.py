@@ -49,6 +49,9 @@ class Hooks:
     def heal(self) -> None:
         """Nothing was really cut."""
 
+    def running(self, node: int) -> bool:
+        return True
+
     def __getattr__(self, name: str) -> Any:
         return lambda node, **_: self.done.append((name, node))
 

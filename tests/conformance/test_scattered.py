@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,8 @@ from conformance.broker import Broker
 from conformance.requirement import catalogue, select
 from conformance.results import Verdict
 from conformance.runner import Plan, run
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from tests.conformance.test_session import verdicts
 
 SESSIONS = ["FSS-01", "FSS-05", "FSS-11"]
@@ -26,6 +29,26 @@ def test_fetch_sessions_ask_one_broker_of_its_own_partitions(
     reasons = {one.requirement.id: one.reason for one in report.judgements}
     assert verdicts(report) == dict.fromkeys(SESSIONS, verdict), reasons
     assert heeds or all("needs partitions that one broker leads" in reason for reason in reasons.values())
+
+
+@pytest.mark.process
+def test_what_needs_its_replicas_in_a_place_moves_them_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster that refuses assignments in CreateTopics, as crabka."""
+    asked = Broker.call
+
+    def call(broker: Broker, request: Any, *arguments: Any, **options: Any) -> Any:
+        if isinstance(request, CreateTopicsRequest) and any(topic.assignments for topic in request.topics):
+            code = int(ErrorCode.INVALID_PARTITIONS)
+            refused = [
+                CreateTopicsResponse.CreatableTopicResult(name=one.name, error_code=code) for one in request.topics
+            ]
+            return CreateTopicsResponse(topics=refused)
+        return asked(broker, request, *arguments, **options)
+
+    monkeypatch.setattr(Broker, "call", call)
+    report = run(Plan("reference:3", select(["RET-06"]), tmp_path, starts=1))
+    found = {one.requirement.id: (one.verdict, one.reason) for one in report.judgements}
+    assert found["RET-06"] == (Verdict.PASS, ""), found
 
 
 @pytest.mark.slow

@@ -71,7 +71,8 @@ def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocke
     def refused(broker: Broker) -> None:
         raise Failed("Produce in a transaction was answered with INVALID_PRODUCER_EPOCH(47)")
 
-    met = ("TXV-01", "TXV-03", "TXV-11", "TXV-19", "TXV-20", "TXV-23", "TXV-24")
+    transactions = ("TXN-10", "TXN-13", "TXN-17")
+    met = (*transactions, "TXV-01", "TXV-03", "TXV-10", "TXV-11", "TXV-15", "TXV-19", "TXV-20", "TXV-23", "TXV-24")
     entries = [entry("TXN-01", gives_an_id_twice), *(entry(id, refused) for id in met)]
     report = judged_on(Mortal(restartable=True), tmp_path, *entries)
     blocked_by = {one.requirement.id: one.blocked_by for one in report.judgements}

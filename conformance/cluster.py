@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from conformance.answers import error_name, only
-from conformance.batches import batch, next_offset, values, without_rest
+from conformance.batches import batch, values
 from conformance.broker import RETRIABLE, Broker
 from conformance.cluster_state import State, Writes
 from conformance.described_cluster import DescribedCluster
@@ -320,8 +320,22 @@ class JudgedCluster(DescribedCluster):
         """Wait until one of these nodes leads, in an epoch above the given one, and serves."""
         reported = " or ".join(map(str, nodes))
         state = self.await_state(topic, lambda one: one.leader in nodes and one.epoch > above, f"node {reported} leads")
+
+        def learned() -> bool:
+            """A leader that serves reads before it knows that it leads may refuse a write."""
+            with suppress(Failed):
+                known = self.state(topic, via=state.leader)
+                return (known.leader, known.epoch) == (state.leader, state.epoch) or known.epoch > state.epoch
+            return False
+
+        self.broker.eventually(learned, f"node {state.leader} knows that it leads", within_s=STATE_WITHIN_S)
         self.await_served(topic)
         return state
+
+    @built_on("MET-08")
+    def await_leaderless(self, topic: Topic) -> State:
+        """Wait until Metadata says that no replica leads the partition."""
+        return self.await_state(topic, lambda state: state.leader == NO_ID, "no replica leads")
 
     def await_served(self, topic: Topic) -> None:
         """Wait until the leader answers for the partition, and knows its high watermark."""
@@ -474,18 +488,3 @@ class JudgedCluster(DescribedCluster):
         self.broker.expect_equal("the leader and epoch that are named", reported, (state.leader, state.epoch))
         places = {one.node_id: (one.host, one.port) for one in endpoints}
         self.broker.expect_equal("where the leader is", places.get(state.leader), self.address(state.leader))
-
-    def log_from(self, topic: Topic, node: int, until: int) -> bytes:
-        """The log up to an offset as this very node serves it to consumers; a follower serves up to its own high watermark."""
-
-        def served() -> bytes | None:
-            data, offset = bytearray(), 0
-            while offset < until:
-                part = self.broker.fetch(topic, offset, to=self.broker.connection(self.address(node)))
-                if part.error_code != ErrorCode.NONE or not part.records:
-                    return None
-                data += without_rest(bytes(part.records))
-                offset = next_offset(bytes(part.records))
-            return bytes(data)
-
-        return self.broker.eventually(served, f"node {node} serves {until} records", within_s=STATE_WITHIN_S)

@@ -209,7 +209,7 @@ def unclean_elections_refused(broker: Broker) -> None:
         error = nodes.elect(led, UNCLEAN)
         broker.expect_error(error, ErrorCode.ELECTION_NOT_NEEDED, what="a leader is alive")
         nodes.pause(dead)
-        nodes.await_state(lost, lambda state: state.leader == NO_ID, "no replica leads")
+        nodes.await_leaderless(lost)
         error = nodes.elect(lost, UNCLEAN)
         broker.expect_error(error, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, what="no replica is alive")
         broker.expect_equal("who leads", nodes.state(lost).leader, NO_ID)

@@ -26,7 +26,7 @@ def without_a_leader(broker: Broker) -> None:
         alone, _, _ = nodes.cast()
         topic = nodes.topic(alone)
         nodes.kill(alone)
-        nodes.await_state(topic, lambda state: state.leader == -1, "no replica leads")
+        nodes.await_leaderless(topic)
         lowest, highest = broker.versions_of(MetadataRequest)
         asked = [MetadataRequest.MetadataRequestTopic(name=topic.name)]
         for version in range(lowest, highest + 1):

@@ -229,7 +229,7 @@ def the_last_one_is_kept(broker: Broker) -> None:
         writes = Writes()
         nodes.write_some(topic, writes, 5)
         nodes.pause(only_one)
-        state = nodes.await_state(topic, lambda state: state.leader < 0, "no replica leads")
+        state = nodes.await_leaderless(topic)
         kept = set(state.isr)
         if not kept:
             kept = set(nodes.described(topic).eligible_leader_replicas or ())

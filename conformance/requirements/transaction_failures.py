@@ -312,7 +312,7 @@ def while_nobody_leads(broker: Broker) -> None:
             case.client.write(held, case.value)
             case.client.write(free, case.value)
         nodes.pause(frozen)
-        nodes.await_state(held, lambda state: state.leader == NO_ID, "no replica leads")
+        nodes.await_leaderless(held)
         for case in cases:
             expect_agreed("EndTxn", case.client.end(committed=case.committed).error_code)
         expect_outcomes(broker, cases, free, times=1)

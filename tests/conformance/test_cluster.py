@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -12,7 +13,7 @@ import conformance.observations
 from conformance.batches import batch
 from conformance.broker import Broker
 from conformance.cluster import JudgedCluster, cluster
-from conformance.cluster_state import Writes
+from conformance.cluster_state import State, Writes
 from conformance.host import addresses
 from conformance.levels import MAY
 from conformance.moments import ATTEMPTS, Moment, in_time
@@ -265,3 +266,24 @@ def test_a_follower_may_be_fenced_in_one_attempt(failing: int, fails: bool, brok
 def test_a_moment_ends() -> None:
     assert Moment().lasts
     assert not Moment(began_s=0.0).lasts
+
+
+OF_A_LEADER = Requirement(id="REP-09", level=MAY, sentence="A sentence of its own.", source="a test")
+
+
+def test_a_leader_that_does_not_know_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other nodes name it, and it serves reads as any replica, before it takes writes: so crabka after an election."""
+    nodes: Any = JudgedCluster.__new__(JudgedCluster)
+    asked_itself: list[int] = []
+
+    def state(topic: Any, via: int | None = None) -> State:
+        if via is None:
+            return State(2, 1, (1, 2), frozenset({2}))
+        asked_itself.append(via)
+        return State(2, 1, (1, 2), frozenset({2})) if len(asked_itself) > 3 else State(1, 0, (1, 2), frozenset({1, 2}))
+
+    monkeypatch.setattr(JudgedCluster, "state", lambda nodes, topic, via=None: state(topic, via))
+    monkeypatch.setattr(JudgedCluster, "await_served", lambda nodes, topic: None)
+    with Broker(Subject([("127.0.0.1", 1)], "4.3.1"), OF_A_LEADER) as nodes.broker:
+        assert nodes.await_leader(Topic("topic", UUID(int=1), 1), 2).epoch == 1
+    assert asked_itself == [2, 2, 2, 2]

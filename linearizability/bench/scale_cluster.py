@@ -111,15 +111,16 @@ class Topics:
         pending = self.keys
         until = time.monotonic() + SERVED_WITHIN_S
         while pending:
-            began = time.monotonic()
-            if began > until:
+            if time.monotonic() > until:
                 raise TargetError(
                     f"{self.target.spec}: {len(pending)} partitions take no record: {sorted(pending)[:3]}"
                 )
             connections: dict[int, LoadConnection] = {}
+            began, looked_s = time.monotonic(), 0.0
             try:
                 connections |= {node.id: connect(node) for node in self.alive()}
                 answer = self.look(next(iter(connections.values())), sorted({name for name, _ in pending}))
+                looked_s = time.monotonic() - began
                 by_leader = led_by(answer, pending)
                 for leader, keys in by_leader.items():
                     if leader in connections:
@@ -130,7 +131,7 @@ class Topics:
                 for connection in connections.values():
                     connection.socket.close()
             if pending:
-                time.sleep(max(LOOK_EVERY_S, REST * (time.monotonic() - began)))
+                time.sleep(max(LOOK_EVERY_S, REST * looked_s))
 
 
 def connect(node: Node) -> LoadConnection:

@@ -78,6 +78,8 @@ class Heartbeats:
         self._received: dict[Incarnation, TimestampMs] = {
             (each.id, each.epoch): now for each in image.brokers.values() if not each.fenced
         }
+        self._extended: dict[Incarnation, int] = {}
+        """By how much each session was extended since its last heartbeat."""
         self._replayed: dict[Incarnation, Offset] = {}
         self._shutdown_offsets: dict[Incarnation, Offset] = {}
 
@@ -86,11 +88,19 @@ class Heartbeats:
         found = image.brokers.get(broker)
         if found is not None and found.epoch == epoch:
             self._received[broker, epoch] = now
+            self._extended.pop((broker, epoch), None)
 
     def extend(self, ms: int) -> None:
-        """No heartbeat could be received for so long: no session ends because of it."""
+        """No heartbeat could be received for so long: no session ends because of it.
+
+        After a heartbeat once, and else by no more than a session's time: a controller that is busy all the time fences who is
+        silent, later.
+        """
         for incarnation in self._received:
-            self._received[incarnation] += ms
+            extended = self._extended.get(incarnation, 0)
+            more = min(ms, max(0, self.session_timeout_ms - extended)) if extended else ms
+            self._received[incarnation] += more
+            self._extended[incarnation] = extended + more
 
     def has_session(self, image: MetadataImage, broker: NodeId, now: TimestampMs) -> bool:
         """Whether the incarnation that is registered was in contact within its session's time."""
@@ -119,7 +129,7 @@ class Heartbeats:
         return None
 
     def _forget(self, incarnation: Incarnation) -> None:
-        for each in (self._received, self._replayed, self._shutdown_offsets):
+        for each in (self._received, self._extended, self._replayed, self._shutdown_offsets):
             each.pop(incarnation, None)
 
     # ---- a heartbeat

@@ -56,6 +56,21 @@ def test_the_silence_of_a_former_incarnation_fences_no_broker() -> None:
     assert cluster.heartbeats.overdue(cluster.image, cluster.now) is None
 
 
+def test_sessions_are_extended_while_the_controller_is_busy_and_end_all_the_same() -> None:
+    cluster = two_brokers()
+    heartbeats = cluster.heartbeats
+    heartbeats.extend(1000)
+    assert heartbeats.overdue(cluster.image, SESSION_MS + 1000) is None
+    cluster.now = SESSION_MS
+    cluster.heartbeat(1)
+    for _ in range(100):  # busy all the time: who is silent is fenced, later
+        heartbeats.extend(SESSION_MS)
+    assert heartbeats.overdue(cluster.image, 2 * SESSION_MS) is None
+    assert heartbeats.overdue(cluster.image, 2 * SESSION_MS + 1) == 0
+    assert heartbeats.overdue(cluster.image, 3 * SESSION_MS) is None
+    assert heartbeats.overdue(cluster.image, 3 * SESSION_MS + 1) == 1
+
+
 def test_strangers_leave_no_trace() -> None:
     cluster = ControlledCluster()
     cluster.heartbeats.receive(cluster.image, 77, 5, now=0)

@@ -20,16 +20,17 @@ from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from crc32c import crc32c as crc32c_of_bytes
-
 from linearizability.history.contract import Contract
 from linearizability.mutants.registry import planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.run import FinishedRun, execute
+from linearizability.targets.pypy import PyPyMissing, pypy
 
-MODULES = ("pydantic", "crc32c", "cramjam")
-"""What the other interpreter needs to have installed."""
+MODULES = ("pydantic", "cramjam", "reference.protocol.checksum")
+"""What the other interpreter needs: packages, and this project with what it takes checksums by."""
+PYPY = "pypy"
+"""Names the one that is found or fetched (`linearizability.targets.pypy`)."""
 LEAST_VERSION = (3, 11)
 ROOT = Path(__file__).parents[2]
 CHECK_S = 60
@@ -71,14 +72,25 @@ class InterpreterError(Exception):
     """The other interpreter does not run, or lacks something; the text says what."""
 
 
+def program_of(python: str) -> str:
+    """The program that executes runs. Errors: InterpreterError where PyPy can be neither found nor fetched."""
+    try:
+        return str(pypy()) if python == PYPY else python
+    except PyPyMissing as error:
+        raise InterpreterError(str(error)) from error
+
+
 def check(python: str) -> str:
     """The name and version of an interpreter that can execute runs. Errors: InterpreterError."""
-    program = (
-        f"import platform, {', '.join(MODULES)}; print(platform.python_implementation(), platform.python_version())"
-    )
+    code = f"import platform, {', '.join(MODULES)}; print(platform.python_implementation(), platform.python_version())"
     try:
         done = subprocess.run(
-            [python, "-c", program], capture_output=True, text=True, timeout=CHECK_S, check=False, env=_environment()
+            [program_of(python), "-c", code],
+            capture_output=True,
+            text=True,
+            timeout=CHECK_S,
+            check=False,
+            env=_environment(),
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise InterpreterError(f"{python} does not run: {error}") from error
@@ -106,11 +118,11 @@ class RemoteInterpreter:
     """A child process that executes runs, until `close`."""
 
     def __init__(self, python: str, name: str = "") -> None:
-        """`name` is what the interpreter calls itself, from `check`. Errors: OSError."""
+        """`name` is what the interpreter calls itself, from `check`. Errors: OSError, InterpreterError."""
         self.name = name or python
         self._python = python
         self._child = subprocess.Popen(
-            [python, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
+            [program_of(python), "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
         )
 
     def runs(self, task: Task) -> Iterator[RemoteRun]:
@@ -154,14 +166,6 @@ def tune() -> None:
     from pypyjit import set_param  # pyright: ignore[reportMissingImports, reportUnknownVariableType]
 
     set_param(",".join(f"{name}={value}" for name, value in JIT.items()))
-    for name, module in [*sys.modules.items()]:
-        if name.startswith("reference.") and getattr(module, "crc32c", None) is crc32c_of_bytes:
-            vars(module)["crc32c"] = _crc32c_of_a_copy
-
-
-def _crc32c_of_a_copy(data: bytes | bytearray | memoryview) -> int:
-    """PyPy 7.3.19 never gives a view back that a C extension was handed: 1.3 KB a call, 5 MB a run."""
-    return crc32c_of_bytes(bytes(data))
 
 
 def _written(finished: FinishedRun, rows: list[dict[str, Any]] | None, seconds: float) -> dict[str, Any]:

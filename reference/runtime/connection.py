@@ -40,6 +40,9 @@ MAX_SENDMSG_PARTS = 64
 TLS_HANDSHAKE = 0x1603
 """A size that begins so is the first message of TLS, sent to a listener without."""
 
+MSG_MORE = getattr(socket, "MSG_MORE", 0x8000)
+"""Linux's number, which PyPy has no name for."""
+
 _SIZE = struct.Struct(">i")
 
 
@@ -306,7 +309,7 @@ class Connection:
             if not isinstance(part, BUFFERS) or len(buffers) == MAX_SENDMSG_PARTS:
                 break
             buffers.append(part)
-        more = socket.MSG_MORE if len(buffers) < len(out) else 0
+        more = MSG_MORE if len(buffers) < len(out) else 0
         sent = self._socket.send(buffers[0], more) if len(buffers) == 1 else self._socket.sendmsg(buffers, (), more)
         done = 0
         while done < len(buffers) and sent >= len(buffers[done]):

@@ -13,6 +13,7 @@ import itertools
 import json
 import logging
 import os
+import platform
 import random
 import signal
 import sys
@@ -29,6 +30,7 @@ from reference.protocol.codec import CodecError
 from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
+from reference.runtime.collecting import collect_in_steps
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
 from reference.runtime.descriptors import check_limit, raise_file_limit, shares_of
 from reference.runtime.folders import lock_folders, log_manager, open_folders
@@ -138,6 +140,7 @@ async def _serve(
         loop.remove_signal_handler(number)
         server.stop()
 
+    collect_in_steps(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
     if stop_with_stdin:
@@ -153,7 +156,14 @@ async def _serve(
     for listener in listeners:
         listener.listen()
         logger.info("listening on %s://%s:%d", listener.name, listener.socket.getsockname()[0], listener.port)
-    logger.info("node %d of cluster %s serves %d partitions", node.id, node.cluster_id, len(node.partitions))
+    logger.info(
+        "node %d of cluster %s serves %d partitions, executed by %s %s",
+        node.id,
+        node.cluster_id,
+        len(node.partitions),
+        platform.python_implementation(),
+        platform.python_version(),
+    )
     try:
         await server.run()
     finally:

@@ -14,8 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from crc32c import crc32c
-
+from reference.protocol.checksum import crc32c
 from reference.protocol.primitives import NO_TIMESTAMP, ProducerId, TimestampMs
 from reference.protocol.records.batch import (
     CODEC,

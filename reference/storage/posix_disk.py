@@ -15,6 +15,9 @@ from reference.protocol.primitives import Buffer, TimestampMs
 from reference.storage.disk import TEMPORARY
 from reference.storage.making_durable import Act, Failing, RunAll, run_in_turn
 
+SEEK_HOLE = getattr(os, "SEEK_HOLE", 4)
+"""Linux's number, which PyPy has no name for."""
+
 
 class OpenFile:
     """A descriptor, which is closed when nothing refers to it any more: a reader of a file has one of its own so."""
@@ -226,7 +229,7 @@ class PosixMappedFile:
             if self._size == 0:
                 return bytearray()
             descriptor = self._open()
-            written = os.lseek(descriptor, 0, os.SEEK_HOLE)
+            written = os.lseek(descriptor, 0, SEEK_HOLE)
             self._is_copy = written < self._size
             self._has_zeros = written == 0
             if self._has_zeros:

@@ -16,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from reference.protocol.checksum import crc32c
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import (
     FIRST_OFFSET,

@@ -18,8 +18,7 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from reference.protocol.checksum import crc32c
 from reference.protocol.primitives import (
     NO_EPOCH,
     NO_PRODUCER_EPOCH,

@@ -6,6 +6,7 @@ lengths); raw snappy blocks, as other clients have sent them, are read too.
 """
 
 import struct
+import sys
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any
@@ -31,6 +32,9 @@ frames of dependent blocks, which the codec's own framing writes."""
 LZ4_BLOCK_BYTES = 64 * 1024
 LZ4_STORED = 0x80000000
 """The bit of a block's length that says that the block is not packed."""
+
+
+IS_PYPY = sys.implementation.name == "pypy"
 
 
 class Codec(IntEnum):
@@ -64,7 +68,18 @@ def compress(codec: Codec, data: Buffer) -> bytes:
         return _compress_xerial(data)
     if codec is Codec.LZ4:
         return _compress_lz4(data)
-    return bytes(_COMPRESS[codec](data))
+    return _taken(_COMPRESS[codec](_given(data)))
+
+
+def _given(data: Buffer) -> Buffer:
+    """The bytes as the codecs take them: PyPy never frees a buffer that a C extension was given, unless it is of `bytes`."""
+    return bytes(data) if IS_PYPY else data
+
+
+def _taken(answer: cramjam.Buffer) -> bytes:
+    """What a codec answers, by its own method: PyPy never frees a buffer of a C extension that it has looked into."""
+    answer.seek(0)
+    return answer.read()
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES) -> Buffer:
@@ -81,11 +96,11 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int = DEFAULT_MAX_DECOMPRE
 
 def _decompress_into(unpack: Callable[[Any, Any], int], codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
     """Unpack into a buffer that grows fourfold while it is too small: at most a third more work, never past the bound."""
-    size = min(max_bytes, max(4096, 4 * len(data)))
+    size, given = min(max_bytes, max(4096, 4 * len(data))), _given(data)
     while True:
         room = bytearray(size)
         try:
-            return memoryview(room)[: unpack(data, room)]
+            return memoryview(room)[: unpack(given, room)]
         except cramjam.DecompressionError as error:
             if "whole buffer" not in str(error):
                 raise InvalidRecord(f"{codec.name.lower()} data cannot be unpacked: {error}") from None
@@ -103,7 +118,7 @@ def _compress_xerial(data: Buffer) -> bytes:
     view = memoryview(data)
     parts = [XERIAL_HEADER]
     for start in range(0, len(view), XERIAL_BLOCK_BYTES):
-        block = bytes(cramjam.snappy.compress_raw(view[start : start + XERIAL_BLOCK_BYTES]))
+        block = _taken(cramjam.snappy.compress_raw(_given(view[start : start + XERIAL_BLOCK_BYTES])))
         parts += (struct.pack(">i", len(block)), block)
     return b"".join(parts)
 
@@ -113,7 +128,7 @@ def _compress_lz4(data: Buffer) -> bytes:
     parts = [LZ4_HEADER]
     for start in range(0, len(view), LZ4_BLOCK_BYTES):
         plain = view[start : start + LZ4_BLOCK_BYTES]
-        block = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        block = _taken(cramjam.lz4.compress_block(_given(plain), store_size=False))
         if len(block) < len(plain):
             parts += (struct.pack("<I", len(block)), block)
         else:
@@ -141,10 +156,11 @@ def _decompress_snappy(data: Buffer, max_bytes: int) -> Buffer:
 
 
 def _decompress_snappy_block(block: memoryview, max_bytes: int) -> Buffer:
+    given = _given(block)
     try:
-        if cramjam.snappy.decompress_raw_len(block) > max_bytes:
+        if cramjam.snappy.decompress_raw_len(given) > max_bytes:
             raise too_large(max_bytes)
-        return memoryview(cramjam.snappy.decompress_raw(block))
+        return _taken(cramjam.snappy.decompress_raw(given))
     except cramjam.DecompressionError as error:
         raise InvalidRecord(f"snappy data cannot be unpacked: {error}") from None
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from reference.protocol.checksum import crc32c
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import NO_PRODUCER_ID, NO_TIMESTAMP, Buffer, TimestampMs
 from reference.protocol.records.batch import (

@@ -8,6 +8,8 @@ IMAGE := tidegauge
 IMAGE_FOLDER := build/image
 BASE_IMAGE = python:$(shell $(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')-slim
 EXTRAS := check
+# What the reference needs on PyPy, which has cffi itself.
+PYPY_PACKAGES := linearizability/targets/pypy_packages
 # Tests side by side: two more than CI's two cores, because many wait for processes.
 JOBS ?= 4
 
@@ -36,6 +38,7 @@ test-artifacts: setup # what tests need beside Python: programs of the machine, 
 	    || { apt-get update -q && apt-get install -q -y --no-install-recommends $${pair#*:}; } >/dev/null 2>&1; done & \
 	$(BIN)/python -m linearizability.targets.artifacts fetch tlc kafka-4.3.1 kafka-4.4.0 kafka-3.9.2 metadata-shell-4.3.1; \
 	  fetched=$$?; wait; exit $$fetched
+	@$(BIN)/python -m linearizability.targets.pypy || echo "PyPy is missing, and its tests are skipped"
 	@for pair in kcat:kcat chromium:chromium $(DOCKER); do command -v $${pair%:*} >/dev/null \
 	  || echo "$${pair%:*} is missing, and its tests are skipped: apt-get install $${pair#*:}"; done
 
@@ -83,6 +86,8 @@ image-of-wheels: # from wheels that are there
 
 lock: ## resolve the dependencies again (uv makes the lock; it is not needed otherwise)
 	uv pip compile pyproject.toml --all-extras --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate -o requirements.lock
+	uv pip compile $(PYPY_PACKAGES).in --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	  --no-emit-package cffi --no-emit-package pycparser -o $(PYPY_PACKAGES).txt
 
 audit: ## ask for known vulnerabilities of the locked dependencies; it fails where no advisory database answers
 	python3 -m venv build/audit && build/audit/bin/pip install -q pip-audit==2.10.1

@@ -33,7 +33,7 @@ HANGS_AFTER_S = 40.0
 """One whose process runs may be slow on a busy machine: it hangs if it does not answer for so long."""
 LOG_LINES = 5
 
-KNOWS_LISTENERS = ("reference", "kafka", "mixed", "exec")
+KNOWS_LISTENERS = ("reference", "reference-pypy", "kafka", "mixed", "exec")
 """Targets whose listeners have the suite's names, or which say whether they have."""
 
 

@@ -6,6 +6,7 @@ import json
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -106,7 +107,7 @@ def _fail(message: str) -> typer.Exit:
 @app.command(
     epilog="Examples:  tidegauge cluster --nodes 3  |  tidegauge cluster --with kafka:4.3.1 --folder mixed  |  "
     "tidegauge cluster --coordination zookeeper --folder historical  |  "
-    "tidegauge cluster --nodes 5 --folder five --set log.retention.ms=60000",
+    "tidegauge cluster --nodes 5 --folder five --set log.retention.ms=60000  |  tidegauge cluster --pypy",
 )
 def cluster(
     nodes: Annotated[int, typer.Option(help="How many nodes, each broker and controller.")] = 3,
@@ -136,6 +137,9 @@ def cluster(
             help="A setting of all nodes; may repeat. Each takes a tidegauge.metrics.listener of its own: the next port.",
         ),
     ] = None,
+    with_pypy: Annotated[
+        bool, typer.Option("--pypy", help="PyPy executes the reference's nodes: found on this machine, or fetched.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a change, and one at the end.")] = False,
 ) -> None:
     """Start a cluster on this machine, show who leads what whenever that changes, and stop it cleanly.
@@ -143,6 +147,7 @@ def cluster(
     Nodes are the reference's, the last ones those of --with. SIGTERM, SIGHUP and Ctrl-C stop it; a second one kills its
     nodes. They end as well when this process is killed.
     """
+    from linearizability.targets.pypy import ENVIRONMENT, pypy
     from linearizability.targets.target import TargetError
     from reference.runtime.cluster import ClusterProcesses, lay_out
     from reference.runtime.configuration import ConfigurationError
@@ -165,9 +170,11 @@ def cluster(
     home = folder.resolve()
     try:
         guests = _guests(nodes, with_ or [], home)
+        interpreter, environment = (str(pypy()), ENVIRONMENT) if with_pypy else (sys.executable, {})
         with ExitStack() as stack:
             connect = stack.enter_context(_zookeeper(home, zookeeper)) if by_zookeeper else ""
-            running = stack.enter_context(ClusterProcesses(lay_out(home, nodes, port, settings, guests, connect)))
+            members = lay_out(home, nodes, port, settings, guests, connect)
+            running = stack.enter_context(ClusterProcesses(members, interpreter, environment))
             try:
                 running.await_ready(lambda text: typer.echo(text, err=True))
                 _watch(running, seconds, as_json)

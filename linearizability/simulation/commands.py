@@ -78,7 +78,10 @@ Traces = Annotated[
 ]
 Python = Annotated[
     str,
-    typer.Option(help="Another interpreter that executes the runs: PyPy 3.11 is twice as fast. They are judged here."),
+    typer.Option(
+        help="Another interpreter that executes the runs: pypy (found, or fetched) is twice as fast; or a path. They are judged "
+        "here."
+    ),
 ]
 EngineOption = Annotated[
     Engine, typer.Option(help="Where runs are executed: in processes of this machine, or as tasks of Spark.")
@@ -100,7 +103,7 @@ app.add_typer(fuzzing, name="fuzz")
     epilog="Examples:  tidegauge fuzz --schedules 500   ·   tidegauge fuzz --minutes 10 --jobs 2 --seed 100000   ·   "
     "tidegauge fuzz --nodes 3 --workload transactions   ·   tidegauge fuzz --nodes 3 --schedules 5000 --record   ·   "
     "tidegauge fuzz --coordination zookeeper --nodes 3 --schedules 500   ·   "
-    "tidegauge fuzz --mutant torn-tail-kept --until-found --json   ·   tidegauge fuzz --nodes 3 --python pypy3   ·   "
+    "tidegauge fuzz --mutant torn-tail-kept --until-found --json   ·   tidegauge fuzz --nodes 3 --python pypy   ·   "
     "tidegauge fuzz --nodes 3 --schedules 2000 --engine spark --master 'local[2]' --json   ·   "
     "tidegauge fuzz campaign night.toml",
 )

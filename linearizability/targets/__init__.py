@@ -8,6 +8,7 @@
 | --- | --- |
 | `addr:HOST:PORT` | a broker that runs already, with all nodes of its cluster; no hooks, or `restart` by a command |
 | `reference[:NODES]` | this project's broker |
+| `reference-pypy[:NODES]` | the same, executed by PyPy: found on this machine, or fetched |
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
 | `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference`; `controller=KIND` and `broker=KIND` have one role alone |
@@ -110,6 +111,12 @@ def _named(
             from linearizability.targets.reference import ReferenceCluster
 
             return ReferenceCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
+        case "reference-pypy":
+            from linearizability.targets.reference import PyPyReferenceCluster
+
+            return PyPyReferenceCluster(
+                spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts
+            )
         case "reference-zk":
             from linearizability.targets.reference import ZooKeeperReferenceCluster
 
@@ -135,8 +142,8 @@ def _named(
         case _:
             raise WrongTarget(
                 f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], mixed:KIND,..., "
-                "reference-zk[:NODES], kafka-zk:VERSION[:NODES], crabka[:NODES], kfake[:NODES], tansu, "
-                "rdkafka-mock[:NODES] or exec:PATH"
+                "reference-pypy[:NODES], reference-zk[:NODES], kafka-zk:VERSION[:NODES], crabka[:NODES], kfake[:NODES], "
+                "tansu, rdkafka-mock[:NODES] or exec:PATH"
             )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from linearizability.targets.cluster import ClusterTarget, Member
+from linearizability.targets.pypy import ENVIRONMENT as OF_PYPY
+from linearizability.targets.pypy import pypy
 from linearizability.targets.target import TargetError
 from linearizability.targets.zookeeper import ByZooKeeper, zookeeper_program
 
@@ -15,6 +17,9 @@ FORMAT_TIMEOUT_S = 60
 
 class ReferenceCluster(ClusterTarget):
     """`reference[:NODES]`."""
+
+    interpreter: str | Path = sys.executable
+    """What executes the nodes."""
 
     @property
     def several(self) -> bool:
@@ -38,10 +43,20 @@ class ReferenceCluster(ClusterTarget):
             raise TargetError(f"tidegauge format failed: {(done.stderr or done.stdout).strip()}")
 
     def command(self, member: Member) -> list[str | Path]:
-        return [*TIDEGAUGE, "serve", member.properties_file]
+        return [self.interpreter, "-m", "tidegauge", "serve", member.properties_file]
 
     def environment(self, member: Member) -> dict[str, str]:
         return super().environment(member) | ENVIRONMENT
+
+
+class PyPyReferenceCluster(ReferenceCluster):
+    """`reference-pypy[:NODES]`: the same brokers, executed by PyPy, which is found or fetched."""
+
+    def prepare(self) -> None:
+        self.interpreter = pypy()
+
+    def environment(self, member: Member) -> dict[str, str]:
+        return super().environment(member) | OF_PYPY
 
 
 class ZooKeeperReferenceCluster(ByZooKeeper, ReferenceCluster):

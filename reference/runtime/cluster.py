@@ -9,6 +9,7 @@ starting thread ends, and exists on Linux alone.)
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -182,8 +183,13 @@ def _own_metrics(member: Member, settings: Mapping[str, str]) -> dict[str, str]:
 class ClusterProcesses:
     """The processes of a cluster; use it as a context."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(
+        self, members: Sequence[Member], interpreter: str = sys.executable, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`interpreter` executes the reference's nodes, with these variables beside those of this process."""
         self.members = members
+        self._interpreter = interpreter
+        self._environment = os.environ | (environment or {})
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> ClusterProcesses:
@@ -219,7 +225,8 @@ class ClusterProcesses:
             return
         with member.log.open("ab") as log:
             self._processes[member.id] = subprocess.Popen(
-                [sys.executable, "-m", "tidegauge", "serve", "--stop-with-stdin", str(member.properties_file)],
+                [self._interpreter, "-m", "tidegauge", "serve", "--stop-with-stdin", str(member.properties_file)],
+                env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

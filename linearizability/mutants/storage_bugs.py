@@ -33,7 +33,7 @@ def unclean_stop_called_clean(original: Any, log: Any) -> None:
     "After a crash the last segment is taken as it is found, without a look at its batches.",
     fuzz=True,
 )
-def torn_tail_kept(original: Any, recovery: Any, segment: Any, before: Any) -> bool:
+def torn_tail_kept(original: Any, recovery: Any, segment: Any, before: Any, is_last: Any) -> bool:
     return True
 
 

@@ -25,7 +25,6 @@ from linearizability.mutants.registry import planted
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.history_recorder import ClientHistory
 from linearizability.simulation.run import FinishedRun, execute
-from linearizability.targets.pypy import PyPyMissing, pypy
 
 MODULES = ("pydantic", "cramjam", "reference.protocol.checksum")
 """What the other interpreter needs: packages, and this project with what it takes checksums by."""
@@ -74,6 +73,8 @@ class InterpreterError(Exception):
 
 def program_of(python: str) -> str:
     """The program that executes runs. Errors: InterpreterError where PyPy can be neither found nor fetched."""
+    from linearizability.targets.pypy import PyPyMissing, pypy  # targets need packages that the child lacks
+
     try:
         return str(pypy()) if python == PYPY else python
     except PyPyMissing as error:

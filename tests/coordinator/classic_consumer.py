@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from linearizability.client.errors import error_of
 from linearizability.client.group_member import ClassicMember, encode_subscription
 from reference.coordinator.classic_member import Client as Sender
 from reference.coordinator.consumer_protocol import assignment_of, encode_assignment
@@ -28,8 +27,6 @@ class Classic:
     protocol: str = "range"
     generation: int = -1
     owned: set[TopicPartition] = field(default_factory=set)
-    is_to_sync: bool = False
-    """It has joined and does not know yet what it owns: it goes on with what it owned before."""
 
     @property
     def member(self) -> ClassicMember:
@@ -50,7 +47,7 @@ class Classic:
             self.id = answer.member_id
             answer = self._ask_to_join()
         if answer.error_code == ErrorCode.NONE:
-            self.id, self.generation, self.is_to_sync = answer.member_id, answer.generation_id, True
+            self.id, self.generation = answer.member_id, answer.generation_id
         return answer
 
     def _ask_to_join(self) -> JoinGroupResponse:
@@ -65,28 +62,8 @@ class Classic:
         answer = self._answer(lambda token: self.room.shard.sync(request, token, self.room.now))
         assert isinstance(answer, SyncGroupResponse)
         if answer.error_code == ErrorCode.NONE:
-            self.is_to_sync = False
             self.owned = self.room.named(assignment_of(bytes(answer.assignment), self.room.topics))
         return answer
-
-    def beat(self) -> int:
-        return self.room.shard.heartbeat(self.member.heartbeat(), self.room.now).error_code
-
-    def follow(self) -> int:
-        """Beat, and join and sync when asked to; gives why the member is one no more, or NONE."""
-        code = self.beat()
-        if code == ErrorCode.REBALANCE_IN_PROGRESS:
-            self.join()
-        elif code != ErrorCode.NONE or not self.is_to_sync:
-            return code
-        return ErrorCode.NONE if self.sync().error_code == ErrorCode.REBALANCE_IN_PROGRESS else self.beat_again()
-
-    def beat_again(self) -> int:
-        code = self.beat()
-        return ErrorCode.NONE if code == ErrorCode.REBALANCE_IN_PROGRESS else code
-
-    def leave(self) -> int:
-        return error_of(self.room.shard.leave(self.member.leave(), 5, self.room.now))
 
     def _answer(self, ask: Callable[[object], None]) -> object:
         token = object()

@@ -321,9 +321,9 @@ def test_patterns_that_are_none(pattern: str) -> None:
 FOO = [("foo", partition) for partition in range(4)]
 
 
-def a_classic_group(room: Room, instance: str | None = None) -> Classic:
+def a_classic_group(room: Room) -> Classic:
     """One classic member that owns everything."""
-    member = Classic(room, instance=instance)
+    member = Classic(room)
     member.join()
     assert member.sync((member.id, FOO)).error_code == ErrorCode.NONE
     return member

@@ -237,7 +237,22 @@ def _initialize_one(connection: LoadConnection, id: str) -> int:
 
 
 def initialize(connection: LoadConnection, ids: Sequence[str]) -> None:
-    send_all(connection, map(initialization, ids), IN_FLIGHT, CHECK_INIT)
+    """Initialize each id; again where the broker had no producer id at hand: Kafka asks its controller for some at a time."""
+    pending = ids
+    while pending:
+        refused: list[str] = []
+        order = iter(pending)
+
+        def check(frame: bytes, order: Iterator[str] = order, refused: list[str] = refused) -> None:
+            id = next(order)
+            answer: Any = decode_response(INIT_PRODUCER_ID, INIT_VERSION, frame)[1]
+            if (code := answer.error_code) in LOADING:
+                refused.append(id)
+            elif code:
+                raise TargetError(f"the broker answered {error_name(code)}")
+
+        send_all(connection, map(initialization, pending), IN_FLIGHT, check)
+        pending = refused
 
 
 def find_transactional_ids(target: ClusterTarget, ids: Sequence[str]) -> None:

@@ -246,8 +246,9 @@ class _PeerConnection(asyncio.BufferedProtocol):
         elif position or self._buffer is self._shared or self._filled == len(self._buffer):
             rest = self._buffer[position : self._filled]
             self._filled = len(rest)
-            self._buffer = memoryview(bytearray(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest)))))
-            self._buffer[: len(rest)] = rest
+            grown = bytearray(rest)
+            grown += bytes(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest))) - len(rest))
+            self._buffer = memoryview(grown)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "closed by the peer")

@@ -30,13 +30,13 @@ from reference.protocol.codec import CodecError
 from reference.protocol.errors import KafkaError
 from reference.protocol.records.errors import RecordsError
 from reference.runtime.clock import Clock
-from reference.runtime.collecting import collect_in_steps
 from reference.runtime.configuration import ConfigurationError, ServerConfiguration, remarks
 from reference.runtime.descriptors import check_limit, raise_file_limit, shares_of
 from reference.runtime.folders import lock_folders, log_manager, open_folders
 from reference.runtime.formatting import controller_endpoints
 from reference.runtime.limited_log import LimitedHandler
 from reference.runtime.metrics import Metrics
+from reference.runtime.pypy import collect_in_steps, compile_early
 from reference.runtime.server import BoundListener, Server, advertised_endpoints, bind_listeners, bind_metrics
 from reference.security.errors import WrongSecurity
 from reference.storage.errors import CorruptFile, LogError
@@ -47,6 +47,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
 
     Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
     """
+    compile_early()
     logger = make_logger(configuration)
     for remark in remarks(configuration):
         logger.warning("%s", remark)

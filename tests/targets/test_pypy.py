@@ -51,8 +51,8 @@ print(json.dumps(grown))
 
 ENDED = """
 import asyncio
-from reference.runtime import collecting
-collecting.COLLECT_EVERY_S = collecting.STEP_EVERY_S = 0.001
+from reference.runtime import pypy
+pypy.COLLECT_EVERY_S = pypy.STEP_EVERY_S = 0.001
 ended = []
 
 class Opened:
@@ -60,7 +60,7 @@ class Opened:
         ended.append(True)
 
 async def wait():
-    collecting.collect_in_steps(asyncio.get_running_loop())
+    pypy.collect_in_steps(asyncio.get_running_loop())
     Opened()
     for _ in range(3_000):
         if ended:

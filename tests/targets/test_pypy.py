@@ -103,9 +103,7 @@ def test_objects_end_in_a_node_without_work(program):
 def test_a_node_takes_and_gives_what_clients_sent(program, tmp_path):
     sent = [os.urandom(100) * 1_000 for _ in range(20)] * 150  # 300 MB
     with open_target("reference-pypy", folder=tmp_path) as target:
-        producer = Producer(
-            {"bootstrap.servers": target.bootstrap, "compression.type": "lz4", "queue.buffering.max.kbytes": 1 << 20}
-        )
+        producer = Producer({"bootstrap.servers": target.bootstrap, "queue.buffering.max.kbytes": 1 << 20})
         for value in sent[:300]:
             producer.produce("blobs", value, partition=0)
         producer.flush(60)

@@ -29,6 +29,8 @@ from reference.protocol.schema import Message
 MAX_PARTITIONS = 10_000
 """Limit on the partitions of one topic that one request may make, so that no request fills the metadata log."""
 
+DASH = 62
+"""The six bits that base64 writes as a dash where it is made for names of files and resources."""
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"
 
@@ -39,8 +41,12 @@ def collision_key(name: TopicName) -> str:
 
 
 def new_topic_id(chance: Chance) -> TopicId:
-    """A random id; the ids that Kafka reserves (0, 1 and the metadata topic's) cannot come out by version 4's fixed bits."""
-    return UUID(int=chance.getrandbits(128), version=4)
+    """A random id, without a leading dash where it is written in base64, as by Kafka: tools take such an id for an option.
+
+    The ids that Kafka reserves (0, 1 and the metadata topic's) cannot come out by version 4's fixed bits.
+    """
+    id = UUID(int=chance.getrandbits(128), version=4)
+    return UUID(int=id.int ^ 1 << 127) if id.int >> 122 == DASH else id
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from conformance.requirement import AREAS, Needs, catalogue
 from conformance.results import Verdict
 from conformance.steps import built_on
 from conformance.wire import Failed
-from tests.conformance.test_session import Mortal, entry, judged_on, verdicts
+from tests.conformance.mortal import Mortal, entry, judged_on, verdicts
 
 
 def test_rows_name_requirements_and_areas_that_exist() -> None:

@@ -13,7 +13,7 @@ from conformance.results import Verdict
 from conformance.runner import Plan, run
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
-from tests.conformance.test_session import verdicts
+from tests.conformance.mortal import verdicts
 
 SESSIONS = ["FSS-01", "FSS-05", "FSS-11"]
 

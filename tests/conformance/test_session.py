@@ -7,81 +7,21 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from conformance import host, requirement, runner, session
+from conformance import requirement, runner, session
 from conformance.broker import Broker
-from conformance.levels import MAY, MUST
+from conformance.levels import MAY
 from conformance.requirement import Entry, Needs, Requirement
-from conformance.results import Judgement, Run, RunVerdict, Verdict
-from conformance.runner import Plan, run
-from conformance.stalls import Stalls
+from conformance.results import Judgement, RunVerdict, Verdict
 from conformance.steps import built_on, directly
 from conformance.waits import Wait
 from conformance.wire import Failed
-from linearizability.targets import TargetError
-from tests.conformance.parrot import Parrot
+from tests.conformance.mortal import DEADLY, Mortal, asks, entry, fails, impatient, judged_on, verdicts
 
-DEADLY = "MET-01"
-"""Bears the requirement that the mortal broker does not survive."""
-
-
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "ANSWERS_WITHIN_S", 0.3)
-    monkeypatch.setattr(session, "GRACE_S", 0.1)
-    monkeypatch.setattr(requirement, "dependencies_of", lambda id: ())
-
-
-class Mortal:
-    """A target of one broker that ends when it is asked to, and comes back with another port unless it may not."""
-
-    def __init__(self, *, restartable: bool) -> None:
-        self.hooks = ("restart", "logs") if restartable else ("logs",)
-        self.bird = Parrot()
-        self.dead = False
-        self.nodes = [SimpleNamespace(id=1)]
-        self.restarts = 0
-        self.several = False
-
-    @property
-    def bootstrap(self) -> str:
-        return self.bird.bootstrap
-
-    def die(self) -> None:
-        self.dead = True
-        self.bird.refuse()
-
-    def running(self, node: int) -> bool:
-        return not self.dead
-
-    def exit_status(self, node: int) -> int:
-        return 134
-
-    def logs(self, node: int) -> list[Path]:
-        return []
-
-    def revive(self) -> None:
-        if "restart" not in self.hooks:
-            raise TargetError("it does not come back")
-        self.dead, self.restarts = False, self.restarts + 1
-        self.bird.accept_again()
-
-
-def entry(id: str, test: Any, **fields: Any) -> Entry:
-    record = Requirement(id=id, level=MUST, sentence="A sentence of its own.", source="a test", **fields)
-    return Entry(requirement=record, test=test)
-
-
-def judged_on(target: Mortal, folder: Path, *entries: Entry, **options: Any) -> Run:
-    @contextmanager
-    def open_target(spec: str, **_: Any) -> Iterator[Mortal]:
-        yield target
-
-    return run(Plan("addr:mortal", list(entries), folder, open_target=open_target, **options))
+__all__ = ["impatient"]  # a fixture
 
 
 def test_a_death_fails_the_run_at_any_level(tmp_path: Path) -> None:
@@ -94,14 +34,6 @@ def test_a_death_fails_the_run_at_any_level(tmp_path: Path) -> None:
     record = Requirement(id="FRM-06", level=MAY, sentence="A sentence of its own.", source="a test")
     report = judged_on(target, tmp_path, entry("API-01", asks), Entry(requirement=record, test=deadly))
     assert (report.verdict, report.reason) == (RunVerdict.FAIL, "the target does not survive FRM-06")
-
-
-def verdicts(report: Run) -> dict[str, Verdict]:
-    return {judgement.requirement.id: judgement.verdict for judgement in report.judgements}
-
-
-def asks(broker: Broker) -> None:
-    broker.expect_served()
 
 
 @pytest.mark.parametrize("area", ["MET", "FRM"])
@@ -231,11 +163,6 @@ def test_what_requires_a_failing_requirement_is_blocked_and_not_asked(
         "PRD-02": (Verdict.BLOCKED, "PRD-05"),
     }
     assert asked == []
-
-
-def fails(broker: Broker) -> None:
-    broker.expect_served()
-    broker.fail("it was bad")
 
 
 def outcomes(
@@ -394,121 +321,6 @@ def test_an_interrupted_run_leaves_what_was_judged_and_says_so_of_the_rest(tmp_p
         report = judged_on(target, tmp_path, entry("BAS-01", asks), entry("PRD-02", asks), listener=Interrupting())
     assert verdicts(report) == {"BAS-01": Verdict.PASS, "PRD-02": Verdict.NOT_JUDGED}
     assert (report.verdict, report.reason) == (RunVerdict.UNKNOWN, "the run was interrupted")
-
-
-def test_groups_with_configurations_of_their_own_are_judged_on_further_starts_at_the_same_time(tmp_path: Path) -> None:
-    """Each start has its own folder, all that was asked for has one verdict, and the basics come before any other start."""
-    meeting = threading.Barrier(3, timeout=60)
-    opened: list[tuple[str, dict[str, str]]] = []
-    basics_at: list[int] = []
-
-    @contextmanager
-    def open_target(spec: str, *, folder: Path, config: dict[str, str], **_: Any) -> Iterator[Mortal]:
-        opened.append((folder.name, config))
-        target = Mortal(restartable=True)
-        target.several = True
-        yield target
-
-    def meets(broker: Broker) -> None:
-        broker.expect_served()
-        meeting.wait()
-
-    def basic(broker: Broker) -> None:
-        broker.expect_served()
-        basics_at.append(len(opened))
-
-    special = [entry(f"PRD-0{n}", meets, needs={"configs": {"a": str(n)}}) for n in (1, 2)]
-    entries = [entry("BAS-01", basic), entry("PRD-05", meets), *special]
-    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
-    assert verdicts(report) == dict.fromkeys(("BAS-01", "PRD-01", "PRD-02", "PRD-05"), Verdict.PASS), report.reason
-    assert basics_at == [1]
-    assert sorted(name for name, _ in opened) == ["target-1", "target-2", "target-3"]
-    assert sorted(config.get("a", "") for _, config in opened) == ["", "1", "2"]
-
-
-def test_what_is_late_beside_other_starts_is_judged_again_when_they_are_done(tmp_path: Path) -> None:
-    busy, done = threading.Event(), threading.Event()
-    tries: list[tuple[str, bool]] = []
-
-    @contextmanager
-    def open_target(spec: str, **_: Any) -> Iterator[Mortal]:
-        target = Mortal(restartable=True)
-        target.several = True
-        yield target
-
-    def late(broker: Broker) -> None:
-        broker.expect_served()
-        assert busy.wait(60)
-        tries.append((broker.requirement.id, done.is_set()))
-        broker.eventually(done.is_set, "the other start is done", within_s=0.1)
-
-    def long(broker: Broker) -> None:
-        broker.expect_served()
-        busy.set()
-        threading.Event().wait(1.5)
-        done.set()
-
-    entries = [entry("BAS-01", asks), entry("PRD-01", late), entry("PRD-02", late, exclusive=True)]
-    entries.append(entry("PRD-03", long, needs={"configs": {"a": "1"}}))
-    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
-    assert set(verdicts(report).values()) == {Verdict.PASS}, report.reason
-    assert tries[:2] == [("PRD-01", False), ("PRD-02", False)]
-    assert sorted(tries[2:]) == [("PRD-01", True), ("PRD-02", True)]
-
-
-@pytest.mark.parametrize("busy", [False, True])
-def test_what_is_late_is_judged_again_alone_on_several_starts_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool
-) -> None:
-    """On a machine that is busy what is late there, too, is judged a third time, when no other start runs."""
-    meeting, tries = threading.Barrier(3, timeout=60), dict[str, list[str]]()
-
-    def open_target(spec: str, *, folder: Path, **_: Any) -> Any:
-        target = Mortal(restartable=True)
-        target.several = True
-        starts.append(folder.name)
-        return nullcontext(target)
-
-    def late(broker: Broker) -> None:
-        broker.expect_served()
-        tried = tries.setdefault(broker.requirement.id, [])
-        tried.append(broker.target.bootstrap)
-        if len(tried) == 2:
-            meeting.wait()
-            monkeypatch.setattr(Stalls, "look", lambda stalls: setattr(stalls, "is_busy", busy))
-            threading.Event().wait(3 * session.MOMENT_S)
-        broker.eventually(lambda: len(tried) > 2, "a third try", within_s=0.1)
-
-    def beside(broker: Broker) -> None:
-        broker.expect_served()
-        threading.Event().wait(1.0)
-
-    starts: list[str] = []
-    monkeypatch.setattr(session, "MOMENT_S", 0.05)
-    entries = [entry("BAS-01", asks), *(entry(f"PRD-0{n}", late) for n in (1, 2, 3))]
-    entries.append(entry("PRD-04", beside, needs={"configs": {"a": "1"}}))
-    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
-    wanted = Verdict.PASS if busy else Verdict.FAIL
-    assert {id: verdict for id, verdict in verdicts(report).items() if id in tries} == dict.fromkeys(tries, wanted)
-    assert {len(tried) for tried in tries.values()} == {3 if busy else 2}
-    assert len({tried[1] for tried in tries.values()}) == 3
-
-
-def test_what_a_further_start_cannot_judge_is_left_to_the_first(tmp_path: Path) -> None:
-    starts: list[str] = []
-
-    def open_target(spec: str, *, folder: Path, **_: Any) -> Any:
-        starts.append(folder.name)
-        if len(starts) == 2:
-            raise TargetError("no room for a second one")
-        target = Mortal(restartable=True)
-        target.several = True
-        return nullcontext(target)
-
-    entries = [entry("BAS-01", asks), entry("PRD-01", asks, needs={"configs": {"a": "1"}})]
-    report = run(Plan("reference:1", entries, tmp_path, open_target=open_target))
-    assert verdicts(report) == {"BAS-01": Verdict.PASS, "PRD-01": Verdict.PASS}, report.reason
-    assert len(starts) == 3
 
 
 def test_why_a_target_did_not_come_back_by_itself_is_reported(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from conformance import session, stalls
 from conformance.broker import Broker
 from conformance.results import Verdict
 from conformance.stalls import Stalls
-from tests.conformance.test_session import Mortal, entry, judged_on
+from tests.conformance.mortal import Mortal, entry, judged_on
 
 
 def test_only_looks_that_come_much_too_late_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from conformance.requirement import select
 from conformance.results import Run, Verdict
 from conformance.runner import Plan, run
 from linearizability.targets import TargetError
-from tests.conformance.test_session import Mortal, asks, entry, impatient, verdicts
+from tests.conformance.mortal import Mortal, asks, entry, impatient, verdicts
 
 __all__ = ["impatient"]
 

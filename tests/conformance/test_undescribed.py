@@ -10,7 +10,7 @@ from conformance.requirement import select
 from conformance.results import Verdict
 from conformance.runner import Plan, run
 from conformance.transaction_client import TransactionalClient
-from tests.conformance.test_session import verdicts
+from tests.conformance.mortal import verdicts
 
 ACROSS_NODES = ["TXN-47", "TXV-19"]
 

@@ -20,7 +20,7 @@ from conformance.results import Verdict
 from conformance.runner import Plan, run
 from conformance.waits import START, Reminder, Wait, Waits
 from linearizability.progress import VERBOSE
-from tests.conformance.test_session import Mortal, asks, entry, impatient, verdicts
+from tests.conformance.mortal import Mortal, asks, entry, impatient, verdicts
 
 __all__ = ["impatient"]
 

@@ -16,7 +16,7 @@ from conformance.results import Run, Verdict
 from conformance.runner import Plan, run
 from conformance.subject import Subject
 from conformance.wire import Failed
-from tests.conformance.test_session import Mortal, asks, entry, impatient, verdicts
+from tests.conformance.mortal import Mortal, asks, entry, impatient, verdicts
 
 __all__ = ["impatient"]
 

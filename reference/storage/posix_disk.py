@@ -15,8 +15,8 @@ from reference.protocol.primitives import Buffer, TimestampMs
 from reference.storage.disk import TEMPORARY
 from reference.storage.making_durable import Act, Failing, RunAll, run_in_turn
 
-SEEK_HOLE = getattr(os, "SEEK_HOLE", 4)
-"""Linux's number, which PyPy has no name for."""
+SEEK_DATA, SEEK_HOLE = getattr(os, "SEEK_DATA", 3), getattr(os, "SEEK_HOLE", 4)
+"""Linux's numbers, which PyPy has no names for."""
 
 
 class OpenFile:
@@ -270,7 +270,7 @@ class PosixMappedFile:
         with self._disk.noticed():
             descriptor = self._open()
             try:
-                os.lseek(descriptor, 0, os.SEEK_DATA)
+                os.lseek(descriptor, 0, SEEK_DATA)
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise

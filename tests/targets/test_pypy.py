@@ -113,7 +113,7 @@ def test_a_node_takes_and_gives_what_clients_sent(program, tmp_path):
             producer.produce("blobs", value, partition=0)
         assert producer.flush(60) == 0
         assert resident_mb(pid) - before < 135  # half of what was sent since
-        target.stop(1)
+        target.kill(1)
         target.restart(1)
         consumer = Consumer(
             {"bootstrap.servers": target.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"}

@@ -6,7 +6,7 @@
 The program is a small script in the cache. It starts a PyPy of Python 3.11: the one that TIDEGAUGE_PYPY names, else `pypy3` of
 PATH, else Debian's package, which apt fetches, verifies, and unpacks into the cache beside the libraries that it needs; no root
 is needed, and nothing of the machine changes. The packages that the reference needs there are pinned in `pypy_packages.txt`
-(`make lock`): the newest releases that have wheels for PyPy.
+(`make lock`): the newest releases whose wheels for PyPy 7.3.19 can be loaded.
 """
 
 import fcntl

@@ -281,6 +281,16 @@ def block(judgement: Judgement, cause: str) -> bool:
     return True
 
 
+def names_its_step(judgement: Judgement, about: Judgement | None) -> bool:
+    """Whether a requirement failed in a step of another one that was not judged: its reason says so then. The failure stays, for
+    no other one shows it."""
+    step = judgement.built_on
+    if step in ("", judgement.requirement.id) or (about is not None and about.verdict is not Verdict.NOT_JUDGED):
+        return False
+    judgement.reason += f"; this step is what {step} is about, which was not judged"
+    return True
+
+
 def failed_by_death(judgement: Judgement, how: str) -> Judgement:
     """The judgement of a requirement that crashes the target; `how` is how the target ended."""
     reason = f"the target does not survive it: {how.splitlines()[0]}"

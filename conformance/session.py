@@ -32,6 +32,7 @@ from conformance.judging import (
     learn_unserved,
     missing,
     missing_in_any_start,
+    names_its_step,
 )
 from conformance.plan import BASE_CONFIGS, Group, by_duration, in_order, plan
 from conformance.requirement import Entry, catalogue, owed_by
@@ -367,10 +368,10 @@ class Session:
     def _attribute_afterwards(self) -> None:
         """Block failed requirements whose cause was judged later, on another start of the target."""
         for judgement in [one for one in self.verdicts.values() if one.verdict is Verdict.FAIL and not one.died]:
-            for about in () if judgement.direct else (judgement.built_on, *judgement.requirement.builds_on):
-                if block(judgement, cause_of(self.verdicts.get(about))):
-                    self.report(judgement)
-                    break
+            about = () if judgement.direct else (judgement.built_on, *judgement.requirement.builds_on)
+            blocked = any(block(judgement, cause_of(self.verdicts.get(one))) for one in about)
+            if blocked or names_its_step(judgement, self.verdicts.get(judgement.built_on)):
+                self.report(judgement)
 
     def _verdict_of(self, id: str, before: tuple[str, ...] = ()) -> Judgement | None:
         """A requirement's judgement. It is judged now where it was not selected, or its turn has not come.

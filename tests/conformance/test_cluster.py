@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -201,6 +202,24 @@ def test_a_topic_lies_where_it_was_placed(broker: Broker, flock: Flock) -> None:
     state = JudgedCluster(broker).state(JudgedCluster(broker).topic(3, 1))
     assert (state.leader, state.replicas, state.isr) == (3, (3, 1), {1, 3})
     assert list(flock.placed.values()) == [[3, 1]]
+
+
+def test_a_topic_is_moved_where_another_order_of_its_replicas_is_not_heeded(
+    broker: Broker, flock: Flock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As crabka, which places by itself and compares sets of replicas."""
+
+    def reassign(topic: Topic, *replicas: int) -> Any:
+        if {*replicas} != {*flock.placed[topic.name]}:
+            flock.placed[topic.name] = [*replicas]
+        return SimpleNamespace(error_code=ErrorCode.NONE)
+
+    broker.subject.profile.places = False
+    monkeypatch.setattr("conformance.placing.MOVED_WITHIN_S", 0.5)
+    nodes = JudgedCluster(broker)
+    monkeypatch.setattr(nodes, "reassign", reassign)
+    state = nodes.state(nodes.topic(3, 2, 1))
+    assert (state.leader, state.replicas) == (3, (3, 2, 1))
 
 
 def test_partitions_of_one_request_share_a_broker(broker: Broker, flock: Flock) -> None:

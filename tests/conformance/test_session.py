@@ -225,6 +225,18 @@ def test_what_requires_something_that_is_not_judged_is_not_judged_either(
     assert verdicts(report) == {"REP-01": Verdict.NOT_JUDGED, "REP-02": Verdict.NOT_JUDGED}
 
 
+def test_what_fails_in_a_step_of_one_that_is_not_judged_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = entry("BAS-03", asks, needs={"nodes": 3})
+    other = entry("BAS-01", built_on("BAS-03")(fails))
+    monkeypatch.setattr(session, "catalogue", lambda: {one.requirement.id: one for one in (step, other)})
+    report = judged_on(Mortal(restartable=True), tmp_path, step, other)
+    assert verdicts(report) == {"BAS-01": Verdict.FAIL, "BAS-03": Verdict.NOT_JUDGED}
+    reason = next(one.reason for one in report.judgements if one.verdict is Verdict.FAIL)
+    assert reason.endswith("; this step is what BAS-03 is about, which was not judged")
+
+
 def test_independent_requirements_are_judged_side_by_side_and_exclusive_ones_alone(tmp_path: Path) -> None:
     together, lock = [0, 0], threading.Lock()
     meeting = threading.Barrier(3, timeout=60)

@@ -21,10 +21,7 @@ SERIALIZE = Path(__file__).parent / "java" / "Serialize.java"
 SAMPLES = 6
 DESCRIBED_AGAIN = {
     ("StreamsGroupHeartbeatResponse", "4.3.1"),
-    ("StreamsGroupMetadataValue", "4.3.1"),
     ("ReadShareGroupStateSummaryResponse", "3.9.2"),
-    ("RemoteLogSegmentMetadataRecord", "3.9.2"),
-    ("RemoteLogSegmentMetadataSnapshotRecord", "3.9.2"),
     ("VoteRequest", "3.9.2"),
 }
 """Messages that a later release described again (early access) or whose nested fields it renamed (Vote); the table follows
@@ -38,23 +35,12 @@ JAVA_PACKAGES = {
     "metadata": "org.apache.kafka.common.metadata.{}",
     "data": "org.apache.kafka.common.message.{}",
 }
-OTHER_PACKAGES = {
-    "ShareSnapshot": "org.apache.kafka.coordinator.share.generated.{}",
-    "ShareUpdate": "org.apache.kafka.coordinator.share.generated.{}",
-    "TransactionLog": "org.apache.kafka.coordinator.transaction.generated.{}",
-    "QuorumState": "org.apache.kafka.raft.generated.{}",
-    "ProducerSnapshot": "org.apache.kafka.server.log.remote.metadata.storage.generated.{}",
-    "RemotePartition": "org.apache.kafka.server.log.remote.metadata.storage.generated.{}",
-    "RemoteLog": "org.apache.kafka.server.log.remote.metadata.storage.generated.{}",
-}
 
 
 def java_class(cls: type[Message]) -> str:
-    for stem, package in OTHER_PACKAGES.items():
-        if cls.__name__.startswith(stem) and cls.KIND not in ("request", "response"):
-            return package.format(cls.__name__)
     if cls.KIND in ("coordinator-key", "coordinator-value"):
-        return f"org.apache.kafka.coordinator.group.generated.{cls.__name__}"
+        coordinator = "transaction" if cls.__name__.startswith("TransactionLog") else "group"
+        return f"org.apache.kafka.coordinator.{coordinator}.generated.{cls.__name__}"
     return JAVA_PACKAGES[cls.KIND].format(cls.__name__)
 
 

@@ -27,7 +27,7 @@ class Capability(NamedTuple):
 
 CAPABILITIES = (
     Capability(
-        "generated messages", "every request, response and record of Kafka's schemas, as typed Python",
+        "generated messages", "every request and response of Kafka's schemas, and the records read here, as typed Python",
         r"reference/protocol/(messages/|apis\.py)",
     ),
     Capability(

@@ -7,27 +7,39 @@ from collections.abc import Mapping
 from reference.controller.configs import Configuration
 from reference.protocol.primitives import FIRST_OFFSET, Offset, TopicName
 from reference.replication.partition import Partition
-from reference.storage.cleaner import Cleaner, CleanerSettings
+from reference.storage.cleaner import Cleaner
 from reference.storage.log_manager import LogManager
 
 PREFIX = "log.cleaner."
 
 
-def cleaner_settings(configuration: Configuration) -> CleanerSettings:
-    """The settings `log.cleaner.*`."""
-    return CleanerSettings(
-        enable=configuration.broker(PREFIX + "enable") is True,
-        backoff_ms=configuration.integer(PREFIX + "backoff.ms"),
-        dedupe_buffer_size=configuration.integer(PREFIX + "dedupe.buffer.size"),
-        io_buffer_load_factor=_number(configuration, "io.buffer.load.factor"),
-        io_max_bytes_per_second=_number(configuration, "io.max.bytes.per.second"),
-    )
+class BrokersCleanerSettings:
+    """The settings `log.cleaner.*` as they are when they are read: they change while the broker runs (`CleanerSettings`)."""
 
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+        self.enable = configuration.broker(PREFIX + "enable") is True
 
-def _number(configuration: Configuration, name: str) -> float:
-    value = configuration.broker(PREFIX + name)
-    assert isinstance(value, float | int)
-    return float(value)
+    @property
+    def backoff_ms(self) -> int:
+        return self._configuration.integer(PREFIX + "backoff.ms")
+
+    @property
+    def dedupe_buffer_size(self) -> int:
+        return self._configuration.integer(PREFIX + "dedupe.buffer.size")
+
+    @property
+    def io_buffer_load_factor(self) -> float:
+        return self._number("io.buffer.load.factor")
+
+    @property
+    def io_max_bytes_per_second(self) -> float:
+        return self._number("io.max.bytes.per.second")
+
+    def _number(self, name: str) -> float:
+        value = self._configuration.broker(PREFIX + name)
+        assert isinstance(value, float | int)
+        return float(value)
 
 
 def set_up_cleaner(
@@ -47,5 +59,5 @@ def set_up_cleaner(
             FIRST_OFFSET if partition is None or logs.future_holder(key) is not None else partition.last_stable_offset()
         )
 
-    cleaner.settings = cleaner_settings(configuration)
+    cleaner.settings = BrokersCleanerSettings(configuration)
     cleaner.stable_end = stable_end

@@ -82,6 +82,10 @@ class Groups:
         """The broker's settings for consumer groups, or where a group has its own, those."""
         configuration = self.context.configuration
         if (GROUP_RESOURCE, group) not in configuration.image.configs:
+            # Of the broker's own settings this one alone may change while it runs.
+            interval_ms = configuration.integer("group.consumer.assignment.interval.ms")
+            if interval_ms != self.consumer_settings.assignment_interval_ms:
+                self.consumer_settings = replace(self.consumer_settings, assignment_interval_ms=interval_ms)
             return self.consumer_settings
         return replace(
             self.consumer_settings,

@@ -71,6 +71,7 @@ class Moves:
         context = self._context
         try:
             copy = directory.open_future(key, partition.topic_id, partition.log.config, now)
+            copy.config = partition.log.config  # the topic's settings may have changed since it was opened
             if not copy_step(partition.log, copy, now):
                 return False
             self.caught_up[key] = directory

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from reference.protocol.primitives import AT_ONCE, FIRST_OFFSET, Offset, TimestampMs
 from reference.protocol.records.errors import RecordsError
@@ -34,20 +34,30 @@ SET_ASIDE_MS = 60_000
 Logger = Callable[[str, str], None]
 
 
+class CleanerSettings(Protocol):
+    """The broker's settings of the same names, after `log.cleaner.`; all but the first may change at any time."""
+
+    @property
+    def enable(self) -> bool: ...
+    @property
+    def backoff_ms(self) -> int: ...
+    @property
+    def dedupe_buffer_size(self) -> int: ...
+    @property
+    def io_buffer_load_factor(self) -> float: ...
+    @property
+    def io_max_bytes_per_second(self) -> float: ...
+
+
 @dataclass(frozen=True)
-class CleanerSettings:
-    """The broker's settings of the same names, after `log.cleaner.`."""
+class FixedCleanerSettings:
+    """Settings that do not change; by default Kafka's."""
 
     enable: bool = True
     backoff_ms: int = 15_000
     dedupe_buffer_size: int = 128 * 1024 * 1024
     io_buffer_load_factor: float = 0.9
     io_max_bytes_per_second: float = float("inf")
-
-    @property
-    def map_bytes(self) -> int:
-        """How much memory the map of keys may take."""
-        return int(self.dedupe_buffer_size * self.io_buffer_load_factor)
 
 
 class Chosen(NamedTuple):
@@ -68,7 +78,7 @@ class Cleaner:
     """Compacts the logs of one data folder, one at a time."""
 
     def __init__(self, disk: Disk, folder: Path, logs: Mapping[TopicPartition, Log], say: Logger) -> None:
-        self.settings = CleanerSettings()
+        self.settings: CleanerSettings = FixedCleanerSettings()
         self.stable_end: Callable[[TopicPartition], Offset] = lambda key: FIRST_OFFSET
         """The last stable offset of a partition: nothing from there on is compacted."""
         self.run_flush: RunFlush = run_now
@@ -85,6 +95,8 @@ class Cleaner:
         self._chosen: Chosen | None = None
         """What is compacted as soon as all of its log is durable."""
         self._next = AT_ONCE
+        self._rests_since: TimestampMs | None = None
+        """Since when it waits for log.cleaner.backoff.ms to be over; None where `_next` says when it goes on."""
 
     def load(self, now: TimestampMs) -> None:
         """Read how far the last run came. Errors: OSError."""
@@ -98,21 +110,27 @@ class Cleaner:
 
     def tick(self, now: TimestampMs) -> None:
         """Look for a log that is due, or go on with the one at hand. Errors are logged, not raised."""
-        if not self.settings.enable or now < self._next:
+        if not self.settings.enable or now < self._due():
             return
+        self._rests_since = None
         try:
             if self._job is None:
                 self._begin(now)
             if self._job is not None:
                 self._go_on(now)
+            elif self._chosen is not None:
+                self._next = now + FLUSH_LOOK_MS
             else:
-                self._next = now + (self.settings.backoff_ms if self._chosen is None else FLUSH_LOOK_MS)
+                self._rests_since = now
         except (OSError, LogError, RecordsError) as error:
             self._fail(error, now)
 
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next; None for never."""
-        return self._next if self.settings.enable else None
+        return self._due() if self.settings.enable else None
+
+    def _due(self) -> TimestampMs:
+        return self._next if self._rests_since is None else self._rests_since + self.settings.backoff_ms
 
     def _begin(self, now: TimestampMs) -> None:
         """Take up the dirtiest log that is due, once it is durable. Errors: OSError, LogError.
@@ -132,7 +150,8 @@ class Cleaner:
                 return
         if self._disk.failure is not None:
             raise self._disk.failure
-        cleaning = Cleaning(log, chosen.section, now, self.settings.map_bytes, self.run_flush)
+        map_bytes = int(self.settings.dedupe_buffer_size * self.settings.io_buffer_load_factor)
+        cleaning = Cleaning(log, chosen.section, now, map_bytes, self.run_flush)
         self._job = chosen.key, cleaning, cleaning.steps()
         log.checkpoint()
 
@@ -187,7 +206,7 @@ class Cleaner:
             self._say("error", f"{key[0]}-{key[1]} could not be compacted: {error}")
         else:
             self._say("error", f"no log could be compacted: {error}")
-        self._next = now + self.settings.backoff_ms
+        self._rests_since = now
         self._abandon()
 
     def _abandon(self) -> None:

@@ -36,15 +36,15 @@ class LogIdentity(NamedTuple):
 class ProducerExpiry(NamedTuple):
     """When a producer's state is forgotten."""
 
-    expiration_ms: int = DAY_MS
-    """producer.id.expiration.ms: after so long without a batch."""
+    expiration_ms: Callable[[], int] = lambda: DAY_MS
+    """producer.id.expiration.ms, which may change while the log is open: after so long without a batch."""
     check_ms: int = 600_000
     """producer.id.expiration.check.interval.ms."""
 
     @classmethod
     def of(cls, integer: Callable[[str], int]) -> ProducerExpiry:
         """The settings, by the names of their properties."""
-        return cls(integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
+        return cls(lambda: integer("producer.id.expiration.ms"), integer("producer.id.expiration.check.interval.ms"))
 
 
 def _nothing() -> None:
@@ -304,7 +304,7 @@ class SegmentList:
         except OSError as error:
             raise storage_error(self.folder, error) from error
         if now >= self._next_expiry:
-            self._producers.expire(now, self.producer_expiry.expiration_ms)
+            self._producers.expire(now, self.producer_expiry.expiration_ms())
             self._next_expiry = now + self.producer_expiry.check_ms
 
     def next_deadline(self) -> TimestampMs:

@@ -20,6 +20,7 @@ from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDi
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.delete_topics import DeleteTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.messages.metadata import MetadataRequest
 from reference.protocol.primitives import NEVER
 from reference.storage.disk import Disk
@@ -203,6 +204,20 @@ def test_a_replica_moves_while_it_is_written_to(world: World, started: Started) 
     assert end_of(started, FIRST) == 21
     again = world.start()
     assert end_of(again, FIRST) == 21 and world.names(world.other) == ["plain-0", "plain-1"]
+
+
+def test_a_replica_that_moves_follows_a_change_of_its_topics_settings(started: Started) -> None:
+    change = IncrementalAlterConfigsRequest.AlterableConfig(name="retention.bytes", config_operation=0, value="5")
+    topic = IncrementalAlterConfigsRequest.AlterConfigsResource(
+        resource_type=2, resource_name="plain", configs=[change]
+    )
+    move(started, OTHER, 0)
+    started.ask(IncrementalAlterConfigsRequest(resources=[topic]), 1)
+    assert described(started)[str(OTHER)] == [(0, True), (1, False)], "it moves still"
+    for _ in range(10):
+        started.tick(100)
+    assert described(started)[str(OTHER)] == [(0, False), (1, False)]
+    assert [started.node.partitions[place].log.config.retention_bytes for place in (FIRST, SECOND)] == [5, 5]
 
 
 def test_a_move_goes_on_after_a_restart(world: World, started: Started) -> None:

@@ -65,7 +65,7 @@ class Started:
         self.disk = folder if isinstance(folder, SimulatedDisk) else disk_of(folder)
         self.said: list[str] = []
         self.directory = LogDirectory(self.disk, HOME, lambda level, text: self.said.append(f"{level}: {text}"))
-        self.directory.producer_expiry = ProducerExpiry(NEVER_EXPIRE_MS)
+        self.directory.producer_expiry = ProducerExpiry(lambda: NEVER_EXPIRE_MS)
         self.directory.has_topic = lambda id: id in TOPICS.values()
         self.directory.load(now)
         self.logs: dict[str, Log] = {}

@@ -121,7 +121,7 @@ class PairedLog:
             recovery_point=recovery_point,
             clean=clean,
             checksums=None,
-            producer_expiry=ProducerExpiry(NEVER_EXPIRE_MS),
+            producer_expiry=ProducerExpiry(lambda: NEVER_EXPIRE_MS),
         )
         settings = {
             "cleanup.policy": policy,

@@ -10,7 +10,7 @@ import pytest
 from reference.protocol.primitives import Offset
 from reference.storage import cleaner as cleaner_module
 from reference.storage.checkpoints import CLEANER_OFFSETS, read_offsets
-from reference.storage.cleaner import FLUSH_LOOK_MS, MAX_BYTES_PER_TICK, SET_ASIDE_MS, CleanerSettings
+from reference.storage.cleaner import FLUSH_LOOK_MS, MAX_BYTES_PER_TICK, SET_ASIDE_MS, FixedCleanerSettings
 from reference.storage.config import LogConfig
 from reference.storage.flushing import PendingFlush
 from reference.storage.log import Log
@@ -26,7 +26,7 @@ BACKOFF_MS = 1000
 
 def cleaning(disk: SimulatedDisk, **settings: object) -> LogDirectory:
     made = manager(disk)
-    made.cleaner.settings = CleanerSettings(**{"backoff_ms": BACKOFF_MS} | settings)  # type: ignore[arg-type]
+    made.cleaner.settings = FixedCleanerSettings(**{"backoff_ms": BACKOFF_MS} | settings)  # type: ignore[arg-type]
     made.cleaner.stable_end = lambda key: made.logs[key].log_end_offset
     return made
 
@@ -145,8 +145,7 @@ def test_a_log_that_is_deleted_is_forgotten() -> None:
     made.delete(("a", 0), NOW)
     assert checkpoint(disk) == {}
     log = dirty(made, "a", B, 8)
-    made.cleaner._next = NOW
-    made.cleaner.tick(NOW)
+    made.cleaner.tick(NOW + BACKOFF_MS)
     assert rows(log) == [(7, "k", "7")]
 
 

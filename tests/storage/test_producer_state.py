@@ -56,7 +56,7 @@ def test_a_producer_of_one_batch_takes_some_hundred_bytes() -> None:
 
 
 def test_idle_producers_are_forgotten_unless_a_transaction_is_open() -> None:
-    log = open_log(producer_expiry=ProducerExpiry(expiration_ms=1000))
+    log = open_log(producer_expiry=ProducerExpiry(expiration_ms=lambda: 1000))
     append_as(log, 7, 0)
     append_as(log, 9, 0, transactional=True)
     log.tick(NOW + 2_000_000)
@@ -80,7 +80,7 @@ def test_verifications_without_an_answer_are_forgotten_with_their_producers() ->
     """KIP-890: who holds the guard may open the transaction."""
     log = open_log()
     guard = log.begin_verification(7, 0, 0, False, NOW)
-    log.tick(NOW + sum(log.producer_expiry))
+    log.tick(NOW + log.producer_expiry.expiration_ms() + log.producer_expiry.check_ms)
     with refused(ErrorCode.INVALID_TXN_STATE):
         log.append_as_leader(batch(producer=BatchProducer(7, 0, 0, transactional=True)), 0, NOW, guard=guard)
 

@@ -1,0 +1,225 @@
+"""A setting that may change while the broker runs is followed by the running broker, and does what it would do in the file.
+
+Each setting that this broker takes is in one of the two tables: what a node does under the new value is compared with what a
+node does that was started with it; or no part of this broker reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from linearizability.damage import reference as own
+from linearizability.damage.content import produce
+from linearizability.damage.reference import Started
+from reference.controller.broker_configs import CLUSTER_WIDE, FIXED, PER_BROKER
+from reference.controller.config_table import TOPIC
+from reference.controller.elections import is_unclean_allowed
+from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.records.batch import BatchProducer, build
+from reference.protocol.records.record import Record
+from reference.runtime.connection_limits import ConnectionLimits
+from reference.storage.simulated_disk import SimulatedDisk
+
+PLAIN, COMPACTED = ("plain", 0), ("compacted", 0)
+TOPICS = {"plain": {}, "compacted": {"cleanup.policy": "compact", "internal.segment.bytes": "2000"}}
+EXPIRY_CHECK_MS = 600_000
+MOST_TICKS = 400
+LISTENER = "PLAINTEXT"
+ADDRESS = "10.0.0.1"
+SOURCES = Path(__file__).parents[2] / "reference"
+TABLES = {"broker_configs.py", "config_table.py", "security.py"}
+"""Where a name says nothing of a part that reads it."""
+
+
+class Running:
+    """A node with two topics, and what counts its connections."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, static: Mapping[str, str]) -> None:
+        monkeypatch.setattr(own, "PROPERTIES", own.PROPERTIES | static)
+        disk = SimulatedDisk()
+        disk.make_folder(own.HOME)
+        self.started = Started(disk, own.NOW)
+        self.node = self.started.node
+        self.limits = ConnectionLimits(self.node.configuration)
+        topic, config = CreateTopicsRequest.CreatableTopic, CreateTopicsRequest.CreatableTopicConfig
+        topics = [
+            topic(name=name, num_partitions=1, replication_factor=1,
+                  configs=[config(name=key, value=value) for key, value in configs.items()])
+            for name, configs in TOPICS.items()
+        ]  # fmt: skip
+        self.started.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+        self.started.tick(100)
+
+    def alter(self, broker: str, name: str, value: str) -> None:
+        change = IncrementalAlterConfigsRequest.AlterableConfig(name=name, config_operation=0, value=value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=4, resource_name=broker, configs=[change]
+        )
+        answer = self.started.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses[0]
+        assert answer.error_code == 0, answer.error_message
+
+
+Observe = Callable[[Running], object]
+
+
+def log_setting(field: str, running: Running) -> object:
+    return getattr(running.node.partitions[PLAIN].log.config, field)
+
+
+def min_isr(running: Running) -> object:
+    return running.node.partitions[PLAIN].min_isr
+
+
+def allows_unclean_elections(running: Running) -> object:
+    return is_unclean_allowed(running.node.configuration, PLAIN[0])
+
+
+def verifies(running: Running) -> object:
+    return running.node.verification.is_enabled
+
+
+def assignment_interval(running: Running) -> object:
+    return running.node.groups.consumer_settings_of("g").assignment_interval_ms
+
+
+def remembered_producers(running: Running) -> object:
+    """Those that a log knows, an hour after they have appended."""
+    batch = build([Record(0, own.NOW, b"k", b"v")], producer=BatchProducer(7, 0, 0))
+    produce(running.started.ask, PLAIN, batch)
+    for _ in range(6):
+        running.started.tick(EXPIRY_CHECK_MS)
+    return len(running.node.partitions[PLAIN].log.active_producers())
+
+
+def compaction(running: Running) -> object:
+    """After how long a log is compacted that is dirty from now on, how long that takes, and how much it reads."""
+    cleaner = running.node.logs.directories[0].cleaner
+    running.started.tick(10 * EXPIRY_CHECK_MS)
+    for number in range(12):
+        batch = build([Record(0, running.started.now, b"key %d" % number, bytes(800))])
+        produce(running.started.ask, COMPACTED, batch)
+    times: list[int] = []
+    for _ in range(MOST_TICKS):
+        deadline = cleaner.next_deadline()
+        assert deadline is not None
+        running.started.tick(max(1, deadline - running.started.now))
+        times.append(running.started.now)
+        if cleaner.cleaned_bytes:
+            break
+    rest = cleaner.next_deadline()
+    assert rest is not None
+    return times[-1] - times[0], rest - running.started.now, cleaner.cleaned_bytes
+
+
+def connections(running: Running) -> object:
+    """Why a third connection is refused."""
+    for _ in range(2):
+        running.limits.opened(LISTENER, ADDRESS)
+    return running.limits.refuses(LISTENER, ADDRESS)
+
+
+def connection_rate(running: Running) -> object:
+    """For how long a listener rests after some connections."""
+    return [running.node.quotas.throttle_listener(LISTENER, False, running.started.now) > 0 for _ in range(50)]
+
+
+TOPIC_DEFAULTS: dict[str, tuple[str, Observe]] = {
+    definition.synonyms[0]: (value, partial(log_setting, name.replace(".", "_")))
+    for name, value in {
+        "cleanup.policy": "compact", "compression.type": "gzip", "delete.retention.ms": "5", "flush.messages": "5",
+        "flush.ms": "5", "index.interval.bytes": "5", "max.compaction.lag.ms": "5", "max.message.bytes": "5000",
+        "message.timestamp.after.max.ms": "5", "message.timestamp.before.max.ms": "5", "file.delete.delay.ms": "5",
+        "message.timestamp.type": "LogAppendTime", "min.cleanable.dirty.ratio": "0.25", "min.compaction.lag.ms": "5",
+        "preallocate": "true", "retention.bytes": "5", "retention.ms": "5", "segment.bytes": "2000000",
+        "segment.index.bytes": "5000", "segment.jitter.ms": "5", "segment.ms": "5",
+    }.items()
+    if (definition := TOPIC[name])
+}  # fmt: skip
+
+OBSERVED: dict[str, tuple[str, Observe]] = TOPIC_DEFAULTS | {
+    "group.consumer.assignment.interval.ms": ("77", assignment_interval),
+    "log.cleaner.backoff.ms": ("60000", compaction),
+    "log.cleaner.dedupe.buffer.size": ("100", compaction),
+    "log.cleaner.io.buffer.load.factor": ("0.0000001", compaction),
+    "log.cleaner.io.max.bytes.per.second": ("100", compaction),
+    "max.connection.creation.rate": ("2", connection_rate),
+    "max.connections": ("2", connections),
+    "max.connections.per.ip": ("2", connections),
+    "max.connections.per.ip.overrides": (f"{ADDRESS}:2", connections),
+    "min.insync.replicas": ("2", min_isr),
+    "producer.id.expiration.ms": ("1000", remembered_producers),
+    "transaction.partition.verification.enable": ("false", verifies),
+    "unclean.leader.election.enable": ("true", allows_unclean_elections),
+}
+OF_LISTENER = {
+    f"listener.name.plaintext.{name}": OBSERVED[name] for name in ("max.connections", "max.connection.creation.rate")
+}
+
+THREADS = """
+    background.threads log.cleaner.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
+    num.replica.fetchers
+"""
+SIZES = "compression.gzip.level compression.lz4.level compression.zstd.level log.cleaner.io.buffer.size"
+NOT_HERE = """
+    config.providers cordoned.log.dirs follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate
+    group.coordinator.cached.buffer.max.bytes group.share.assignment.interval.ms group.streams.assignment.interval.ms
+    leader.replication.throttled.rate log.local.retention.bytes log.local.retention.ms metric.reporters
+    remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
+    remote.log.manager.copier.thread.pool.size remote.log.manager.copy.max.bytes.per.second
+    remote.log.manager.expiration.thread.pool.size remote.log.manager.fetch.max.bytes.per.second
+    remote.log.manager.follower.thread.pool.size remote.log.reader.threads
+    replica.alter.log.dirs.io.max.bytes.per.second share.coordinator.cached.buffer.max.bytes
+"""
+"""What is not supported (reference/README.md), and classes of one's own."""
+UNREAD = {*THREADS.split(), *SIZES.split(), *NOT_HERE.split()}
+TAKEN = CLUSTER_WIDE | {
+    name
+    for name in PER_BROKER - FIXED
+    if not name.startswith(("ssl.", "sasl."))  # refused, but for Kerberos', which no listener speaks here
+}
+
+
+def test_each_setting_that_may_change_is_in_a_table() -> None:
+    assert OBSERVED.keys() | UNREAD == TAKEN
+    assert not OBSERVED.keys() & UNREAD
+
+
+@pytest.mark.parametrize("name", sorted(UNREAD))
+def test_what_is_not_observed_is_read_nowhere(name: str) -> None:
+    topics = {topic for topic, definition in TOPIC.items() if name in definition.synonyms}
+    for path in sorted(SOURCES.rglob("*.py")):
+        if path.name not in TABLES:
+            text = path.read_text()
+            assert not any(f'"{each}"' in text for each in {name, *topics}), path
+
+
+@pytest.mark.parametrize("broker", ["1", ""], ids=["one broker", "all brokers"])
+@pytest.mark.parametrize("name", sorted(OBSERVED | OF_LISTENER))
+def test_a_running_node_follows(name: str, broker: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "min.insync.replicas":
+        broker = ""  # all brokers have one, since replicas may be eligible leaders (KIP-966)
+    value, observe = (OBSERVED | OF_LISTENER)[name]
+    running = Running(monkeypatch, {})
+    running.alter(broker, name, value)
+    changed: Any = observe(running)
+    unchanged = observe(Running(monkeypatch, {}))
+    assert changed != unchanged
+    assert changed == observe(Running(monkeypatch, {name: value}))
+
+
+def test_a_shorter_rest_of_the_cleaner_is_over_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(monkeypatch, {"log.cleaner.backoff.ms": "3600000"})
+    started, cleaner = running.started, running.node.logs.directories[0].cleaner
+    started.tick(4_000_000)
+    assert cleaner.next_deadline() == started.now + 3_600_000
+    started.tick(50_000)
+    running.alter("", "log.cleaner.backoff.ms", "20000")
+    assert running.node.next_deadline() <= started.now
+    started.tick(0)
+    assert cleaner.next_deadline() == started.now + 20_000

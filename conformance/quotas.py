@@ -181,11 +181,23 @@ def produce(
     return answer
 
 
+KEPT_MS = 500
+"""What is answered later may have been kept for the throttle time."""
+
+
 def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], int]) -> int:
-    """The throttle time that `ask` gets after a client has used up its quota; nothing is judged where it asks too late."""
+    """The throttle time that `ask` gets after a client has used up its quota; nothing is judged where it asks too late.
+
+    It is too late where the broker keeps the answer to `use` until the throttle time is over, as Kafka did before KIP-219.
+    """
     use()
     began = time.monotonic()
+    last = broker.recorder.exchanges[-1]
     throttle_ms = ask()
+    if throttle_ms == 0 and last.outcome == "answered" and last.elapsed_ms > KEPT_MS:
+        broker.skip(
+            f"the client was answered after {last.elapsed_ms:.0f} ms: by then it may have used up nothing any more"
+        )
     if throttle_ms == 0 and time.monotonic() - began > _counts_for_s(broker) / 2:
         broker.skip("this machine was too slow to ask while the quota was used up")
     return throttle_ms

@@ -23,8 +23,10 @@ CREDENTIALS = {"AlterUserScramCredentials": 0, "DescribeUserScramCredentials": 0
 
 
 def upsertion(name: str, mechanism: int = 1, iterations: int = ITERATIONS) -> Any:
+    """A credential; its salted password is as long as the mechanism's hash, at which a broker may look."""
+    length = 64 if mechanism == SCRAM["SCRAM-SHA-512"][0] else 32
     return AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-        name=name, mechanism=mechanism, iterations=iterations, salt=SALT, salted_password=bytes(32)
+        name=name, mechanism=mechanism, iterations=iterations, salt=SALT, salted_password=bytes(length)
     )
 
 

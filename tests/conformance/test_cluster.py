@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -16,6 +17,7 @@ from conformance.broker import Broker
 from conformance.cluster import JudgedCluster, cluster
 from conformance.cluster_state import State, Writes
 from conformance.host import addresses
+from conformance.known_bugs import known_bugs
 from conformance.levels import MAY
 from conformance.moments import ATTEMPTS, Moment, in_time
 from conformance.observations import Skipped
@@ -220,6 +222,24 @@ def test_a_topic_is_moved_where_another_order_of_its_replicas_is_not_heeded(
     monkeypatch.setattr(nodes, "reassign", reassign)
     state = nodes.state(nodes.topic(3, 2, 1))
     assert (state.leader, state.replicas) == (3, (3, 2, 1))
+
+
+def test_a_leader_that_does_not_learn_of_it_is_no_missing_unclean_election(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka's bug that excuses ELE-03 is told by the text of the wait."""
+    shows = known_bugs("kafka:3.5.2:3")["ELE-03"].shows
+    nodes = JudgedCluster(broker)
+    topic, state = nodes.topic(1, 2), nodes.state
+    monkeypatch.setattr(conformance.observations, "time", Clock())
+    with pytest.raises(Failed, match="node 2 leads") as none_leads:
+        nodes.await_leader(topic, 2)
+    assert shows in str(none_leads.value)
+    broker.deadline.at_s = 1e9
+    monkeypatch.setattr(nodes, "state", lambda topic, via=None: replace(state(topic), epoch=-2 if via else 0))
+    with pytest.raises(Failed, match="knows that it leads") as unlearned:
+        nodes.await_leader(topic, 1)
+    assert shows not in str(unlearned.value)
 
 
 def test_partitions_of_one_request_share_a_broker(broker: Broker, flock: Flock) -> None:

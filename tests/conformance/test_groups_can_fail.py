@@ -77,6 +77,9 @@ def test_agreeing_to_everything_is_not_enough(entry: Entry, coordinator: Agreeab
     subject = Subject(
         addresses(coordinator.bootstrap), "4.3.1", coordinator.ranges(), hooks_of_all(), honoured=frozenset(HASTENING)
     )
-    judgement = judge(Entry(requirement=hurried, test=entry.test), subject)
+    for patience in (1, 4, 16):  # on a busy machine the first requests may take all of its time, which is no verdict
+        judgement = judge(Entry(requirement=hurried, test=entry.test), subject, patience=patience)
+        if not judgement.reason.startswith("needs more than"):
+            break
     wanted = (Verdict.PASS, Verdict.TOLERATED) if met else (Verdict.FAIL,)
     assert judgement.verdict in wanted, f"{judgement.verdict}: {judgement.reason} {judgement.traceback}"

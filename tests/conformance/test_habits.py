@@ -32,6 +32,8 @@ from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
 
 NOT_READY_S = 2.0
+LENGTHS = {1: 32, 2: 64}
+"""SCRAM mechanism -> bytes of its hash."""
 
 
 class Habit:
@@ -154,6 +156,57 @@ class Handshaken(Habit):
             return []
         exchange.connection.memory["handshaken"] = exchange.api == self.api
         return None
+
+
+class Lengths(Habit):
+    """Refuses a salted password of another length than the mechanism's hash, as crabka does."""
+
+    def __init__(self) -> None:
+        super().__init__("AlterUserScramCredentials", self.refuse)
+        self.refused: list[str] = []
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api != self.api:
+            return None
+        header, request = exchange.decoded()
+        wrong = [one for one in request.upsertions if len(one.salted_password) != LENGTHS.get(one.mechanism, 32)]
+        self.refused = [one.name for one in wrong]
+        request.upsertions = [one for one in request.upsertions if one not in wrong]
+        return [sized(header + encode(request, exchange.version))]
+
+    def refuse(self, answer: Any, _: Exchange) -> None:
+        result = type(answer).AlterUserScramCredentialsResult
+        answer.results += [result(user=user, error_code=ErrorCode.UNACCEPTABLE_CREDENTIAL) for user in self.refused]
+
+
+class Forgetful(Habit):
+    """Answers a large batch after a second, for which its client is throttled, and counts it no more after that, as crabka."""
+
+    def __init__(self) -> None:
+        super().__init__("Produce", lambda answer, exchange: None)
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        if exchange.api != self.api:
+            return None
+        correlation_id, message = decode_response(exchange.key, exchange.version, frame)
+        message.throttle_time_ms = 1_000 * (len(exchange.frame) > 10_000)  # type: ignore[attr-defined]
+        parts = encode_response(exchange.key, exchange.version, correlation_id, message)
+        return Answer([b"".join(parts)], delay_s=message.throttle_time_ms / 1_000)  # type: ignore[attr-defined]
+
+
+class Generous(Habit):
+    """Gives a consumer above its quota the records, and says for how long it is throttled, as crabka does."""
+
+    def __init__(self) -> None:
+        super().__init__("Fetch", self.throttle)
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        return [sized(exchange.frame.replace(b"tg-client-", b"tg-nobody-"))] if exchange.api == self.api else None
+
+    def throttle(self, answer: Any, exchange: Exchange) -> None:
+        of_client = b"tg-nobody-" in exchange.frame or b"tg-client-" in exchange.frame
+        records = [partition.records for topic in answer.responses for partition in topic.partitions]
+        answer.throttle_time_ms = 1_000 * (of_client and any(records))
 
 
 @pytest.fixture(scope="module")
@@ -406,3 +459,20 @@ def test_one_that_stores_bytes_after_a_batch_fails(behind: tuple[Loop, Behind], 
 
     _, verdicts = judged(behind, Habit("Fetch", longer), "PRD-25", tmp_path)
     assert verdicts == {"PRD-25": "fail"}
+
+
+def test_credentials_that_are_looked_at_are_well_formed(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(behind, Lengths(), "SEC-18 SEC-19 SEC-41 SEC-42 SEC-43", tmp_path)
+    assert {*verdicts.values()} == {"pass"}
+
+
+def test_one_that_keeps_an_answer_for_the_throttle_time_is_not_accused_of_separate_quotas(
+    behind: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(behind, Forgetful(), "QTA-20 QTA-23", tmp_path)
+    assert verdicts == {"QTA-20": "pass", "QTA-23": "not judged"}
+
+
+def test_one_that_throttles_with_records_is_accused_of_that_alone(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(behind, Generous(), "QTA-30 QTA-31", tmp_path)
+    assert verdicts == {"QTA-30": "fail", "QTA-31": "blocked QTA-30"}

@@ -43,6 +43,12 @@ def test_only_apache_kafka_has_kafkas_bugs():
     assert known_bugs("reference:1") == known_bugs("addr:127.0.0.1:9092") == {}
 
 
+def test_a_bug_of_kraft_excuses_nothing_beside_a_zookeeper():
+    assert known_bugs("kafka:3.5.2:3")["ELE-03"].reference == "KAFKA-12670"
+    assert known_bugs("kafka-zk:3.5.2:3").get("ELE-03") is None
+    assert known_bugs("kafka-zk:3.5.2:3")["TXN-02"].reference == "KAFKA-14561"
+
+
 def test_a_failure_is_the_bug_only_where_it_shows_it(monkeypatch, tmp_path):
     bug = KnownBug(("PRD-05",), "KAFKA-1", "an example", since="0.11.0", shows="NONE(0) instead of")
     monkeypatch.setattr(runner, "known_bugs", lambda spec: {"PRD-05": bug})

@@ -17,6 +17,8 @@ from reference.protocol.apis import APIS
 
 OLDEST_RELEASE = "3.3"
 """The first release whose behaviour excuses a failure. Earlier ones need ZooKeeper."""
+LAST_OF_OLDEST = 67
+"""The last API key of that release."""
 OTHER_RELEASES = 3
 """A failure is judged as at most so many other releases, where Kafka's behaviour changed between them."""
 OF_SILENT_NODES = {"broker.heartbeat.interval.ms", "broker.session.timeout.ms", "replica.lag.time.max.ms"}
@@ -140,7 +142,17 @@ def judge(entry: Entry, subject: Subject, *, patience: float = 1.0) -> Judgement
             other.verdict = Verdict.TOLERATED
             other.reason = f"as Kafka {release} does, and not as {subject.kafka_version}: {judgement.reason}"
             return other
+    if _was_owed_later(entry.requirement):
+        judgement.reason += (
+            f"; Kafka owes this since {entry.requirement.since}, and {subject.kafka_version} is a guess here"
+        )
     return judgement
+
+
+def _was_owed_later(record: Requirement) -> bool:
+    """Whether Kafka had the needed APIs before it owed the requirement: a target that follows an earlier release fails it too."""
+    keys = [key for key, api in APIS.items() if api.name in record.needs.apis]
+    return version_key(record.since) > version_key(OLDEST_RELEASE) and max(keys, default=0) <= LAST_OF_OLDEST
 
 
 def _other_releases(changes: set[str], judged_as: str) -> list[str]:

@@ -129,6 +129,10 @@ class BatchHeader(TypedDict, total=False):
     codec: int
 
 
+OF_ANOTHER_EPOCH = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+"""What refuses the batch of a producer id that another transactional id was given, too (TXN-01)."""
+
+
 class TransactionalClient:
     """One transactional id with the producer id and epoch that it was given last."""
 
@@ -363,7 +367,12 @@ class TransactionalClient:
             expect_agreed("AddPartitionsToTxn", self.add(topic, partition))
             self._added.add((topic, partition))
         result = self.produce(topic, *values, partition=partition, codec=codec)
-        expect_agreed("Produce in a transaction", result.error_code)
+        try:
+            expect_agreed("Produce in a transaction", result.error_code)
+        except Failed as failure:
+            if result.error_code in OF_ANOTHER_EPOCH:
+                failure.built_on = failure.built_on or "TXN-01"
+            raise
         return result.base_offset
 
     @built_on("TXN-28")

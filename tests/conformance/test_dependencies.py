@@ -1,14 +1,22 @@
 """What requirements build on: each row names requirements that exist, and no two build on each other."""
 
+from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from conformance.broker import Broker
 from conformance.dependencies import USED_BY, dependencies_of
 from conformance.requirement import AREAS, Needs, catalogue
 from conformance.results import Verdict
 from conformance.steps import built_on
+from conformance.transaction_client import CLASSIC, TransactionalClient
 from conformance.wire import Failed
+from linearizability.client.requests import Topic
+from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import NO_UUID
 from tests.conformance.mortal import Mortal, entry, judged_on, verdicts
 
 
@@ -62,14 +70,21 @@ def test_what_is_judged_later_on_a_start_of_its_own_blocks_what_builds_on_it(tmp
     assert {one.requirement.id: one.blocked_by for one in report.judgements}["HIS-12"] == "ACK-17"
 
 
-def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocked(tmp_path: Path) -> None:
+def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As of crabka with three nodes: each gives the ids from 1000 on, and refuses by the epoch of its own transaction."""
 
     def gives_an_id_twice(broker: Broker) -> None:
         raise Failed("does not hold: id 1001")
 
     def refused(broker: Broker) -> None:
-        raise Failed("Produce in a transaction was answered with INVALID_PRODUCER_EPOCH(47)")
+        client = object.__new__(TransactionalClient)
+        client.broker = broker
+        client.protocol = replace(CLASSIC, adds=False)
+        answer = SimpleNamespace(error_code=ErrorCode.INVALID_PRODUCER_EPOCH)
+        monkeypatch.setattr(client, "produce", lambda *_, **__: answer, raising=False)
+        client.write(Topic("topic", NO_UUID, 1), b"a record")
 
     transactions = ("TXN-10", "TXN-13", "TXN-17")
     met = (*transactions, "TXV-01", "TXV-03", "TXV-10", "TXV-11", "TXV-15", "TXV-19", "TXV-20", "TXV-23", "TXV-24")
@@ -77,3 +92,8 @@ def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocke
     report = judged_on(Mortal(restartable=True), tmp_path, *entries)
     blocked_by = {one.requirement.id: one.blocked_by for one in report.judgements}
     assert blocked_by == {"TXN-01": ""} | dict.fromkeys(met, "TXN-01")
+
+
+def test_records_that_are_shown_too_early_are_not_hidden_behind_the_producer_id() -> None:
+    """As of the mock: its TXN-01 is blocked by TXN-11, with which records of an open transaction have nothing to do."""
+    assert "TXN-01" not in catalogue()["TXV-01"].requirement.builds_on

@@ -83,3 +83,20 @@ def test_a_case_that_fails_in_a_basic_step_does_not_hide_one_of_the_requirement_
 
     subject = Subject([("127.0.0.1", 1)], "4.3.1")
     assert judge(entry(test), subject).built_on == ""
+
+
+@pytest.mark.parametrize(
+    ("since", "api", "resembles", "said"),
+    [
+        ("3.8", "TxnOffsetCommit", True, True),
+        ("3.8", "TxnOffsetCommit", False, False),
+        ("3.3", "TxnOffsetCommit", True, False),
+        ("4.0", "ConsumerGroupHeartbeat", True, False),
+    ],
+)
+def test_a_failure_says_where_an_earlier_release_may_be_followed(
+    since: str, api: str, resembles: bool, said: bool
+) -> None:
+    subject = Subject([("127.0.0.1", 1)], "4.4.0", resembles_only=resembles)
+    reason = judge(entry(lambda broker: broker.fail("taken"), since=since, needs={"apis": {api: 0}}), subject).reason
+    assert reason == "taken" + f"; Kafka owes this since {since}, and 4.4.0 is a guess here" * said

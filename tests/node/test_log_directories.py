@@ -101,6 +101,15 @@ def move(started: Started, path: Path, index: int) -> int:
     return started.ask(AlterReplicaLogDirsRequest(dirs=[there]), 2).results[0].partitions[0].error_code
 
 
+def test_the_size_of_a_partition_is_that_of_its_segments(world: World, started: Started) -> None:
+    found = started.ask(DescribeLogDirsRequest(topics=None), 4).results
+    sizes = {each.log_dir: part.partition_size for each in found for topic in each.topics for part in topic.partitions}
+    assert sizes == {
+        str(folder): disk.size_of(folder / f"plain-{index}" / f"{0:020}.log")
+        for index, (disk, folder) in enumerate(((world.home, own.HOME), (world.other, OTHER)))
+    }
+
+
 # ---- a directory that fails
 
 

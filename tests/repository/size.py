@@ -40,8 +40,7 @@ CAPABILITIES = (
         r"|reference/runtime/(peer_login|scram_|security|tls)|reference/controller/acls|conformance/(access|sasl)"
         r"|conformance/requirements/(access|authentication|scram)|linearizability/targets/security|linearizability/mutants/access"
         r"|tests/(authorizer|security)/|tests/node/test_(access|authentication)|tests/runtime/test_(scram|secur|tls)"
-        r"|tests/conformance/test_access|tests/targets/(secured|test_mixed_access|test_security|test_sessions)"
-        r"|tests/tools/test_(acls|users)", True,
+        r"|tests/conformance/test_access|tests/targets/(secured|test_mixed_access|test_security|test_sessions)", True,
     ),
     Capability(
         "quotas", "Kafka's quotas for clients, and the requirements that judge them",

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from conformance.access_rules import AUTHORIZED
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import delete_records_request, new_topic, produced
 from linearizability.targets import open_target
@@ -35,16 +36,86 @@ from tests.tools.jvm import RELEASE, Tools
 
 pytestmark = [pytest.mark.java, pytest.mark.kafka]
 
-CONFIG = {"log.initial.task.delay.ms": "300", "auto.leader.rebalance.enable": "false", "background.threads": "4"}
+CONFIG = {
+    "log.initial.task.delay.ms": "300",
+    "auto.leader.rebalance.enable": "false",
+    "background.threads": "4",
+    **AUTHORIZED,
+}
 REFERENCE, KAFKA = "reference:1", f"kafka:{RELEASE}:1"
 
 
 NOT_YET = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 MOVE = {"version": 1, "partitions": [{"topic": "one", "partition": 0, "replicas": [1]}]}
-DELETE = {"version": 1, "partitions": [{"topic": "one", "partition": 0, "offset": 1}]}
+DELETE = {
+    "version": 1,
+    "partitions": [{"topic": "one", "partition": index, "offset": offset} for index, offset in ((0, 1), (1, 99))],
+}
 ELECT = {"partitions": [{"topic": "one", "partition": 0}]}
 WAIT = "--timeout-ms 20000"
+ALICE, APP = "--entity-type users --entity-name alice", "--entity-type clients --entity-name app"
+ANONYMOUS = "--deny-principal User:ANONYMOUS --deny-host 127.0.0.1"
+TEAM = "--topic team- --resource-pattern-type prefixed"
 
+FEATURES = [
+    Step("kafka-features", "downgrade --feature transaction.version=1 --dry-run"),
+    Step("kafka-features", "downgrade --feature transaction.version=1", is_short=True),
+    Step("kafka-features", "upgrade --feature transaction.version=2", is_short=True),
+    Step("kafka-features", "upgrade --feature group.version=1 --feature transaction.version=9", is_short=True),
+    Step("kafka-features", "downgrade --metadata 4.0"),
+    Step("kafka-features", "downgrade --metadata 4.0 --unsafe"),
+    Step("kafka-features", "disable --feature group.version"),
+    Step(
+        "kafka-console-consumer",
+        f"--topic one --group turned-away --command-property group.protocol=consumer --max-messages 1 {WAIT}",
+    ),
+    Step(
+        "kafka-console-consumer",
+        "--topic one --group served --command-property group.protocol=classic --from-beginning --max-messages 1 "
+        + WAIT,
+    ),
+    Step("kafka-features", "upgrade --feature group.version=1"),
+]
+USERS = [
+    Step("kafka-configs", f"--alter {ALICE} --add-config SCRAM-SHA-256=[iterations=8192,password=pw]", is_short=True),
+    Step("kafka-configs", f"--alter {ALICE} --add-config SCRAM-SHA-512=[password=pw]"),
+    Step(
+        "kafka-configs", f"--alter {ALICE} --add-config producer_byte_rate=1024,request_percentage=0.5", is_short=True
+    ),
+    Step("kafka-configs", f"--describe {ALICE}", is_short=True),
+    Step("kafka-configs", "--describe --entity-type users"),
+    Step("kafka-configs", f"--alter {APP} --add-config consumer_byte_rate=2048"),
+    Step("kafka-configs", "--alter --entity-type clients --entity-default --add-config controller_mutation_rate=10"),
+    Step("kafka-configs", f"--alter {ALICE} {APP} --add-config consumer_byte_rate=4096"),
+    Step("kafka-configs", "--alter --entity-type ips --entity-name 192.0.2.1 --add-config connection_creation_rate=5"),
+    Step("kafka-configs", "--describe --entity-type clients", is_short=True),
+    Step("kafka-configs", "--describe --entity-type users --entity-type clients"),
+    Step("kafka-configs", "--describe --entity-type ips"),
+    Step("kafka-configs", f"--alter {APP} --add-config producer_byte_rate=0"),
+    Step("kafka-configs", f"--alter {APP} --add-config connection_creation_rate=1"),
+    Step("kafka-configs", f"--alter {ALICE} --delete-config SCRAM-SHA-256"),
+    Step("kafka-configs", f"--alter {ALICE} --delete-config request_percentage"),
+    Step("kafka-configs", f"--describe {ALICE}"),
+    Step("kafka-configs", f"--alter {ALICE} --add-config SCRAM-SHA-256=[iterations=1,password=pw]"),
+]
+ACLS = [
+    Step("kafka-topics", "--create --topic team-one", is_short=True),
+    Step("kafka-acls", "--add --allow-principal User:ANONYMOUS --operation All --cluster", is_short=True),
+    Step("kafka-acls", "--add --allow-principal User:bob --consumer --topic other --group g"),
+    Step("kafka-acls", "--add --allow-principal User:bob --producer --idempotent --topic other"),
+    Step("kafka-acls", f"--add {ANONYMOUS} --operation Describe {TEAM}", is_short=True),
+    Step("kafka-acls", "--add --allow-principal User:ANONYMOUS --operation Write --transactional-id *"),
+    Step("kafka-acls", "--list", is_short=True),
+    Step("kafka-acls", "--list --topic team-one --resource-pattern-type match"),
+    Step("kafka-acls", "--list --principal User:bob"),
+    Step("kafka-topics", "--list", is_short=True),
+    Step("kafka-topics", "--describe --topic team-one"),
+    Step("kafka-acls", f"--remove --force {TEAM}", is_short=True),
+    Step("kafka-topics", "--list", is_short=True),
+    Step("kafka-acls", "--remove --force --allow-principal User:bob --operation Read --group g"),
+    Step("kafka-acls", "--list --group g"),
+    Step("kafka-acls", "--list"),
+]
 STEPS = [
     Step("kafka-topics", "--create --topic one --partitions 2 --config retention.ms=3600000", is_short=True),
     Step("kafka-topics", "--create --topic one"),
@@ -53,17 +124,23 @@ STEPS = [
     Step("kafka-topics", "--describe", is_short=True),
     Step("kafka-topics", "--describe --topic nowhere"),
     Step("kafka-topics", "--describe --under-replicated-partitions"),
-    Step("kafka-topics", "--alter --topic two --partitions 3"),
+    Step("kafka-topics", "--alter --topic two --partitions 3", is_short=True),
     Step("kafka-topics", "--alter --topic two --partitions 1"),
+    Step("kafka-topics", "--alter --topic nowhere --partitions 9"),
+    Step("kafka-topics", "--create --topic wrong/name"),
     Step("kafka-topics", "--list"),
     Step(
         "kafka-console-producer",
         "--topic one --reader-property parse.key=true --reader-property key.separator=:",
         "k:a\nk:b\nk:c\n",
+        is_short=True,
     ),
     Step("kafka-console-consumer", f"--topic one --group readers --from-beginning --max-messages 3 {WAIT}"),
-    Step("kafka-get-offsets", "--topic one"),
-    Step("kafka-get-offsets", "--topic one --time earliest"),
+    Step("kafka-get-offsets", "--topic one", is_short=True),
+    *(
+        Step("kafka-get-offsets", f"--topic one --time {kind}")
+        for kind in ("earliest", "max-timestamp", "earliest-local", "0")
+    ),
     Step("kafka-get-offsets", "--topic-partitions one:0,two:1 --time latest"),
     Step("kafka-consumer-groups", "--list"),
     Step("kafka-consumer-groups", "--describe --group readers"),
@@ -73,6 +150,8 @@ STEPS = [
     Step("kafka-consumer-groups", "--reset-offsets --group readers --topic one --to-earliest --execute"),
     Step("kafka-consumer-groups", "--describe --group nobody"),
     Step("kafka-groups", "--list"),
+    Step("kafka-consumer-groups", "--delete-offsets --group readers --topic one:0"),
+    Step("kafka-consumer-groups", "--describe --group readers"),
     Step("kafka-consumer-groups", "--delete-offsets --group readers --topic one"),
     Step("kafka-consumer-groups", "--delete --group readers"),
     Step("kafka-consumer-groups", "--delete --group nobody"),
@@ -93,6 +172,7 @@ STEPS = [
         )
     ),
     Step("kafka-configs", "--alter --topic one --delete-config cleanup.policy"),
+    Step("kafka-configs", "--describe --topic one --all"),
     Step("kafka-configs", "--alter --topic nowhere --add-config retention.ms=1"),
     Step("kafka-configs", "--describe --topic nowhere --all"),
     Step("kafka-topics", "--create --topic large --partitions 10001"),
@@ -127,10 +207,10 @@ STEPS = [
     Step("kafka-leader-election", "--election-type preferred --path-to-json-file {file}", files=ELECT),
     Step("kafka-leader-election", "--election-type preferred --all-topic-partitions"),
     Step("kafka-leader-election", "--election-type unclean --topic one --partition 9"),
-    Step("kafka-delete-records", "--offset-json-file {file}", files=DELETE),
+    Step("kafka-delete-records", "--offset-json-file {file}", files=DELETE, is_short=True),
     Step("kafka-log-dirs", "--describe --topic-list one"),
     Step("kafka-features", "describe", is_short=True),
-    Step("kafka-features", "upgrade --feature transaction.version=2"),
+    *FEATURES,
     Step("kafka-features", "version-mapping"),
     Step("kafka-features", "upgrade --release-version 4.3 --dry-run"),
     Step("kafka-metadata-quorum", "describe --status", is_short=True),
@@ -164,9 +244,12 @@ STEPS = [
     Step("kafka-share-groups", "--describe --group absent"),
     Step("kafka-streams-groups", "--list"),
     Step("kafka-streams-groups", "--describe --group absent"),
-    Step("kafka-topics", "--delete --topic two"),
+    Step("kafka-topics", "--delete --topic two", is_short=True),
+    Step("kafka-topics", "--create --topic two"),
+    Step("kafka-get-offsets", "--topic two"),
     Step("kafka-topics", "--delete --topic nowhere"),
-    Step("kafka-acls", "--list"),
+    *USERS,
+    *ACLS,
 ]
 
 NO_SHARE_GROUPS = "share groups are not served, and without them it reads nothing"
@@ -202,12 +285,12 @@ SCRIPTS = {
 }  # fmt: skip
 """What Kafka 4.3's bin folder has."""
 
-FEATURES = "the levels of kraft, share and streams are no features here"
+OTHER_FEATURES = "the levels of kraft, share and streams are no features here"
 LOGGERS = "a Java broker has a logger for each class"
 DIFFERS = {
     "kafka-configs --describe --broker-logger 1": LOGGERS,
-    "kafka-features describe": FEATURES,
-    "kafka-metadata-quorum describe --status": FEATURES,
+    "kafka-features describe": OTHER_FEATURES,
+    "kafka-metadata-quorum describe --status": OTHER_FEATURES,
     "kafka-share-groups --describe --group absent": "share groups are not served",
     "kafka-streams-groups --describe --group absent": "Streams groups are not served",
     "kafka-broker-api-versions": "share and Streams groups are not served",

@@ -27,12 +27,6 @@ def rows(text: str) -> list[dict[str, str]]:
     return [dict(zip(lines[at], words, strict=False)) for words in lines[at + 1 :]]
 
 
-def committed(admin: Admin, group: str) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> committed offset, as the tool describes a group."""
-    described = rows(admin("kafka-consumer-groups", "--describe", "--group", group).well())
-    return {(row["TOPIC"], int(row["PARTITION"])): int(row["CURRENT-OFFSET"]) for row in described}
-
-
 @contextmanager
 def two_members(admin: Admin, topic: str, group: str) -> Iterator[list[Member]]:
     members: list[Member] = [ConfluentMember(admin.broker.bootstrap, topic, group, "range") for _ in range(2)]
@@ -87,42 +81,6 @@ class TestLiveGroup:
                 "--execute",
             )
             assert "inactive" in reset.out + reset.errors
-
-
-class TestEmptyGroup:
-    def test_offsets_are_reset_and_deleted(self, admin: Admin) -> None:
-        topic = admin.topic("rewound", partitions=2)
-        admin.produce(topic, *"abcdef")
-        ends = admin.offsets(topic)
-        reset = ("kafka-consumer-groups", "--reset-offsets", "--group", "rewinders", "--topic")
-        admin(*reset, topic, "--to-latest", "--execute").well()
-        assert committed(admin, "rewinders") == {(topic, partition): end for partition, end in ends.items()}
-        admin(*reset, f"{topic}:0", "--to-offset", 0, "--execute").well()
-        assert committed(admin, "rewinders")[topic, 0] == 0
-        (state,) = rows(admin("kafka-consumer-groups", "--describe", "--group", "rewinders", "--state").well())
-        assert (state["STATE"], state["#MEMBERS"]) == ("Empty", "0")
-        admin("kafka-consumer-groups", "--delete-offsets", "--group", "rewinders", "--topic", f"{topic}:0").well()
-        assert {*committed(admin, "rewinders")} == {(topic, 1)}
-
-    def test_a_group_is_deleted(self, admin: Admin) -> None:
-        topic = admin.topic("left")
-        admin(
-            "kafka-consumer-groups",
-            "--reset-offsets",
-            "--group",
-            "leavers",
-            "--topic",
-            topic,
-            "--to-latest",
-            "--execute",
-        ).well()
-        assert "leavers" in admin("kafka-consumer-groups", "--list").well().split()
-        admin("kafka-consumer-groups", "--delete", "--group", "leavers").well()
-        assert "leavers" not in admin("kafka-consumer-groups", "--list").well().split()
-        again = admin("kafka-consumer-groups", "--delete", "--group", "leavers")
-        assert "GroupIdNotFoundException" in again.out + again.errors
-        gone = admin("kafka-consumer-groups", "--describe", "--group", "leavers")
-        assert "Group leavers not found" in gone.out
 
 
 def offsets_logs(folder: Path) -> list[Path]:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from linearizability.targets.kafka import KafkaCluster
-    from reference.protocol.messages.metadata import MetadataResponse
-    from reference.runtime.cluster import ClusterProcesses
+    from linearizability.targets.cluster import ClusterTarget, Member
 
 ENGINE_ERROR = 3
 LOOK_EVERY_S = 1.0
+ANSWER_WITHIN_S = 2.0
+STOP_WITHIN_S = 40.0
+MAX_REASON = 300
+METRICS = "tidegauge.metrics.listener"
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 
@@ -32,71 +30,92 @@ class Coordination(Enum):
     ZOOKEEPER = "zookeeper"
 
 
-class KafkaGuest:
-    """A node of Apache Kafka in a cluster of the reference."""
+def _spec(nodes: int, kinds: Sequence[str], coordination: Coordination) -> str:
+    """The target of the command's options. Errors: WrongTarget for what cannot be beside the reference."""
+    from linearizability.targets import WrongTarget
 
-    def __init__(self, kind: KafkaCluster) -> None:
-        """`kind` is prepared, and never opened."""
-        self._kind = kind
-        self.settings: Mapping[str, str] = kind.small_settings()
-
-    def format(self, data: Path) -> None:
-        from linearizability.targets.kafka_start import CHECKPOINT
-
-        if self._kind.quick.checkpoint is not None and not (data / CHECKPOINT).exists():
-            shutil.copyfile(self._kind.quick.checkpoint, data / CHECKPOINT)
-
-    def start(self, properties_file: Path, log: Path) -> subprocess.Popen[bytes]:
-        from linearizability.targets import leash
-
-        command = [str(part) for part in self._kind.serve(properties_file)]
-        with log.open("ab") as output:
-            return leash.start(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-
-
-def _guests(nodes: int, kinds: Sequence[str], folder: Path) -> dict[int, KafkaGuest]:
-    """The last nodes, by their ids. Errors: TargetError for what is no release, or cannot be beside the reference."""
-    from linearizability.targets import WrongTarget, open_target
-    from linearizability.targets.kafka import KafkaCluster
-    from linearizability.targets.mixed import MixedCluster
-
+    if coordination is Coordination.ZOOKEEPER:
+        return f"reference-zk:{nodes}"
     if not kinds:
-        return {}
+        return f"reference:{nodes}"
     if len(kinds) >= nodes:
         raise WrongTarget(f"--with: {len(kinds)} of {nodes} nodes leave none to the reference")
-    first = nodes - len(kinds)
-    mixed = open_target(f"mixed:{','.join(['reference'] * first + [*kinds])}", folder=folder)
-    assert isinstance(mixed, MixedCluster)
-    mixed.prepare()
-    found = [kind for kind in mixed.kinds[first:] if isinstance(kind, KafkaCluster)]
-    if len(found) < len(kinds):
+    if not all(kind.startswith("kafka:") for kind in kinds):
         raise WrongTarget(f"--with {' '.join(kinds)}: kafka:VERSION is needed, as kafka:4.3.1")
-    return {first + number: KafkaGuest(kind) for number, kind in enumerate(found, start=1)}
+    return f"mixed:{','.join(['reference'] * (nodes - len(kinds)) + [*kinds])}"
 
 
-@contextmanager
-def _zookeeper(folder: Path, hosts: str) -> Iterator[str]:
-    """A ZooKeeper's HOST:PORT: those given, or of a server that runs as long as this, with its data in `folder`.
+def _target(spec: str, folder: Path, port: int, zookeeper: str, settings: Mapping[str, str]) -> ClusterTarget:
+    """The cluster of a folder, not yet started. Errors: TargetError."""
+    from linearizability.targets import open_target
+    from linearizability.targets.cluster import ClusterTarget
+    from linearizability.targets.zookeeper import ByZooKeeper
 
-    Errors: TargetError.
-    """
-    from linearizability.targets.hosts import Host
-    from linearizability.targets.target import TargetError
-    from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
+    target = open_target(spec, folder=folder)
+    assert isinstance(target, ClusterTarget)
+    _continue(target, isinstance(target, ByZooKeeper))
+    target.first_port, target.keep_data = port, True
+    target.given = {**_settings(target), **settings}
+    target.of_each_node = _metrics
+    if zookeeper and isinstance(target, ByZooKeeper):
+        target.zookeeper.given = zookeeper
+    return target
 
-    if hosts:
-        yield hosts
-        return
-    server = ZooKeeper("ZooKeeper", Host(), SESSION_TIMEOUT_MS)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        server.lay_out(folder, *zookeeper_program())
-        server.start()
-        yield server.address
-    except OSError as error:
-        raise TargetError(f"{folder}: {error}") from error
-    finally:
-        server.kill()
+
+def _kinds(target: ClusterTarget) -> Sequence[ClusterTarget]:
+    """What each node is."""
+    from linearizability.targets.mixed import MixedCluster
+
+    return target.kinds if isinstance(target, MixedCluster) else [target] * target.size
+
+
+def _execute_by_pypy(target: ClusterTarget) -> None:
+    """Errors: TargetError where there is no PyPy."""
+    from linearizability.targets.pypy import pypy
+    from linearizability.targets.reference import ReferenceCluster
+
+    for kind in _kinds(target):
+        if isinstance(kind, ReferenceCluster):
+            kind.interpreter = pypy()
+
+
+def _continue(target: ClusterTarget, has_zookeeper: bool) -> None:
+    """Go on with the cluster of the folder, if there is one. Errors: TargetError where it is coordinated in the other way."""
+    from linearizability.targets import TargetError
+    from linearizability.targets.cluster import META_PROPERTIES
+
+    for folder in target.folder.glob("node-*"):
+        file = folder / "server.properties"
+        had_zookeeper = file.exists() and "\nzookeeper.connect=" in "\n" + file.read_text()
+        if file.exists() and had_zookeeper != has_zookeeper:
+            former = "a ZooKeeper" if had_zookeeper else "its own quorum"
+            raise TargetError(f"{folder} is of a cluster that {former} coordinates")
+        meta = folder / "data" / META_PROPERTIES
+        for line in meta.read_text().splitlines() if meta.exists() else ():
+            if line.startswith("cluster.id="):
+                target.cluster_id = line.partition("=")[2]
+
+
+def _settings(target: ClusterTarget) -> dict[str, str]:
+    """What a cluster to look at has beside the properties that every target has."""
+    from linearizability.targets.zookeeper import ByZooKeeper
+
+    factor = min(target.size, 3)
+    settings = {
+        "default.replication.factor": str(factor),
+        "min.insync.replicas": str(max(1, factor - 1)),
+        "replica.lag.time.max.ms": "5000",
+        "group.initial.rebalance.delay.ms": "3000",
+    }
+    if isinstance(target, ByZooKeeper):
+        return settings
+    return settings | {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
+
+
+def _metrics(member: Member) -> dict[str, str]:
+    """The first node's metrics are at the port that is set, those of each further node at the next: all share one host."""
+    host, _, port = member.properties.get(METRICS, "").rpartition(":")
+    return {METRICS: f"{host}:{int(port) + member.node.id - 1}"} if port.isdecimal() and int(port) else {}
 
 
 def _fail(message: str) -> typer.Exit:
@@ -147,10 +166,7 @@ def cluster(
     Nodes are the reference's, the last ones those of --with. SIGTERM, SIGHUP and Ctrl-C stop it; a second one kills its
     nodes. They end as well when this process is killed.
     """
-    from linearizability.targets.pypy import ENVIRONMENT, pypy
     from linearizability.targets.target import TargetError
-    from reference.runtime.cluster import ClusterProcesses, lay_out
-    from reference.runtime.configuration import ConfigurationError
 
     settings: dict[str, str] = {}
     for pair in set_ or ():
@@ -167,33 +183,71 @@ def cluster(
         raise _fail("--zookeeper needs --coordination zookeeper")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    home = folder.resolve()
     try:
-        guests = _guests(nodes, with_ or [], home)
-        interpreter, environment = (str(pypy()), ENVIRONMENT) if with_pypy else (sys.executable, {})
-        with ExitStack() as stack:
-            connect = stack.enter_context(_zookeeper(home, zookeeper)) if by_zookeeper else ""
-            members = lay_out(home, nodes, port, settings, guests, connect)
-            running = stack.enter_context(ClusterProcesses(members, interpreter, environment))
+        spec = _spec(nodes, with_ or [], coordination)
+        target = _target(spec, folder.resolve(), port, zookeeper, settings)
+        if with_pypy:
+            _execute_by_pypy(target)
+        try:
             try:
-                running.await_ready(lambda text: typer.echo(text, err=True))
-                _watch(running, seconds, as_json)
+                _open(target)
+                _watch(target, seconds, as_json)
             except KeyboardInterrupt:
                 typer.echo("stopping", err=True)
-    except (ConfigurationError, TargetError) as error:
+            _stop(target)
+        finally:
+            target.close()
+    except TargetError as error:
         raise _fail(str(error)) from None
     if as_json:
         typer.echo(json.dumps({"nodes": nodes, "folder": str(folder), "stopped": True}))
 
 
-def _watch(running: ClusterProcesses, seconds: float | None, as_json: bool) -> None:
-    from reference.runtime.cluster import describe
+def _open(target: ClusterTarget) -> None:
+    """Start the nodes and wait until each knows every other. Errors: TargetError in one line, where a node ended why."""
+    from linearizability.targets.target import TargetError
 
+    try:
+        target.open()
+    except TargetError as error:
+        for member in target.members:
+            process, code = member.process, member.process.exit_code()
+            if code is not None and code > 0:
+                reason = process.tail(1)[:MAX_REASON]
+                raise TargetError(
+                    f"node {member.node.id} ended with exit code {code}: {reason} ({process.log})"
+                ) from error
+        raise
+    for node in target.nodes:
+        typer.echo(f"node {node.id} at {node.address}", err=True)
+
+
+def _stop(target: ClusterTarget) -> None:
+    """Stop all nodes cleanly; what does not stop in time is killed when the target is closed.
+
+    Apache Kafka's stop first: they wait for minutes for a controller that lets them go.
+    """
+    from linearizability.targets.kafka import KafkaCluster
+
+    until = time.monotonic() + STOP_WITHIN_S
+    for is_kafka in (True, False):
+        stopping = [
+            member.process
+            for member, kind in zip(target.members, _kinds(target), strict=True)
+            if isinstance(kind, KafkaCluster) == is_kafka
+        ]
+        for process in stopping:
+            process.terminate()
+        for process in stopping:
+            process.wait(max(0.1, until - time.monotonic()))
+
+
+def _watch(target: ClusterTarget, seconds: float | None, as_json: bool) -> None:
     shown: str | None = None
     until = None if seconds is None else time.monotonic() + seconds
     while until is None or time.monotonic() < until:
-        ended = [member.id for member, _ in running.ended()]
-        answers = (describe(member) for member in running.members if member.id not in ended)
+        ended = [node.id for node in target.nodes if not target.running(node.id)]
+        answers = (_describe(member) for member in target.members if member.node.id not in ended)
         answer = next((each for each in answers if each is not None), None)
         reported = _reported(answer, ended, as_json)
         if reported != shown:
@@ -202,12 +256,26 @@ def _watch(running: ClusterProcesses, seconds: float | None, as_json: bool) -> N
         time.sleep(LOOK_EVERY_S)
 
 
-def _reported(answer: MetadataResponse | None, ended: list[int], as_json: bool) -> str:
-    """Who is alive and who leads what, as a table or as one JSON object."""
-    from reference.runtime.cluster import leaders
+def _describe(member: Member) -> Any:
+    """The metadata as a node reports them; None where it does not answer."""
+    from linearizability.targets.wire import Wire, WireError
+    from reference.protocol.messages.metadata import MetadataRequest
 
+    try:
+        with Wire.connect(member.node.host, member.node.port, timeout_s=ANSWER_WITHIN_S) as wire:
+            return wire.call(MetadataRequest(topics=None))
+    except WireError:
+        return None
+
+
+def _reported(answer: Any, ended: Collection[int], as_json: bool) -> str:
+    """Which brokers are alive and which partitions they lead, as a table or as one JSON object."""
     alive = sorted(broker.node_id for broker in answer.brokers) if answer is not None else []
-    rows = leaders(answer) if answer is not None else []
+    rows = [
+        (topic.name or "", each.partition_index, each.leader_id, each.replica_nodes, each.isr_nodes)
+        for topic in sorted(answer.topics if answer is not None else (), key=lambda topic: topic.name or "")
+        for each in sorted(topic.partitions, key=lambda each: each.partition_index)
+    ]
     if as_json:
         names = ("topic", "partition", "leader", "replicas", "isr")
         partitions = [dict(zip(names, row, strict=True)) for row in rows]

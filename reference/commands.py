@@ -121,10 +121,6 @@ def serve(
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="Overrides one line of the file; may repeat."),
     ] = None,
-    stop_with_stdin: Annotated[
-        bool,
-        typer.Option(help="Stop when standard input, a pipe, is closed: when the process that holds it has ended."),
-    ] = False,
 ) -> None:
     """Run one broker until SIGTERM or Ctrl-C. A wrong configuration is named in one line, and the exit code is 3.
 
@@ -149,7 +145,7 @@ def serve(
                 raise ConfigurationError(f"--set {pair}: NAME=VALUE is needed")
             properties[name.strip()] = value.strip()
         with _for_owner_alone():
-            run_broker(check_configuration(properties, str(config)), stop_with_stdin=stop_with_stdin)
+            run_broker(check_configuration(properties, str(config)))
     except ConfigurationError as error:
         raise _fail(str(error)) from None
     except NodeBroken as error:

@@ -37,6 +37,8 @@ INTERPOSED = ("power-loss", "disk", "clock")
 """Hooks that a cluster offers where its nodes are started with an interposer."""
 CUTS = ("partition", "heal")
 """Hooks that a cluster offers where its hosts are on a network of ours."""
+META_PROPERTIES = "meta.properties"
+"""What a formatted folder has."""
 INTERPOSER = "interposer"
 """The folder, beside a node's data, of what stands between it and its disk."""
 
@@ -116,6 +118,9 @@ class ClusterTarget(Target):
         self.listener: SecuredListener | None = None
         self.of_each_node: Callable[[Member], Mapping[str, str]] | None = None
         """Properties of the caller that differ from node to node; the member has its others then."""
+        self.first_port: int | None = None
+        """The port of node 1, if it is chosen: the others follow, controllers listen 100 above. Then `folder` is the cluster's
+        own, and a cluster that is there goes on."""
 
     def secure(self, protocol: str) -> None:
         """From the next start on, the listener for clients and brokers is secured. Errors: WrongTarget."""
@@ -187,14 +192,14 @@ class ClusterTarget(Target):
         self.folder.mkdir(parents=True, exist_ok=True)
         for attempt in range(1, START_ATTEMPTS + 1):
             try:
-                self.lay_out(new_folder(self.folder))
+                self.lay_out(new_folder(self.folder) if self.first_port is None else self.folder.resolve())
                 began = time.monotonic()
                 self.start_all()
                 self.seconds_to_start = time.monotonic() - began
                 return
             except TargetError as error:
                 self.end_all()
-                if attempt == START_ATTEMPTS or "in use" not in str(error):
+                if attempt == START_ATTEMPTS or self.first_port is not None or "in use" not in str(error):
                     raise
 
     def start_all(self) -> None:
@@ -330,19 +335,12 @@ class ClusterTarget(Target):
 
     def lay_out(self, home: Path) -> None:
         """Choose ports, write properties, format: everything but the start."""
-        ports: list[tuple[int, int]] = []
-        taken: dict[str, list[int]] = {}
-        for host in self.hosts[: self.size]:
-            if host.address not in taken:
-                sharing = sum(other.address == host.address for other in self.hosts[: self.size])
-                taken[host.address] = host.free_ports(2 * sharing)
-            ports.append((taken[host.address].pop(), taken[host.address].pop()))
         self.members = []
         for number, (host, (port, controller_port)) in enumerate(
-            zip(self.hosts[: self.size], ports, strict=True), start=1
+            zip(self.hosts[: self.size], self._ports(), strict=True), start=1
         ):
             folder = home / f"node-{number}"
-            folder.mkdir()
+            folder.mkdir(exist_ok=self.first_port is not None)
             process = host.process(f"node {number} of {self.spec}", folder / "node.log", folder)
             node = Node(number, host.address, port)
             is_broker = self.is_broker(number)
@@ -354,13 +352,27 @@ class ClusterTarget(Target):
             if self.of_each_node:
                 member.properties |= self.of_each_node(member)
             write_properties(member.properties_file, member.properties)
-            self.format(member)
+            if not (member.data / META_PROPERTIES).exists():
+                self.format(member)
             member.process.command = [*member.host.prefix, *(str(part) for part in self.command(member))]
             member.process.environment = self.environment(member)
             if self.interposed:
                 member.data.mkdir(parents=True, exist_ok=True)
                 member.interposer = Interposer(member.folder / INTERPOSER, member.data)
                 member.process.environment |= member.interposer.environment()
+
+    def _ports(self) -> list[tuple[int, int]]:
+        """Each node's port, and its controllers' listener's."""
+        if self.first_port is not None:
+            return [(port, port + 100) for port in range(self.first_port, self.first_port + self.size)]
+        ports: list[tuple[int, int]] = []
+        taken: dict[str, list[int]] = {}
+        for host in self.hosts[: self.size]:
+            if host.address not in taken:
+                sharing = sum(other.address == host.address for other in self.hosts[: self.size])
+                taken[host.address] = host.free_ports(2 * sharing)
+            ports.append((taken[host.address].pop(), taken[host.address].pop()))
+        return ports
 
     def all_properties(self, member: Member) -> dict[str, str]:
         """The node's broker properties."""

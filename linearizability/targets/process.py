@@ -63,7 +63,7 @@ class Process:
     def kill(self) -> None:
         """SIGKILL to its whole group; returns when it is gone."""
         self._signal(signal.SIGKILL)
-        self._wait(GONE_WITHIN_S)
+        self.wait(GONE_WITHIN_S)
 
     def terminate(self) -> None:
         """SIGTERM, without waiting; a frozen process goes on, so that it can receive it."""
@@ -73,7 +73,7 @@ class Process:
     def stop(self, timeout_s: float) -> bool:
         """SIGTERM, and SIGKILL when that is not enough in time. Returns whether it went in good order."""
         self.terminate()
-        in_order = self._wait(timeout_s)
+        in_order = self.wait(timeout_s)
         if not in_order:
             self.kill()
         return in_order
@@ -106,7 +106,7 @@ class Process:
         if self._child is not None and self._child.poll() is None:
             leash.kill_group(self._child.pid, number)
 
-    def _wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float) -> bool:
         """Wait for its end, and for that of all in its group. Returns whether it ended in time."""
         if self._child is None:
             return True

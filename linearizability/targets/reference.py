@@ -46,7 +46,8 @@ class ReferenceCluster(ClusterTarget):
         return [self.interpreter, "-m", "tidegauge", "serve", member.properties_file]
 
     def environment(self, member: Member) -> dict[str, str]:
-        return super().environment(member) | ENVIRONMENT
+        of_pypy = OF_PYPY if self.interpreter != sys.executable else {}
+        return super().environment(member) | ENVIRONMENT | of_pypy
 
 
 class PyPyReferenceCluster(ReferenceCluster):
@@ -55,15 +56,13 @@ class PyPyReferenceCluster(ReferenceCluster):
     def prepare(self) -> None:
         self.interpreter = pypy()
 
-    def environment(self, member: Member) -> dict[str, str]:
-        return super().environment(member) | OF_PYPY
-
 
 class ZooKeeperReferenceCluster(ByZooKeeper, ReferenceCluster):
     """`reference-zk[:NODES]`: the same brokers, coordinated by a ZooKeeper as Kafka's were until 3.9."""
 
     def prepare(self) -> None:
-        zookeeper_program()
+        if not self.zookeeper.given:
+            zookeeper_program()
 
     def properties(self, member: Member) -> dict[str, str]:
         address = f"PLAINTEXT://{member.host.address}:{member.node.port}"

@@ -44,13 +44,15 @@ class ZooKeeper:
         self.host = host
         self.session_timeout_ms = session_timeout_ms
         self.port = 0
+        self.given = ""
+        """HOST:PORT,.../CHROOT of a ZooKeeper that runs already: then no server is started."""
         self.process: Process | None = None
         self._data = Path()
 
     @property
     def address(self) -> str:
         """HOST:PORT, as in zookeeper.connect."""
-        return f"{self.host.address}:{self.port}"
+        return self.given or f"{self.host.address}:{self.port}"
 
     def lay_out(self, home: Path, jars: Sequence[Path], logging: Sequence[str]) -> None:
         """Write the configuration into `home`/zookeeper."""
@@ -169,11 +171,13 @@ class ByZooKeeper(ClusterTarget):
         """Such a broker makes its own folder."""
 
     def lay_out(self, home: Path) -> None:
-        self.zookeeper.lay_out(home, *self.zookeeper_command())
+        if not self.zookeeper.given:
+            self.zookeeper.lay_out(home, *self.zookeeper_command())
         super().lay_out(home)
 
     def start_all(self) -> None:
-        self.zookeeper.start()
+        if not self.zookeeper.given:
+            self.zookeeper.start()
         super().start_all()
 
     def end_all(self) -> None:

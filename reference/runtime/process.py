@@ -12,7 +12,6 @@ import contextlib
 import itertools
 import json
 import logging
-import os
 import platform
 import random
 import signal
@@ -42,8 +41,8 @@ from reference.security.errors import WrongSecurity
 from reference.storage.errors import CorruptFile, LogError
 
 
-def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = False) -> None:
-    """Serve until a signal ends it, or the end of standard input.
+def run_broker(configuration: ServerConfiguration) -> None:
+    """Serve until a signal ends it.
 
     Errors: ConfigurationError for what stands in the way: address in use, folder locked, damaged or another node's.
     """
@@ -81,7 +80,7 @@ def run_broker(configuration: ServerConfiguration, *, stop_with_stdin: bool = Fa
             )
         except (CorruptFile, CodecError, RecordsError, LogError, KafkaError, OSError) as error:
             raise ConfigurationError(f"{configuration.folder} cannot be served: {error}") from error
-        asyncio.run(_serve(configuration, node, listeners, metrics_listener, clock, logger, stop_with_stdin))
+        asyncio.run(_serve(configuration, node, listeners, metrics_listener, clock, logger))
 
 
 def _id_of_cluster(configuration: ServerConfiguration) -> Callable[[str], str]:
@@ -121,7 +120,6 @@ async def _serve(
     metrics_listener: BoundListener | None,
     clock: Clock,
     logger: logging.Logger,
-    stop_with_stdin: bool,
 ) -> None:
     loop = asyncio.get_running_loop()
     try:
@@ -144,8 +142,6 @@ async def _serve(
     collect_in_steps(loop)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal, number)
-    if stop_with_stdin:
-        _at_end_of_stdin(loop, lambda: on_signal(signal.SIGTERM))
     metrics = None
     if metrics_listener is not None:
         from reference.runtime.exposition import serve_metrics
@@ -171,21 +167,6 @@ async def _serve(
         if metrics is not None:
             metrics.close()
     logger.info("stopped")
-
-
-def _at_end_of_stdin(loop: asyncio.AbstractEventLoop, act: Callable[[], None]) -> None:
-    """Errors: ConfigurationError when standard input is a file, whose end is no sign of anything."""
-    descriptor = sys.stdin.fileno()
-
-    def on_readable() -> None:
-        if not os.read(descriptor, 4096):
-            loop.remove_reader(descriptor)
-            act()
-
-    try:
-        loop.add_reader(descriptor, on_readable)
-    except PermissionError:
-        raise ConfigurationError("--stop-with-stdin: standard input is a file; a pipe is needed") from None
 
 
 def speaker(logger: logging.Logger) -> Callable[[str, str], None]:

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from linearizability.targets.wire import Wire, WireError
+from linearizability.targets import open_target
+from linearizability.targets.cluster import ClusterTarget, Member
+from linearizability.targets.wire import Wire, WireError, known_brokers
 from reference.controller.quorum_messages import Asker, vote_request
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition import AlterPartitionRequest
@@ -24,10 +26,7 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
-from reference.runtime.cluster import HOST, ClusterProcesses, Member, describe, lay_out
-from reference.storage.checkpoints import read_meta_properties
-from reference.storage.posix_disk import PosixDisk
-from tests.runtime.test_cluster import QUIET, WITHIN_S, base_port, bootstrap, produce
+from tests.targets.test_local_cluster import HOST, QUIET, WITHIN_S, bootstrap, produce
 from tests.waiting import await_true
 
 BOUNDS = {
@@ -45,15 +44,19 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         # The members themselves may need longer than a stranger is given.
-        self.members = lay_out(folder, 3, base_port(), BOUNDS | {"initial.broker.registration.timeout.ms": "60000"})
-        self.cluster = ClusterProcesses(self.members)
+        config = BOUNDS | {"initial.broker.registration.timeout.ms": "60000"}
+        target = open_target("reference:3", folder=folder, config=config)
+        assert isinstance(target, ClusterTarget)
+        self.cluster = target
         self.strangers: list[subprocess.Popen[bytes]] = []
 
     @property
+    def members(self) -> list[Member]:
+        return self.cluster.members
+
+    @property
     def cluster_id(self) -> str:
-        found = read_meta_properties(PosixDisk(), self.members[0].folder / "data")
-        assert found is not None
-        return found.cluster_id
+        return self.cluster.cluster_id
 
     def stranger(self, name: str, node: int, cluster_id: str) -> tuple[subprocess.Popen[bytes], Path]:
         """A broker process that knows the voters' addresses, and its log."""
@@ -77,11 +80,10 @@ class House:
         return self.strangers[-1], home / "log"
 
     def ids(self) -> list[int]:
-        answer = describe(self.members[0])
-        return sorted(broker.node_id for broker in answer.brokers) if answer else []
+        return sorted(known_brokers(HOST, self.members[0].node.port))
 
     def ask(self, member: Member, request: Message, version: int, *, controller: bool = True) -> Any:
-        port = member.controller_port if controller else member.port
+        port = member.controller_port if controller else member.node.port
         with Wire.connect(HOST, port, timeout_s=10) as wire:
             return wire.call(request, version, timeout_s=10)
 
@@ -90,8 +92,7 @@ class House:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     house = House(tmp_path_factory.mktemp("house"))
     with house.cluster:
-        house.cluster.await_ready(lambda text: None)
-        produce(house.members, ["kept"])
+        produce(bootstrap(house.members), ["kept"])
         yield house
 
 
@@ -105,7 +106,7 @@ def house(made: House) -> Iterator[House]:
     await_true(lambda: made.ids() == [1, 2, 3])
     assert read_from_start(made.members) == "kept"
     for member in made.members:
-        assert "Traceback" not in member.log.read_text()
+        assert "Traceback" not in member.process.log.read_text()
 
 
 def read_from_start(members: list[Member]) -> str | None:
@@ -169,7 +170,7 @@ def active(house: House) -> tuple[Member, int]:
         for member in house.members:
             answer = house.ask(member, DescribeQuorumRequest(topics=[topic]), 0)
             reported = answer.topics[0].partitions[0] if answer.topics else None
-            if reported is not None and reported.leader_id == member.id:
+            if reported is not None and reported.leader_id == member.node.id:
                 return member, reported.leader_epoch
         time.sleep(0.1)
     raise AssertionError("no member is the active controller")
@@ -179,16 +180,19 @@ def test_absurd_epochs_and_unknown_voters_change_nothing(house: House) -> None:
     leader, epoch = active(house)
     asks = {
         ErrorCode.INCONSISTENT_VOTER_SET: vote_request(
-            Asker(house.cluster_id, 77, NO_UUID, epoch + 1), leader.id, (epoch, 10**9), pre_vote=False
+            Asker(house.cluster_id, 77, NO_UUID, epoch + 1), leader.node.id, (epoch, 10**9), pre_vote=False
         ),
         ErrorCode.INVALID_REQUEST: vote_request(
-            Asker(house.cluster_id, leader.id % 3 + 1, NO_UUID, HIGHEST), leader.id, (HIGHEST, 10**9), pre_vote=False
+            Asker(house.cluster_id, leader.node.id % 3 + 1, NO_UUID, HIGHEST),
+            leader.node.id,
+            (HIGHEST, 10**9),
+            pre_vote=False,
         ),
     }
     for expected, request in asks.items():
         answer = house.ask(leader, request, 2)
         assert answer.topics[0].partitions[0].error_code == expected
-    stranger = vote_request(Asker("AAAA", 77, NO_UUID, epoch + 1), leader.id, (0, 0), pre_vote=False)
+    stranger = vote_request(Asker("AAAA", 77, NO_UUID, epoch + 1), leader.node.id, (0, 0), pre_vote=False)
     assert house.ask(leader, stranger, 2).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert active(house) == (leader, epoch)
 
@@ -211,13 +215,13 @@ def test_what_only_brokers_say_is_refused_from_who_is_none(house: House) -> None
 def test_a_damaged_metadata_log_is_cut_said_and_fetched_again(house: House) -> None:
     leader, _ = active(house)
     member = next(member for member in house.members if member is not leader)
-    house.cluster.kill(member)
+    member.process.kill()
     file = member.folder / "data" / "__cluster_metadata-0" / f"{0:020}.log"
     damaged = bytearray(file.read_bytes())
     damaged[len(damaged) // 2] ^= 0x55
     file.write_bytes(damaged)
-    said = len(member.log.read_text())
-    house.cluster.start(member)
-    await_true(lambda: "unfenced" in member.log.read_text()[said:])
-    assert "__cluster_metadata-0: recovered" in member.log.read_text()[said:]
+    said = len(member.process.log.read_text())
+    member.process.start()
+    await_true(lambda: "unfenced" in member.process.log.read_text()[said:])
+    assert "__cluster_metadata-0: recovered" in member.process.log.read_text()[said:]
     await_true(lambda: file.stat().st_size >= len(damaged))

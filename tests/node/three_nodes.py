@@ -50,6 +50,8 @@ class _Event(NamedTuple):
     arguments: tuple[Any, ...]
     connection: int | None = None
     """It is lost when this connection is closed; None for what comes in any case."""
+    is_traced: bool = False
+    """For those who follow what an event causes (`tests/tools/way.py`)."""
 
 
 class ThreeNodes:
@@ -140,11 +142,15 @@ class ThreeNodes:
         if method is Node.receive:
             connection, frame = arguments
             shared = bytearray(frame)
-            method(self.nodes[id], connection, memoryview(shared), self.now)
+            self._take(id, method, connection, memoryview(shared))
             shared[:] = bytes(len(shared))  # the runtime receives the next frame into it
         else:
-            method(self.nodes[id], *arguments, self.now)
+            self._take(id, method, *arguments)
         self._carry_out(id)
+
+    def _take(self, id: NodeId, method: Any, *arguments: Any) -> None:
+        """One input of a node."""
+        method(self.nodes[id], *arguments, self.now)
 
     def _carry_out(self, id: NodeId) -> None:
         while effects := self.nodes[id].take_effects():

@@ -18,26 +18,19 @@ from __future__ import annotations
 
 import argparse
 import sys
-import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from random import Random
 from types import FrameType
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from linearizability.client.errors import error_of
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import commit_request, new_topic, produce_request
-from linearizability.simulation.configuration import PLAINTEXT, PORTS, host_of, properties_of
-from linearizability.simulation.reception import bytes_of, release
+from linearizability.simulation.configuration import properties_of
 from linearizability.simulation.schedule import Schedule
-from reference.controller.image import Endpoint
-from reference.node.effects import Respond, Send
-from reference.node.identity import Identity
 from reference.node.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from reference.node.node import Node
 from reference.protocol.apis import APIS
@@ -47,24 +40,19 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
+from reference.protocol.primitives import NodeId
 from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
-from reference.storage.disk import Disk
-from reference.storage.log_directory import LogDirectory
-from reference.storage.log_manager import LogManager
-from reference.storage.simulated_disk import SimulatedDisk
+from tests.node.three_nodes import CLIENT, ThreeNodes
 
 REFERENCE = str(Path(__file__).parents[2] / "reference")
 CODEC = REFERENCE + "/protocol/"
 ALTER_PARTITION = (56).to_bytes(2)
-SCHEDULE = Schedule(nodes=3, properties={"broker.session.timeout.ms": "6000"})
-FOLDER = Path("/data")
+OF_SIMULATION = properties_of(Schedule(nodes=3, properties={"broker.session.timeout.ms": "6000"}), 1)
+PROPERTIES = {name: value for name, value in OF_SIMULATION.items() if name not in ("node.id", "listeners")}
 TOPIC, NAME = "t", "way"
 """The topic, and the name of group, producer and cluster."""
-CLIENT = 0
-"""The client's connection to each node."""
-MOST_STEPS = 1_000
 COLUMNS = ("steps", "calls", "functions", "files", "returns")
 
 
@@ -107,118 +95,74 @@ class Way:
 
 Traced = Literal["all", "what it sends", "nothing"]
 
-Arriving = tuple[int, int | tuple[int, str], bytes, bool]
-"""A node, the connection (for an answer: who answers, and its purpose), the frame, and whether to trace."""
 
-
-class Nodes:
-    """Three nodes, all brokers and voters, and one client."""
+class Nodes(ThreeNodes):
+    """Three nodes, all brokers and voters, and one client; what a traced step sends is traced where it arrives."""
 
     new_way: type[Way] = Way
 
     def __init__(self) -> None:
-        self.now = 1_700_000_000_000
-        self.arriving: deque[Arriving] = deque()
-        self.connections: dict[tuple[int, int, str], int] = {}
-        """Who asks, which peer and on which purpose -> the connection at the peer."""
-        self.answers: dict[int, bytes] = {}
         self.way = self.new_way()
-        self.silent = 0
+        self.silent: NodeId | None = None
         """A node that is cut off."""
         self.awaited = b""
         """If not empty: the operation begins with the step that sends a request of this API."""
-        self.nodes = {number: self._start(number) for number in SCHEDULE.node_ids}
-        for number in self.nodes:
-            self.step(number, partial(self.nodes[number].connected, CLIENT, "127.0.0.1", PLAINTEXT))
-        self.until(lambda: all(map(self._sees_all, self.nodes.values())))
-
-    def _start(self, number: int) -> Node:
-        disk = SimulatedDisk()
-        disk.make_folder(FOLDER)
-        endpoints = (Endpoint(PLAINTEXT, host_of(number), PORTS[PLAINTEXT]),)
-        directory = LogDirectory(cast(Disk, disk), FOLDER, id=uuid.UUID(int=1000 + number))
-        identity = Identity(number, "way", uuid.UUID(int=number), endpoints)
-        properties = properties_of(SCHEDULE, number)
-        return Node(identity, properties, LogManager([directory]), cast(Any, Random(number)), self.now)
-
-    def _sees_all(self, node: Node) -> bool:
-        brokers = node.image.brokers.values()
-        return node.is_serving and len(brokers) == len(self.nodes) and not any(broker.fenced for broker in brokers)
+        self._is_traced = False
+        super().__init__(**PROPERTIES)
+        self.run_until(lambda: all(node.is_serving for node in self.nodes.values()))
 
     # ---- steps
 
-    def step(self, number: int, does: partial[None], is_traced: bool = False) -> None:
+    def _take(self, id: NodeId, method: Any, *arguments: Any) -> None:
+        with self.way.traced(name_of_step(id, method, arguments)) if self._is_traced else nullcontext():
+            method(self.nodes[id], *arguments, self.now)
+            self.nodes[id].next_deadline()  # as drivers ask after each step
+
+    def _step(self, id: NodeId, method: Any, *arguments: Any) -> None:
         """One input of a node, and what it sends."""
         if self.awaited:
-            self.way, is_traced = self.new_way(), True
-        before = len(self.arriving)
-        with self.way.traced(name_of_step(number, does)) if is_traced else nullcontext():
-            does()
-            self.nodes[number].next_deadline()  # as drivers ask after each step
-        for effect in self.nodes[number].take_effects():
-            if isinstance(effect, Send):
-                self.arriving.append((effect.peer, self._connection(number, effect), effect.frame[4:], is_traced))
-            elif isinstance(effect, Respond) and effect.parts is not None:
-                frame = b"".join(map(bytes_of, effect.parts))[4:]
-                release(effect.parts)
-                if effect.connection == CLIENT:
-                    self.answers[number] = frame
-                else:
-                    asker, _, purpose = [*self.connections][effect.connection - 1]
-                    self.arriving.append((asker, (number, purpose), frame, is_traced))
+            self.way, self._is_traced = self.new_way(), True
+        before = len(self._under_way)
+        super()._step(id, method, *arguments)
+        sent = [self._under_way.pop() for _ in range(len(self._under_way) - before)][::-1]
         if self.awaited:
-            sent = [self.arriving.pop() for _ in range(len(self.arriving) - before)][::-1]
-            is_found = any(isinstance(via, int) and frame[:2] == self.awaited for _, via, frame, _ in sent)
-            self.arriving += [(*message, is_found) for *message, _ in sent]
-            self.awaited = b"" if is_found else self.awaited
+            self._is_traced = any(each.take is Node.receive and each.arguments[1][:2] == self.awaited for each in sent)
+            self.awaited = b"" if self._is_traced else self.awaited
+        self._under_way.extend(each._replace(is_traced=self._is_traced) for each in sent)
+        self._is_traced = False
 
-    def _connection(self, number: int, effect: Send) -> int:
-        key = (number, effect.peer, effect.purpose)
-        if key not in self.connections:
-            self.connections[key] = len(self.connections) + 1
-            listener = next(name for name, port in PORTS.items() if port == effect.port)
-            self.nodes[effect.peer].connected(self.connections[key], "127.0.0.1", listener)
-        return self.connections[key]
+    def deliver(self) -> bool:
+        while self._under_way and self.silent in self._ends(self._under_way[0]):
+            self._under_way.popleft()
+        self._is_traced = bool(self._under_way) and self._under_way[0].is_traced
+        return super().deliver()
+
+    def _ends(self, event: Any) -> tuple[NodeId, ...]:
+        """Between which nodes a message is on its way."""
+        if event.take is Node.answered:
+            return event.node, event.arguments[0]
+        askers = [asker for (asker, _, _), each in self._connections.items() if each == event.connection]
+        return event.node, *askers
 
     def settle(self) -> None:
         """Deliver messages until none is on its way."""
-        for _ in range(MOST_STEPS):
-            if not self.arriving:
-                return
-            number, via, frame, is_traced = self.arriving.popleft()
-            node = self.nodes[number]
-            if isinstance(via, tuple):
-                if self.silent not in (number, via[0]):
-                    self.step(number, partial(node.answered, *via, frame, self.now), is_traced)
-            elif self.silent not in (number, [*self.connections][via - 1][0]):
-                self.step(number, partial(node.receive, via, bytearray(frame), self.now), is_traced)
-        raise RuntimeError(f"messages are still on their way after {MOST_STEPS} steps")
-
-    def until(self, holds: Callable[[], bool]) -> None:
-        """Let time pass."""
-        for _ in range(MOST_STEPS):
-            self.settle()
-            if holds():
-                return
-            number = min(self.nodes, key=lambda each: self.nodes[each].next_deadline())
-            self.now = max(self.now + 1, self.nodes[number].next_deadline())
-            for each, node in self.nodes.items():
-                self.step(each, partial(node.tick, self.now))
-        raise RuntimeError("the nodes do not come to what is waited for")
+        while self.deliver():
+            pass
 
     # ---- the client
 
-    def ask(self, body: Message, version: int, *, of: int = 1, traced: Traced = "nothing") -> Any:
+    def asked(self, body: Message, version: int, *, of: int = 1, traced: Traced = "nothing") -> Any:
         """Ask a node; its answer, when all that it caused is quiet."""
         frame = encode_request(body.KEY, version, 1, "way", body)[4:]
-        self.answers.pop(of, None)
+        self.answers.clear()
         self.way = self.new_way() if traced != "nothing" else self.way
-        self.step(of, partial(self.nodes[of].receive, CLIENT, bytearray(frame), self.now), traced == "all")
+        self._is_traced = traced == "all"
+        self._step(NodeId(of), Node.receive, CLIENT, frame)
         if traced != "nothing":
-            self.arriving = deque((*message, True) for *message, _ in self.arriving)
+            self._under_way = deque(each._replace(is_traced=True) for each in self._under_way)
         self.settle()
-        self.until(lambda: of in self.answers)
-        return decode_response(body.KEY, version, self.answers.pop(of))[1]
+        self.run_until(lambda: self.answers)
+        return decode_response(body.KEY, version, self.answers.pop()[1])[1]
 
 
 class Operations(Nodes):
@@ -232,27 +176,27 @@ class Operations(Nodes):
         self.leader, *_ = sorted(set(self.nodes) - {controller}, key=lambda number: number == self.transactions)
         replicas = [self.leader, controller, *(set(self.nodes) - {self.leader, controller})]
         self.follower = replicas[-1]
-        self.ask(CreateTopicsRequest(topics=[new_topic(TOPIC, placed=[replicas])], timeout_ms=10_000), 7)
-        self.until(lambda: all((TOPIC, 0) in node.partitions for node in self.nodes.values()))
+        self.asked(CreateTopicsRequest(topics=[new_topic(TOPIC, placed=[replicas])], timeout_ms=10_000), 7)
+        self.run_until(lambda: all((TOPIC, 0) in node.partitions for node in self.nodes.values()))
         self.write()
 
     def _coordinator(self, topic: str, key_type: int) -> int:
         """The node that leads the only partition of an internal topic, once it answers for it."""
         request = FindCoordinatorRequest(key=NAME, key_type=key_type)
-        self.until(lambda: self.ask(request, 3).error_code == ErrorCode.NONE)
+        self.run_until(lambda: self.asked(request, 3).error_code == ErrorCode.NONE)
         leader = self.nodes[1].image.topics[topic].partitions[0].leader
         offsets = [OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
         loaded = [
             OffsetFetchRequest(group_id=NAME, topics=offsets),
             InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000),
         ][key_type]
-        self.until(lambda: self.ask(loaded, 4, of=leader).error_code == ErrorCode.NONE)
+        self.run_until(lambda: self.asked(loaded, 4, of=leader).error_code == ErrorCode.NONE)
         return leader
 
     def write(self, traced: Traced = "nothing", id: str | None = None, acks: int = -1, **fields: Any) -> None:
         records = bytes(build([Record(0, self.now, None, b"value")], **fields))
         body = produce_request({(TOPIC, 0): records}, acks=acks, transactional_id=id)
-        check(error_of(self.ask(body, 9, of=self.leader, traced=traced)))
+        check(error_of(self.asked(body, 9, of=self.leader, traced=traced)))
 
     def produce(self) -> None:
         """Produce with acks=all to a partition with two followers."""
@@ -267,30 +211,30 @@ class Operations(Nodes):
         self.silent = self.follower
         self.write(acks=1)
         self.awaited = ALTER_PARTITION
-        self.until(lambda: not self.awaited)
+        self.run_until(lambda: not self.awaited)
+        self.settle()
 
     def commit(self) -> None:
         """A group without members commits an offset."""
-        check(error_of(self.ask(commit_request(NAME, {(TOPIC, 0): 1}), 8, of=self.groups, traced="all")))
+        check(error_of(self.asked(commit_request(NAME, {(TOPIC, 0): 1}), 8, of=self.groups, traced="all")))
 
     def end(self) -> None:
         """A transaction over one partition commits."""
         session = ProducerSession(NAME)
-        given = self.ask(session.begin(), 4, of=self.transactions)
+        given = self.asked(session.begin(), 4, of=self.transactions)
         session.become(given.producer_id, given.producer_epoch)
-        check(error_of(self.ask(session.add_partitions([(TOPIC, 0)]), 3, of=self.transactions)))
+        check(error_of(self.asked(session.add_partitions([(TOPIC, 0)]), 3, of=self.transactions)))
         self.write(id=NAME, producer=BatchProducer(given.producer_id, given.producer_epoch, 0, transactional=True))
-        check(self.ask(session.end(committed=True), 3, of=self.transactions, traced="all").error_code)
+        check(self.asked(session.end(committed=True), 3, of=self.transactions, traced="all").error_code)
 
 
-def name_of_step(number: int, does: partial[None]) -> str:
-    """`does` is a call of one of a node's inputs."""
-    name, arguments = does.func.__name__, does.args
-    if name == "receive":
-        return f"node {number} receives {APIS[int.from_bytes(arguments[1][:2])].name}"
-    if name == "answered":
-        return f"node {number} takes node {arguments[0]}'s answer: {arguments[1]}"
-    return f"node {number}: {name}"
+def name_of_step(id: NodeId, method: Any, arguments: tuple[Any, ...]) -> str:
+    """`method` is one of a node's inputs."""
+    if method is Node.receive:
+        return f"node {id} receives {APIS[int.from_bytes(arguments[1][:2])].name}"
+    if method is Node.answered:
+        return f"node {id} takes node {arguments[0]}'s answer: {arguments[1]}"
+    return f"node {id}: {method.__name__}"
 
 
 def check(code: int) -> None:

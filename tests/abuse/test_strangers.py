@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget, Member
@@ -26,7 +25,7 @@ from reference.protocol.messages.broker_registration import BrokerRegistrationRe
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.primitives import NO_UUID
 from reference.protocol.schema import Message
-from tests.targets.test_local_cluster import HOST, QUIET, WITHIN_S, bootstrap, produce
+from tests.targets.numbers import WITHIN_S, consumed, produce
 from tests.waiting import await_true
 
 BOUNDS = {
@@ -36,6 +35,7 @@ BOUNDS = {
     "initial.broker.registration.timeout.ms": "4000",
 }
 HIGHEST = 2**31 - 1
+HOST = "127.0.0.1"
 
 
 class House:
@@ -92,7 +92,7 @@ class House:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     house = House(tmp_path_factory.mktemp("house"))
     with house.cluster:
-        produce(bootstrap(house.members), ["kept"])
+        produce(house.cluster.bootstrap, [7])
         yield house
 
 
@@ -104,19 +104,9 @@ def house(made: House) -> Iterator[House]:
         stranger.wait(WITHIN_S)
     made.strangers.clear()
     await_true(lambda: made.ids() == [1, 2, 3])
-    assert read_from_start(made.members) == "kept"
+    assert consumed(made.cluster.bootstrap, 1) == [7]
     for member in made.members:
         assert "Traceback" not in member.process.log.read_text()
-
-
-def read_from_start(members: list[Member]) -> str | None:
-    """The first record of the topic that the tests share."""
-    consumer = Consumer({"bootstrap.servers": bootstrap(members), "group.id": "unused", **QUIET})
-    consumer.assign([TopicPartition("t", 0, 0)])
-    message = consumer.poll(WITHIN_S)
-    consumer.close()
-    value = None if message is None or message.error() else message.value()
-    return value.decode() if isinstance(value, bytes) else None
 
 
 def says(log: Path, sentence: str) -> Callable[[], bool]:

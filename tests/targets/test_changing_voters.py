@@ -5,13 +5,11 @@ from __future__ import annotations
 import base64
 import re
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.targets import open_target
@@ -25,10 +23,10 @@ from reference.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
 from reference.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from reference.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from tests.targets.numbers import QUIET, consumed, produce
 from tests.waiting import await_true
 
 WITHIN_S = 90
-QUIET = {"log_level": 0}
 FIRST, JOINING = 1, 2
 
 
@@ -103,27 +101,6 @@ def has_joined(said: str, id: int) -> bool:
     return f"Added controller {id}" in said or "already part of the set of voters" in said
 
 
-def produce(target: ChangingCluster, first: int, end: int) -> None:
-    """Write numbers; all are acknowledged by all in-sync replicas."""
-    producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, **QUIET})
-    failed: list[object] = []
-    for number in range(first, end):
-        producer.produce("t", str(number), partition=0, on_delivery=lambda error, _: error and failed.append(error))
-    assert producer.flush(WITHIN_S) == 0 and failed == []
-
-
-def consumed(target: ChangingCluster, count: int) -> list[int]:
-    """The numbers of the partition, in order."""
-    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "g", **QUIET})
-    consumer.assign([TopicPartition("t", 0, 0)])
-    found: list[int] = []
-    end = time.monotonic() + WITHIN_S
-    while len(found) < count and time.monotonic() < end:
-        found += [int(message.value() or b"") for message in consumer.consume(count, 1.0) if not message.error()]
-    consumer.close()
-    return found
-
-
 @pytest.mark.sampled(days=5)
 @pytest.mark.kafka
 @pytest.mark.parametrize(
@@ -138,21 +115,21 @@ def test_a_controller_of_the_other_kind_joins_leads_and_the_first_leaves(kinds: 
         assert target.quorum() == (FIRST, [FIRST])
         admin = AdminClient({"bootstrap.servers": target.bootstrap, **QUIET})
         admin.create_topics([NewTopic("t", 1, 2, config={"min.insync.replicas": "2"})])["t"].result(WITHIN_S)
-        produce(target, 0, 500)
+        produce(target.bootstrap, range(500))
         assert "Added controller 2" in target.add(JOINING)
         assert target.quorum() == (FIRST, [FIRST, JOINING])
         assert "already part of the set of voters" in target.add(JOINING)
-        produce(target, 500, 1000)
+        produce(target.bootstrap, range(500, 1000))
         assert "Removed " in target.remove(FIRST)
         await_true(lambda: target.quorum() == (JOINING, [JOINING]), "the second controller does not lead alone")
-        produce(target, 1000, 1500)
+        produce(target.bootstrap, range(1000, 1500))
         await_true(lambda: has_joined(target.add(FIRST), FIRST), "the first controller cannot join again")
         await_true(lambda: target.quorum()[1] == [FIRST, JOINING], "not both controllers are voters")
         target.kill(FIRST)
         target.restart(FIRST)
         await_true(lambda: target.quorum()[1] == [FIRST, JOINING], "no leader has both voters again")
-        produce(target, 1500, 2000)
-        assert consumed(target, 2000) == [*range(2000)]
+        produce(target.bootstrap, range(1500, 2000))
+        assert consumed(target.bootstrap, 2000) == [*range(2000)]
 
 
 UNKNOWN, NO_SUCH_DIRECTORY = 9, UUID(int=77)

@@ -9,21 +9,18 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
 
 from linearizability.local_cluster import METRICS
-from linearizability.targets.cluster import Member
 from linearizability.targets.ports import free_ports
+from tests.targets.numbers import consumed, produce
 from tests.waiting import await_true
 
 HOST = "127.0.0.1"
 COMMAND = (sys.executable, "-m", "tidegauge", "cluster")
 WITHIN_S = 90
-QUIET = {"log_level": 0}
 
 
 def base_port() -> int:
@@ -32,27 +29,6 @@ def base_port() -> int:
         (port,) = free_ports(1, HOST)
         if port < 60_000:
             return port
-
-
-def bootstrap(members: Sequence[Member]) -> str:
-    return ",".join(member.node.address for member in members)
-
-
-def produce(servers: str, values: list[str]) -> None:
-    """Every one of them acknowledged by all in-sync replicas, or the test fails."""
-    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, **QUIET})
-    failures: list[object] = []
-    for value in values:
-        producer.produce("t", value, on_delivery=lambda error, message: failures.append(error) if error else None)
-    assert producer.flush(WITHIN_S) == 0 and failures == []
-
-
-def consume(servers: str, count: int) -> list[str]:
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "earliest", **QUIET})
-    consumer.subscribe(["t"])
-    found = [message.value().decode() for message in consumer.consume(count, WITHIN_S)]
-    consumer.close()
-    return found
 
 
 @pytest.mark.timeout(300)
@@ -69,9 +45,9 @@ def test_the_command_shows_the_cluster_stops_at_sigterm_and_goes_on(tmp_path: Pa
         first = json.loads(process.stdout.readline())
         assert (first["alive"], first["ended"], bool(first["partitions"])) == ([1, 2, 3], [], run == 1)
         if run == 0:
-            produce(servers, ["kept"])
+            produce(servers, [7])
         else:
-            assert consume(servers, 1) == ["kept"]
+            assert consumed(servers, 1) == [7]
         process.terminate()  # as Ctrl-C: one handler for both
         out, _ = process.communicate(timeout=WITHIN_S)
         assert json.loads(out.splitlines()[-1])["stopped"] is True

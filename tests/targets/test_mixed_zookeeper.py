@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from linearizability.agreement import Agreement, compare_nodes
@@ -17,6 +15,7 @@ from linearizability.targets.mixed_zookeeper import MixedZooKeeperCluster
 from linearizability.targets.target import Node
 from linearizability.targets.wire import Wire
 from reference.protocol.messages.metadata import MetadataRequest
+from tests.targets.numbers import PATIENT, QUIET, consumed, produce
 from tests.waiting import await_true
 
 SPEC = "mixed:kafka-zk:3.9.2,reference-zk,kafka-zk:3.9.2"
@@ -25,7 +24,6 @@ WITHIN_S = 120
 PARTITIONS, RECORDS = 6, 300
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
 """Leaders take no member out of an ISR while a test runs: the controller must, in a way that they take."""
-QUIET = {"log_level": 0}
 
 
 @pytest.mark.parametrize(
@@ -40,32 +38,6 @@ QUIET = {"log_level": 0}
 def test_what_cannot_stand_in_such_a_cluster_is_refused_by_name(spec: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(WrongTarget, match=said):
         open_target(spec, folder=tmp_path)
-
-
-def produce(target: MixedZooKeeperCluster, first: int) -> None:
-    """Write numbers, which all in-sync replicas acknowledge in time."""
-    refused: list[object] = []
-    settings = {"bootstrap.servers": target.bootstrap, "enable.idempotence": True, "acks": "all"}
-    producer = Producer(settings | {"request.timeout.ms": 4 * WITHIN_S * 1_000} | QUIET)
-    for number in range(first, first + RECORDS):
-        producer.produce(
-            "t",
-            str(number),
-            partition=number % PARTITIONS,
-            on_delivery=lambda error, _: error and refused.append(error),
-        )
-    assert (producer.flush(WITHIN_S), refused) == (0, [])
-
-
-def consumed(target: MixedZooKeeperCluster, count: int) -> Counter[int]:
-    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "g", **QUIET})
-    consumer.assign([TopicPartition("t", partition, 0) for partition in range(PARTITIONS)])
-    found: Counter[int] = Counter()
-    until = time.monotonic() + WITHIN_S
-    while found.total() < count and time.monotonic() < until:
-        found += Counter(int(each.value() or b"") for each in consumer.consume(count, 1.0) if not each.error())
-    consumer.close()
-    return found
 
 
 def controller(node: Node) -> int:
@@ -100,16 +72,16 @@ def survives(folder: Path, kills: int, victims: Sequence[int] | None, spec: str 
         topic = NewTopic("t", PARTITIONS, 3, config={"min.insync.replicas": "2"})
         admin.create_topics([topic])["t"].result(WITHIN_S)
         controllers = [await_controller(target)]
-        produce(target, 0)
+        produce(target.bootstrap, range(RECORDS), PARTITIONS, PATIENT)
         for times in range(1, kills + 1):
             victim = victims[times - 1] if victims is not None else controllers[-1]
             target.kill(victim)
             controllers.append(await_controller(target, down=victim))
-            produce(target, times * RECORDS)
+            produce(target.bootstrap, range(times * RECORDS, (times + 1) * RECORDS), PARTITIONS, PATIENT)
             target.restart(victim)
             await_in_sync(target, admin)
         sent = (kills + 1) * RECORDS
-        assert consumed(target, sent) == Counter(range(sent))
+        assert sorted(consumed(target.bootstrap, sent, PARTITIONS)) == [*range(sent)]
         return controllers, compare_nodes(target)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
@@ -23,38 +23,13 @@ from linearizability.targets.reference import TIDEGAUGE, ZooKeeperReferenceClust
 from linearizability.targets.wire import Wire
 from linearizability.targets.zookeeper import SESSION_TIMEOUT_MS, ZooKeeper, zookeeper_program
 from reference.protocol.messages.describe_configs import DescribeConfigsRequest
+from tests.targets.numbers import PATIENT, QUIET, consumed, produce
 from tests.waiting import await_true
 
 WITHIN_S = 60
 NEVER_LAGS = {"replica.lag.time.max.ms": "600000"}
 """The leaders themselves take no member out of an ISR while a test runs: the controller must."""
-PATIENT = {"request.timeout.ms": 4 * WITHIN_S * 1_000}
-"""No request is given up and sent again while a test waits for its answer: that would be news, and hide an answer that is due."""
-QUIET = {"log_level": 0}
 PARTITIONS, RECORDS = 3, 150
-
-
-def produce(target: ZooKeeperReferenceCluster, first: int) -> None:
-    """Write numbers, which all in-sync replicas acknowledge in time."""
-    refused: list[object] = []
-    producer = Producer({"bootstrap.servers": target.bootstrap, "enable.idempotence": True, **PATIENT, **QUIET})
-    for number in range(first, first + RECORDS):
-        partition = number % PARTITIONS
-        producer.produce(
-            "t", str(number), partition=partition, on_delivery=lambda error, _: error and refused.append(error)
-        )
-    assert producer.flush(WITHIN_S) == 0 and refused == []
-
-
-def consumed(target: ZooKeeperReferenceCluster, count: int) -> list[int]:
-    consumer = Consumer({"bootstrap.servers": target.bootstrap, "group.id": "g", **QUIET})
-    consumer.assign([TopicPartition("t", partition, 0) for partition in range(PARTITIONS)])
-    found: list[int] = []
-    until = time.monotonic() + WITHIN_S
-    while len(found) < count and time.monotonic() < until:
-        found += [int(message.value() or b"") for message in consumer.consume(count, 1.0) if not message.error()]
-    consumer.close()
-    return found
 
 
 def in_sync(admin: AdminClient) -> list[int]:
@@ -69,16 +44,16 @@ def test_each_broker_is_killed_in_turn_and_nothing_is_lost(tmp_path: Path) -> No
         admin = AdminClient({"bootstrap.servers": target.bootstrap, **QUIET})
         topic = NewTopic("t", PARTITIONS, 3, config={"min.insync.replicas": "2"})
         admin.create_topics([topic])["t"].result(WITHIN_S)
-        produce(target, 0)
+        produce(target.bootstrap, range(RECORDS), PARTITIONS, PATIENT)
         for times, victim in enumerate((1, 2, 3), start=1):
             target.kill(victim)
-            produce(target, times * RECORDS)
+            produce(target.bootstrap, range(times * RECORDS, (times + 1) * RECORDS), PARTITIONS, PATIENT)
             target.restart(victim)
             until = time.monotonic() + WITHIN_S
             while in_sync(admin) != [3] * PARTITIONS:
                 assert time.monotonic() < until, f"node {victim} is not in sync again"
                 time.sleep(0.2)
-        assert sorted(consumed(target, 4 * RECORDS)) == [*range(4 * RECORDS)]
+        assert sorted(consumed(target.bootstrap, 4 * RECORDS, PARTITIONS)) == [*range(4 * RECORDS)]
 
 
 TOPICS, CONFIGS = "kafka.admin.TopicCommand", "kafka.admin.ConfigCommand"
@@ -116,7 +91,7 @@ def test_tools_of_2_8_that_write_into_zookeeper_alter_a_live_topic(tmp_path: Pat
         assert "Created topic t" in old_tool(TOPICS, target, *create, "--config", "segment.bytes=1000")
         admin = AdminClient({"bootstrap.servers": target.bootstrap, **QUIET})
         await_true(lambda: "t" in admin.list_topics(timeout=WITHIN_S).topics, "the topic is not there")
-        produce(target, 0)
+        produce(target.bootstrap, range(RECORDS), PARTITIONS, PATIENT)
         old_tool(TOPICS, target, "--alter", "--topic", "t", "--config", "retention.ms=1000")
         change = ("--alter", "--entity-type", "topics", "--entity-name", "t", "--add-config", "retention.bytes=7777")
         old_tool(CONFIGS, target, *change)

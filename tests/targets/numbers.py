@@ -1,0 +1,37 @@
+"""Numbers that a producer writes to the topic `t` of a cluster, and that a consumer finds there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+WITHIN_S = 120
+QUIET = {"log_level": 0}
+PATIENT = {"request.timeout.ms": 4 * WITHIN_S * 1_000}
+"""No request is given up and sent again while a test waits for its answer: that would be news, and hide an answer that is due."""
+
+
+def produce(servers: str, numbers: Iterable[int], partitions: int = 1, settings: dict[str, int] | None = None) -> None:
+    """Write numbers; all are acknowledged by all in-sync replicas in time, or the test fails."""
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, **QUIET, **(settings or {})})
+    refused: list[object] = []
+    for number in numbers:
+        partition = number % partitions
+        producer.produce(
+            "t", str(number), partition=partition, on_delivery=lambda error, _: error and refused.append(error)
+        )
+    assert (producer.flush(WITHIN_S), refused) == (0, [])
+
+
+def consumed(servers: str, count: int, partitions: int = 1) -> list[int]:
+    """So many numbers, those of a partition in its order; fewer where no more come in time."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "g", **QUIET})
+    consumer.assign([TopicPartition("t", partition, 0) for partition in range(partitions)])
+    found: list[int] = []
+    until = time.monotonic() + WITHIN_S
+    while len(found) < count and time.monotonic() < until:
+        found += [int(message.value() or b"") for message in consumer.consume(count, 1.0) if not message.error()]
+    consumer.close()
+    return found

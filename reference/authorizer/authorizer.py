@@ -106,10 +106,13 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _is_dominated(allowance: Acl, denials: Iterable[Acl]) -> bool:
-    """Whether a denial covers all that is allowed: one of a prefix, or for a literal name one of this name."""
+    """Whether a denial covers all that is allowed: one of a prefix, or for a literal name one of this name.
+
+    An empty prefix does not count, as in Kafka's `authorizeByResourceType`, though it matches each name. No client can make one.
+    """
     is_literal = allowance.pattern_type == PatternType.LITERAL
     return any(
-        allowance.name.startswith(denial.name)
+        denial.name != "" and allowance.name.startswith(denial.name)
         if denial.pattern_type == PatternType.PREFIXED
         else is_literal and denial.name == allowance.name
         for denial in denials

@@ -11,6 +11,7 @@ into beginning and reading. Everything else is asked and answered at once.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -22,13 +23,16 @@ from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.wire import BrokerConnection, Failed, Misbehaved
 from linearizability.client.group_member import (
+    ASSIGNMENT_VERSION,
     CONSUMER,
     NO_GENERATION,
     NO_MEMBER,
     ClassicMember,
     encode_subscription,
 )
+from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
 from reference.protocol.messages.describe_groups import DescribeGroupsRequest
 from reference.protocol.messages.join_group import JoinGroupRequest
 from reference.protocol.messages.leave_group import LeaveGroupRequest
@@ -194,8 +198,14 @@ class Group:
 
 
 def share_of(member: Member) -> bytes:
-    """Bytes that only this member is given, and that no assignor would send."""
-    return b"\x00\xff for " + member.id.encode(errors="surrogateescape")
+    """An assignment that only this member is given, and that no assignor would send: of a topic that it does not subscribe to.
+
+    A coordinator may look into what the leaders of Kafka's own consumers send, and write it anew: so it is never just any bytes.
+    """
+    topic = f"for-{hashlib.sha256(member.id.encode(errors='surrogateescape')).hexdigest()[:16]}"
+    parts = [ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=[0])]
+    said = ConsumerProtocolAssignment(assigned_partitions=parts, user_data=b"")
+    return ASSIGNMENT_VERSION.to_bytes(2, "big") + encode(said, ASSIGNMENT_VERSION)
 
 
 def subscription(

@@ -20,7 +20,6 @@ from conformance.requirements import framing, throttling
 from conformance.results import Run, Verdict
 from conformance.runner import Plan, run
 from conformance.subject import Subject
-from linearizability.client.group_member import decode_assignment, encode_assignment
 from linearizability.mutants.wire.proxy import Answer, Exchange, ProxiedConnection, Proxy, sized
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
@@ -157,21 +156,6 @@ class Handshaken(Habit):
             return []
         exchange.connection.memory["handshaken"] = exchange.api == self.api
         return None
-
-
-class Reading(Habit):
-    """Reads what a leader of consumers assigns, and writes it anew without its user data, as SeaweedFS does."""
-
-    def __init__(self) -> None:
-        super().__init__("SyncGroup", lambda answer, exchange: None)
-
-    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
-        if exchange.api != self.api:
-            return None
-        header, request = exchange.decoded()
-        for one in request.assignments:
-            one.assignment = encode_assignment(decode_assignment(bytes(one.assignment)))[:-4] + bytes(4)
-        return [sized(header + encode(request, exchange.version))]
 
 
 class Lengths(Habit):
@@ -492,8 +476,3 @@ def test_one_that_keeps_an_answer_for_the_throttle_time_is_not_accused_of_separa
 def test_one_that_throttles_with_records_is_accused_of_that_alone(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
     _, verdicts = judged(behind, Generous(), "QTA-30 QTA-31", tmp_path)
     assert verdicts == {"QTA-30": "fail", "QTA-31": "blocked QTA-30"}
-
-
-def test_what_leaders_assign_can_be_read(behind: tuple[Loop, Behind], tmp_path: Path) -> None:
-    _, verdicts = judged(behind, Reading(), "BAS-07 GRP-08 GRP-14 GRP-16 GRP-20 GRP-33", tmp_path)
-    assert {*verdicts.values()} == {"pass"}

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from conformance.answers import AnswerParts, only
 from conformance.broker import Broker
+from conformance.results import Lack
 from conformance.steps import built_on
 from conformance.wire import Failed, Misbehaved
 from linearizability.client.errors import LOADING
@@ -42,6 +43,10 @@ class Found(NamedTuple):
     errors: dict[TopicPartition, int]
 
 
+MEMBERS_COMMIT = 1
+"""The first version of OffsetCommit with the member and its generation."""
+
+
 def commit(
     broker: Broker,
     group: str,
@@ -52,7 +57,10 @@ def commit(
     **who: Any,
 ) -> dict[TopicPartition, int]:
     """OffsetCommit at the group's coordinator; gives the error code of each partition, in the order of the answer."""
+    of_member = version is None and bool(who.get("member_id"))
     version = broker.version_for(OffsetCommitRequest, version)
+    if of_member and version < MEMBERS_COMMIT:
+        broker.skip(f"needs OffsetCommit v{MEMBERS_COMMIT}, in which a member says who it is", Lack.API)
     answer = broker.call(commit_request(group, offsets, **who), version, to=to or broker.coordinator(group))
     named = Names((topic for topic, _ in offsets), version)
     return {

@@ -129,6 +129,7 @@ def too_large(broker: Broker) -> None:
     "are served.",
     accepted="whatever its own group receives, or nothing, and if it is a generation then with the same bytes; 20 other "
     "groups become stable",
+    tolerated="a generation with other metadata, which harms its own group alone",
     draft="found while the others were confirmed: Kafka 4.3.1 looks into these metadata, and does not answer the join with some "
     "that are malformed (the error is in its log only)",
     deadline_s=60,
@@ -145,9 +146,8 @@ def no_subscription(broker: Broker) -> None:
                 answer = odd.joined()
                 broker.saw(f"its join: error {answer.error_code}")
                 reported = [bytes(one.metadata) for one in answer.members]
-                broker.expect(
-                    answer.error_code != ErrorCode.NONE or reported == [data], "no other metadata are reported"
-                )
+                if answer.error_code == ErrorCode.NONE and reported != [data]:
+                    broker.tolerate(f"{len(reported[0]) if reported else 'no'} bytes of other metadata are reported")
     for _ in range(20):
         Group(broker).stable(1)
     broker.saw("20 other groups are stable")

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 import pytest
 
+from conformance.committed_offsets import commit_one
 from conformance.liars import Behind
+from conformance.observations import Skipped
+from conformance.results import Lack
 from linearizability.client.group_member import decode_assignment, encode_assignment
+from linearizability.client.requests import Topic
 from linearizability.mutants.wire.proxy import Exchange, sized
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.sync_group import SyncGroupResponse
+from reference.protocol.primitives import NO_UUID
 from tests.conformance.test_habits import Habit, judged
 
 
@@ -67,3 +74,12 @@ def test_followers_that_are_not_held_are_blamed_once(coordinator: tuple[Loop, Be
     _, verdicts = judged(coordinator, Impatient(), "BAS-07 GRP-10 GRP-11 GRP-33 GRP-43", tmp_path)
     assert verdicts.pop("GRP-11") == "fail"
     assert {*verdicts.values()} <= {"pass", "blocked GRP-11"} and "blocked GRP-11" in verdicts.values()
+
+
+def test_a_member_commits_in_no_version_that_cannot_say_who_it_is() -> None:
+    def skip(reason: str, lacks: Lack) -> NoReturn:
+        raise Skipped(reason, lacks)
+
+    broker: Any = SimpleNamespace(version_for=lambda request, version: version or 0, skip=skip)
+    with pytest.raises(Skipped, match="needs OffsetCommit v1"):
+        commit_one(broker, "group", Topic("topic", NO_UUID, 1), 1, generation=1, member_id="member")

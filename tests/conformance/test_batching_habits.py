@@ -1,0 +1,41 @@
+"""A broker that keeps records, and puts them into batches of its own when they are fetched, as SeaweedFS does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.batches import batch, batches, patched, records
+from conformance.liars import Behind
+from linearizability.mutants.wire.proxy import Exchange
+from linearizability.targets import open_target
+from linearizability.targets.loop import Loop
+from tests.conformance.test_habits import Habit, judged
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behind]]:
+    with Loop() as loop, open_target("reference:1", folder=tmp_path_factory.mktemp("sound"), config={}) as target:
+        yield loop, Behind(target)
+
+
+def in_one_batch(answer: Any, _: Exchange) -> None:
+    for partition in (partition for topic in answer.responses for partition in topic.partitions):
+        data = bytes(partition.records or b"")
+        if found := batches(data):
+            one = patched(batch(*records(data)), base_offset=found[0].base_offset)
+            partition.records = patched(one, partition_leader_epoch=found[0].partition_leader_epoch)
+
+
+def test_it_is_accused_of_other_bytes_alone(log: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(log, Habit("Fetch", in_one_batch), "ACK-15 FET-06 FET-10 FET-15 PRD-23", tmp_path)
+    assert verdicts == {
+        "ACK-15": "tolerated",
+        "FET-06": "pass",
+        "FET-10": "tolerated",
+        "FET-15": "fail",
+        "PRD-23": "pass",
+    }

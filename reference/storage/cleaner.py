@@ -28,6 +28,9 @@ MAX_BYTES_PER_TICK = 64 * 1024
 MOST_FLUSHES = 2
 FLUSH_LOOK_MS = 5
 """How long it rests while another thread waits for the disk."""
+MOST_REST_MS = 86_400_000
+"""How long it rests at most for log.cleaner.io.max.bytes.per.second, which may be 0."""
+MOST_MAP_BYTES = (1 << 31) - 1
 SET_ASIDE_MS = 60_000
 """For how long a log is left alone whose compaction failed: a batch is damaged, or the disk refuses."""
 
@@ -97,6 +100,9 @@ class Cleaner:
         self._next = AT_ONCE
         self._rests_since: TimestampMs | None = None
         """Since when it waits for log.cleaner.backoff.ms to be over; None where `_next` says when it goes on."""
+        self._worked_at = AT_ONCE
+        self._spent = 0
+        """Bytes that were read in the last tick, for which it rests."""
 
     def load(self, now: TimestampMs) -> None:
         """Read how far the last run came. Errors: OSError."""
@@ -112,7 +118,7 @@ class Cleaner:
         """Look for a log that is due, or go on with the one at hand. Errors are logged, not raised."""
         if not self.settings.enable or now < self._due():
             return
-        self._rests_since = None
+        self._rests_since, self._spent = None, 0
         try:
             if self._job is None:
                 self._begin(now)
@@ -130,7 +136,24 @@ class Cleaner:
         return self._due() if self.settings.enable else None
 
     def _due(self) -> TimestampMs:
-        return self._next if self._rests_since is None else self._rests_since + self.settings.backoff_ms
+        if self._rests_since is not None:
+            return self._rests_since + self.settings.backoff_ms
+        return max(self._next, self._worked_at + self._throttle_ms()) if self._spent else self._next
+
+    def _throttle_ms(self) -> int:
+        """How long what was spent in the last tick takes at the rate that is allowed now.
+
+        Kafka takes any number for the rate; at 0 its cleaner sleeps until the next change.
+        """
+        rate = self.settings.io_max_bytes_per_second
+        if rate == 0:
+            return MOST_REST_MS
+        return int(min(1000 * self._spent / rate, MOST_REST_MS)) if rate > 0 else 0
+
+    def _map_bytes(self) -> int:
+        """How much memory the map of keys may take."""
+        size = self.settings.dedupe_buffer_size * self.settings.io_buffer_load_factor
+        return int(min(size, MOST_MAP_BYTES)) if size > 0 else 0
 
     def _begin(self, now: TimestampMs) -> None:
         """Take up the dirtiest log that is due, once it is durable. Errors: OSError, LogError.
@@ -150,8 +173,7 @@ class Cleaner:
                 return
         if self._disk.failure is not None:
             raise self._disk.failure
-        map_bytes = int(self.settings.dedupe_buffer_size * self.settings.io_buffer_load_factor)
-        cleaning = Cleaning(log, chosen.section, now, map_bytes, self.run_flush)
+        cleaning = Cleaning(log, chosen.section, now, self._map_bytes(), self.run_flush)
         self._job = chosen.key, cleaning, cleaning.steps()
         log.checkpoint()
 
@@ -192,7 +214,7 @@ class Cleaner:
             if spent >= MAX_BYTES_PER_TICK or cleaning.is_flushing:
                 break
         rest_ms = FLUSH_LOOK_MS if cleaning.is_flushing else 0
-        self._next = now + max(rest_ms, int(1000 * spent / self.settings.io_max_bytes_per_second))
+        self._next, self._worked_at, self._spent = now + rest_ms, now, spent
         if cleaning.done is not None:
             self._job = None
             self.cleaned_bytes += cleaning.done.read_bytes

@@ -16,9 +16,10 @@ import pytest
 from linearizability.damage import reference as own
 from linearizability.damage.content import produce
 from linearizability.damage.reference import Started
-from reference.controller.broker_configs import CLUSTER_WIDE, FIXED, PER_BROKER
+from reference.controller.broker_configs import CLUSTER_WIDE, FIXED, PER_BROKER, validate_broker_configs
 from reference.controller.config_table import TOPIC
 from reference.controller.elections import is_unclean_allowed
+from reference.protocol.errors import KafkaError
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from reference.protocol.records.batch import BatchProducer, build
@@ -97,18 +98,22 @@ def remembered_producers(running: Running) -> object:
     return len(running.node.partitions[PLAIN].log.active_producers())
 
 
+def make_dirty(running: Running, records: int = 12) -> None:
+    for number in range(records):
+        batch = build([Record(0, running.started.now, b"key %d" % number, bytes(800))])
+        produce(running.started.ask, COMPACTED, batch)
+
+
 def compaction(running: Running) -> object:
     """After how long a log is compacted that is dirty from now on, how long that takes, and how much it reads."""
     cleaner = running.node.logs.directories[0].cleaner
     running.started.tick(10 * EXPIRY_CHECK_MS)
-    for number in range(12):
-        batch = build([Record(0, running.started.now, b"key %d" % number, bytes(800))])
-        produce(running.started.ask, COMPACTED, batch)
+    make_dirty(running)
     times: list[int] = []
     for _ in range(MOST_TICKS):
         deadline = cleaner.next_deadline()
         assert deadline is not None
-        running.started.tick(max(1, deadline - running.started.now))
+        running.started.tick(max(1, min(deadline - running.started.now, EXPIRY_CHECK_MS)))
         times.append(running.started.now)
         if cleaner.cleaned_bytes:
             break
@@ -223,3 +228,43 @@ def test_a_shorter_rest_of_the_cleaner_is_over_at_once(monkeypatch: pytest.Monke
     assert running.node.next_deadline() <= started.now
     started.tick(0)
     assert cleaner.next_deadline() == started.now + 20_000
+
+
+def test_a_higher_rate_of_the_cleaner_counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    running = Running(monkeypatch, {"log.cleaner.io.max.bytes.per.second": "0"})
+    make_dirty(running, 200)  # more than a tick compacts
+    cleaner = running.node.logs.directories[0].cleaner
+    for _ in range(20):
+        running.started.tick(EXPIRY_CHECK_MS)
+    assert cleaner.cleaned_bytes == 0
+    running.alter("", "log.cleaner.io.max.bytes.per.second", "1000000")
+    for _ in range(5):
+        running.started.tick(1000)
+    assert cleaner.cleaned_bytes > 0
+
+
+EXTREMES = (
+    "0",
+    "-1",
+    "NaN",
+    "Infinity",
+    "1e-320",
+    "1e308",
+    "2147483647",
+    "9223372036854775807",
+    "-9223372036854775808",
+)
+
+
+@pytest.mark.parametrize("name", sorted(OBSERVED.keys() - TOPIC_DEFAULTS.keys()))
+def test_no_value_that_is_taken_stops_the_node(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for value in EXTREMES:
+        try:
+            validate_broker_configs({name: value}, for_one_broker=True)
+        except KafkaError:
+            continue
+        running = Running(monkeypatch, {})
+        running.alter("", name, value)
+        OBSERVED[name][1](running)
+        for _ in range(5):
+            running.started.tick(max(1, min(running.node.next_deadline() - running.started.now, 10 * EXPIRY_CHECK_MS)))

@@ -1,9 +1,11 @@
-"""Kafka's verifiable and performance tools, which are the Java client under Kafka's own system tests."""
+"""Kafka's verifiable tools, which are the Java client under Kafka's own system tests, while a broker starts again.
+
+What they and the performance tools print is compared with Apache Kafka in `tests/tools/test_beside_kafka.py`.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -36,21 +38,6 @@ def await_end_offset(broker: Target, topic: str, at_least: int) -> None:
         time.sleep(0.02)
 
 
-def test_verifiable_producer_and_consumer(broker: Target, tools: Tools, topic: str, tmp_path: Path) -> None:
-    settings = tmp_path / "producer.properties"
-    settings.write_text("compression.type=zstd\n")
-    where = ("--bootstrap-server", broker.bootstrap, "--topic", topic, "--max-messages", 500)
-    produced = run_in_own_jvm("kafka-verifiable-producer", *where, "--acks", -1, "--command-config", settings)
-    acknowledged = events(produced, "producer_send_success")
-    assert [each["value"] for each in acknowledged] == [str(number) for number in range(500)]
-    assert [each["offset"] for each in acknowledged] == list(range(500))
-    consumed = tools.run("kafka-verifiable-consumer", *where, "--group-id", f"group-{topic}", "--verbose")
-    seen = events(consumed, "record_data")
-    assert [(each["value"], each["offset"]) for each in seen] == [(str(number), number) for number in range(500)]
-    commits = [partition for event in events(consumed, "offsets_committed") for partition in event["offsets"]]
-    assert commits[-1]["offset"] == 500
-
-
 def test_an_idempotent_java_producer_outlives_restarts(
     broker: Target, tools: Tools, topic: str, tmp_path: Path
 ) -> None:
@@ -74,16 +61,3 @@ def test_an_idempotent_java_producer_outlives_restarts(
     assert acknowledged == set(stored)
     seen = Counter(each["value"] for each in events(consuming.result(PATIENCE_S), "record_data"))
     assert len(seen) > count // 2, "the consumer did not go on after the restarts"
-
-
-def test_producer_and_consumer_performance(broker: Target, tools: Tools, topic: str) -> None:
-    count = 20_000
-    load = ("--topic", topic, "--num-records", count, "--record-size", 200, "--throughput", -1)
-    said = tools.run("kafka-producer-perf-test", "--bootstrap-server", broker.bootstrap, *load).well()
-    assert re.search(rf"^{count} records sent, .*records/sec", said, re.MULTILINE), said
-    assert Confluent(broker.bootstrap).end_offset(topic) == count
-    reading = ("--topic", topic, "--num-records", count, "--timeout", 60_000)
-    said = tools.run("kafka-consumer-perf-test", "--bootstrap-server", broker.bootstrap, *reading).well()
-    header, row = said.strip().splitlines()[-2:]
-    numbers = dict(zip((name.strip() for name in header.split(",")), row.split(","), strict=True))
-    assert int(numbers["data.consumed.in.nMsg"]) >= count

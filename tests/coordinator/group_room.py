@@ -62,8 +62,6 @@ class Room:
         self.topics = FakeTopics(**TOPICS)
         self.chance = random.Random(1)
         self.log: list[tuple[bytes, bytes | None, Producer | None]] = []
-        self.markers: list[tuple[int, Producer, bool]] = []
-        """Ends of transactions, and how many records were before each."""
         self.answers: dict[Token, Message] = {}
         self.now = NOW_IN_THE_BEGINNING
         self.refusal: ErrorCode | None = None
@@ -88,21 +86,12 @@ class Room:
         assert token not in self.answers, f"{token} is answered twice"
         self.answers[token] = response
 
-    def end_transaction(self, producer: Producer, *, committed: bool) -> None:
-        self.markers.append((len(self.log), producer, committed))
-        self.shard.replay_marker(producer, committed)
-
     def crash(self) -> None:
         """Another node coordinates now: it has the log and nothing else."""
         self.shard.unload(self.now)
         self.shard = self._new_shard()
-        markers = [*self.markers]
-        for at, (key, value, producer) in enumerate([*self.log, (b"", None, None)]):
-            while markers and markers[0][0] <= at:
-                _, whose, committed = markers.pop(0)
-                self.shard.replay_marker(whose, committed)
-            if key:
-                self.shard.replay(key, value, self.now, producer)
+        for key, value, producer in self.log:
+            self.shard.replay(key, value, self.now, producer)
         self.shard.loaded(self.now)
 
     def advance(self, ms: int) -> None:

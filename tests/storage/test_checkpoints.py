@@ -24,8 +24,7 @@ from reference.storage.simulated_disk import SimulatedDisk
 ROOT = Path("/")
 
 
-def test_offset_checkpoint() -> None:
-    disk = SimulatedDisk()
+def test_offset_checkpoint(disk: SimulatedDisk) -> None:
     offsets = {("b", 1): 5, ("a", 10): 0, ("a", 2): 1 << 40}
     write_offsets(disk, ROOT / "c", offsets)
     assert disk.read_file(ROOT / "c") == b"0\n3\na 2 1099511627776\na 10 0\nb 1 5\n"
@@ -40,15 +39,13 @@ def test_offset_checkpoint() -> None:
         *(b"0\n1\na 0 1_0\n", b"0\n1\na 0 %d\n" % (1 << 63), "0\n1\na 0 \u0663\n".encode()),
     ],
 )
-def test_a_damaged_offset_checkpoint_is_named(text: bytes) -> None:
-    disk = SimulatedDisk()
+def test_a_damaged_offset_checkpoint_is_named(disk: SimulatedDisk, text: bytes) -> None:
     disk.write_file(ROOT / "c", text)
     with pytest.raises(CorruptFile):
         read_offsets(disk, ROOT / "c")
 
 
-def test_partition_metadata() -> None:
-    disk = SimulatedDisk()
+def test_partition_metadata(disk: SimulatedDisk) -> None:
     topic_id = uuid_of_text("VcDGZ8wSTIugXH2pC9OVlQ")
     write_topic_id(disk, ROOT, topic_id)
     assert disk.read_file(ROOT / "partition.metadata") == b"version: 0\ntopic_id: VcDGZ8wSTIugXH2pC9OVlQ"
@@ -67,8 +64,7 @@ def test_ids_are_spelled_as_kafka_spells_them() -> None:
         uuid_of_text("short")
 
 
-def test_meta_properties() -> None:
-    disk = SimulatedDisk()
+def test_meta_properties(disk: SimulatedDisk) -> None:
     assert read_meta_properties(disk, ROOT) is None
     meta = MetaProperties("MkU3OEVBNTcwNTJENDM2Qg", 3, UUID(int=100))
     write_meta_properties(disk, ROOT, meta)
@@ -81,8 +77,7 @@ def test_meta_properties() -> None:
         read_meta_properties(disk, ROOT)
 
 
-def test_a_clean_end_is_taken_once() -> None:
-    disk = SimulatedDisk()
+def test_a_clean_end_is_taken_once(disk: SimulatedDisk) -> None:
     write_clean_shutdown(disk, ROOT, 17)
     assert disk.read_file(ROOT / ".kafka_cleanshutdown") == b'{"version": 0, "brokerEpoch": 17}'
     assert take_clean_shutdown(disk, ROOT) == 17

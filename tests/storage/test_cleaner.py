@@ -50,8 +50,7 @@ def checkpoint(disk: SimulatedDisk) -> dict[tuple[str, int], Offset]:
     return read_offsets(disk, ROOT / CLEANER_OFFSETS)
 
 
-def test_it_compacts_and_remembers_how_far() -> None:
-    disk = SimulatedDisk()
+def test_it_compacts_and_remembers_how_far(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     log = dirty(made, "a")
     kept = made.get_or_create("kept", 0, B, LogConfig(), NOW)
@@ -86,8 +85,7 @@ def test_it_looks_again_after_the_backoff() -> None:
     assert len(rows(log)) == 1
 
 
-def test_the_dirtiest_log_comes_first() -> None:
-    disk = SimulatedDisk()
+def test_the_dirtiest_log_comes_first(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     config = replace(COMPACT, min_cleanable_dirty_ratio=0.3)
     half, all_dirty = dirty(made, "half", A, 2, config), dirty(made, "z", B, 2, config)
@@ -104,10 +102,9 @@ def test_the_dirtiest_log_comes_first() -> None:
     assert checkpoint(disk) == {("half", 0): 4, ("z", 0): 8}
 
 
-def test_a_tick_does_no_more_than_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tick_does_no_more_than_its_share(disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_BYTES_PER_TICK <= 1 << 20
     monkeypatch.setattr(cleaner_module, "MAX_BYTES_PER_TICK", 100)
-    disk = SimulatedDisk()
     made = cleaning(disk)
     log = dirty(made, "a", segments=10)
     ticks = 0
@@ -137,8 +134,7 @@ def test_nothing_is_compacted_when_it_is_switched_off() -> None:
     assert made.cleaner.next_deadline() is None
 
 
-def test_a_log_that_is_deleted_is_forgotten() -> None:
-    disk = SimulatedDisk()
+def test_a_log_that_is_deleted_is_forgotten(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     dirty(made, "a")
     run(made, NOW)
@@ -175,8 +171,7 @@ def test_a_compaction_in_the_middle_ends_with_its_log(end: str, monkeypatch: pyt
         assert not names(log, ".cleaned")
 
 
-def test_what_is_cut_off_is_not_clean_any_more() -> None:
-    disk = SimulatedDisk()
+def test_what_is_cut_off_is_not_clean_any_more(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     log = dirty(made, "a")
     run(made, NOW)
@@ -184,8 +179,7 @@ def test_what_is_cut_off_is_not_clean_any_more() -> None:
     assert checkpoint(disk)["a", 0] <= 2, "what lies behind the cut, or behind the last whole batch, is cleaned again"
 
 
-def test_a_log_that_fails_is_set_aside_and_the_others_go_on() -> None:
-    disk = SimulatedDisk()
+def test_a_log_that_fails_is_set_aside_and_the_others_go_on(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     bad, good = dirty(made, "a", A), dirty(made, "b", B, 3)
     file = disk.map_file(bad.folder / names(bad, ".log")[1])
@@ -218,8 +212,7 @@ def test_a_power_failure_right_after_a_compaction_takes_nothing() -> None:
         assert (rows(again), again.log_end_offset) == (before, 6)
 
 
-def test_it_goes_on_when_others_have_waited_for_the_disk() -> None:
-    disk = SimulatedDisk()
+def test_it_goes_on_when_others_have_waited_for_the_disk(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     log = dirty(made, "a")
     put(log, ("k", "4"))
@@ -257,8 +250,7 @@ def test_a_log_that_is_deleted_while_others_wait_for_the_disk_is_not_compacted()
         assert len(waiting) == flushes and made.cleaner.cleaned_bytes == 0
 
 
-def test_a_compaction_whose_flush_fails_puts_nothing_in_place() -> None:
-    disk = SimulatedDisk()
+def test_a_compaction_whose_flush_fails_puts_nothing_in_place(disk: SimulatedDisk) -> None:
     made = cleaning(disk)
     log = dirty(made, "a")
     waiting: list[PendingFlush] = []

@@ -95,8 +95,7 @@ def test_the_last_of_each_key_stays_at_its_offset(codec: Codec) -> None:
     assert done.left_bytes < done.read_bytes
 
 
-def test_neighbours_become_one_segment_and_its_files_are_durable() -> None:
-    disk = SimulatedDisk()
+def test_neighbours_become_one_segment_and_its_files_are_durable(disk: SimulatedDisk) -> None:
     log = open_log(disk, COMPACT)
     for step in range(5):
         put(log, ("k", str(step)), (f"own{step}", "x"))
@@ -144,9 +143,8 @@ def test_timestamps_and_retention_may_be_as_large_as_they_like(time: int) -> Non
         assert batch.header.max_timestamp == time + 2
 
 
-def test_the_end_stays_though_the_last_record_goes() -> None:
+def test_the_end_stays_though_the_last_record_goes(disk: SimulatedDisk) -> None:
     """The last batch of a round keeps its header: without it a restart, and every follower, would end before (CMP-10)."""
-    disk = SimulatedDisk()
     log = open_log(disk, replace(COMPACT, delete_retention_ms=0))
     put(log, ("k", "1"))
     put(log, ("gone", "1"), ("gone", None))
@@ -175,8 +173,7 @@ def test_a_record_without_a_key_goes() -> None:
 # ---- producers and transactions
 
 
-def test_the_last_batch_of_a_producer_stays_without_records() -> None:
-    disk = SimulatedDisk()
+def test_the_last_batch_of_a_producer_stays_without_records(disk: SimulatedDisk) -> None:
     log = open_log(disk, COMPACT)
     put(log, ("k", "1"), ("k", "2"), producer=BatchProducer(7, 3, 5))
     put(log, ("k", "3"), ("end", "x"))

@@ -13,8 +13,7 @@ from tests.storage.logs import NOW, append, append_as, end_transaction, offsets,
 
 
 @pytest.mark.parametrize("left", range(0, 700, 50))
-def test_a_full_disk_leaves_the_log_as_it_was(left: int) -> None:
-    disk = SimulatedDisk()
+def test_a_full_disk_leaves_the_log_as_it_was(disk: SimulatedDisk, left: int) -> None:
     log = open_log(disk, LogConfig(segment_bytes=300, index_interval_bytes=0, segment_index_bytes=96))
     disk.capacity_bytes = disk.used_bytes + left
     written = 0
@@ -34,8 +33,7 @@ def test_a_full_disk_leaves_the_log_as_it_was(left: int) -> None:
     assert offsets(open_log(disk)) == list(range(written + 1))
 
 
-def test_a_read_only_disk_still_reads() -> None:
-    disk = SimulatedDisk()
+def test_a_read_only_disk_still_reads(disk: SimulatedDisk) -> None:
     log = open_log(disk)
     append(log, 2)
     disk.read_only = True
@@ -46,9 +44,8 @@ def test_a_read_only_disk_still_reads() -> None:
 
 
 @pytest.mark.parametrize("left", range(0, 130, 10))
-def test_a_marker_that_the_disk_refuses_aborts_when_it_is_written_again(left: int) -> None:
+def test_a_marker_that_the_disk_refuses_aborts_when_it_is_written_again(disk: SimulatedDisk, left: int) -> None:
     """There may be room for the marker and none for the index of aborted transactions, and none for the marker's undoing."""
-    disk = SimulatedDisk()
     log = open_log(disk, LogConfig(flush_messages=1))
     append_as(log, 1, 0, count=2, transactional=True)
     disk.capacity_bytes = disk.used_bytes + left

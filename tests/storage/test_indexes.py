@@ -18,8 +18,7 @@ TIMES = Path("/00000000000000001000.timeindex")
 ABORTED = Path("/00000000000000001000.txnindex")
 
 
-def test_offset_index_is_kafkas_bytes() -> None:
-    disk = SimulatedDisk()
+def test_offset_index_is_kafkas_bytes(disk: SimulatedDisk) -> None:
     index = OffsetIndex(disk, INDEX, 1000)
     index.reserve(100)
     index.append(1007, 4200)
@@ -42,8 +41,7 @@ def test_offset_index_finds_the_last_entry_up_to(offsets: list[int], wanted: int
     assert index.count == sum(offset < cut for offset in offsets)
 
 
-def test_indexes_are_full_in_time() -> None:
-    disk = SimulatedDisk()
+def test_indexes_are_full_in_time(disk: SimulatedDisk) -> None:
     index, times = OffsetIndex(disk, INDEX, 0), TimeIndex(disk, TIMES, 0)
     for each in (index, times):
         each.reserve(36)
@@ -60,8 +58,7 @@ def test_indexes_are_full_in_time() -> None:
     assert times.count == 3
 
 
-def test_time_index_is_kafkas_bytes_and_grows_only() -> None:
-    disk = SimulatedDisk()
+def test_time_index_is_kafkas_bytes_and_grows_only(disk: SimulatedDisk) -> None:
     times = TimeIndex(disk, TIMES, 1000)
     times.reserve(120)
     times.append(0x0102030405, 1007)
@@ -102,8 +99,7 @@ def test_mapped_index_on_a_real_disk(tmp_path: Path) -> None:
 # ---- aborted transactions
 
 
-def test_transaction_index_is_kafkas_bytes() -> None:
-    disk = SimulatedDisk()
+def test_transaction_index_is_kafkas_bytes(disk: SimulatedDisk) -> None:
     index = TransactionIndex(disk, ABORTED)
     assert not disk.exists(ABORTED)
     rows = [AbortedTransaction(7, 10, 20, 15), AbortedTransaction(8, 15, 30, 31)]
@@ -118,8 +114,7 @@ def test_transaction_index_is_kafkas_bytes() -> None:
 @pytest.mark.parametrize(
     "data", [b"x", bytes(35), b"\x00\x01" + bytes(32), b"\x00\x00" + bytes(15) + b"\x09" + bytes(16)]
 )
-def test_a_damaged_transaction_index_is_named(data: bytes) -> None:
-    disk = SimulatedDisk()
+def test_a_damaged_transaction_index_is_named(disk: SimulatedDisk, data: bytes) -> None:
     disk.write_file(ABORTED, data)
     with pytest.raises(CorruptFile):
         TransactionIndex(disk, ABORTED)

@@ -156,8 +156,7 @@ def test_relative_offsets_have_31_bits() -> None:
     assert offsets(log) == [0, 2**31 - 1, 2**31]
 
 
-def test_closed_indexes_are_trimmed() -> None:
-    disk = SimulatedDisk()
+def test_closed_indexes_are_trimmed(disk: SimulatedDisk) -> None:
     log = open_log(disk, LogConfig(index_interval_bytes=0, segment_index_bytes=1200))
     for step in range(3):
         append(log, time=NOW + step)
@@ -228,8 +227,7 @@ def test_retention_closes_the_active_segment_first() -> None:
     assert append(log)[:2] == (3, 3)
 
 
-def test_deleted_files_wait_for_their_delay() -> None:
-    disk = SimulatedDisk()
+def test_deleted_files_wait_for_their_delay(disk: SimulatedDisk) -> None:
     log = open_log(disk, LogConfig(retention_ms=0, file_delete_delay_ms=60_000))
     append(log)
     log.delete_old_segments(NOW + 1, 1)

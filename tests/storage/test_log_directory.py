@@ -41,8 +41,7 @@ def manager(disk: Disk, folder: Path = ROOT) -> LogDirectory:
     return made
 
 
-def test_a_clean_end_and_the_next_start() -> None:
-    disk = SimulatedDisk()
+def test_a_clean_end_and_the_next_start(disk: SimulatedDisk) -> None:
     first = manager(disk)
     assert first.last_broker_epoch is None
     first.broker_epoch = 42
@@ -80,8 +79,7 @@ def test_an_incarnation_without_an_epoch_hands_on_that_of_the_clean_end_before_a
     assert manager(disk).last_broker_epoch == -1
 
 
-def test_damage_after_a_clean_end_is_reported_at_each_start_until_an_operator_decides() -> None:
-    disk = SimulatedDisk()
+def test_damage_after_a_clean_end_is_reported_at_each_start_until_an_operator_decides(disk: SimulatedDisk) -> None:
     first = manager(disk)
     for topic in ("a", "b"):
         log = first.get_or_create(topic, 0, A, CONFIG, NOW)
@@ -101,8 +99,7 @@ def test_damage_after_a_clean_end_is_reported_at_each_start_until_an_operator_de
     assert [log.log_end_offset for log in logs] == [4, ends[-1] + 1]
 
 
-def test_after_a_crash_logs_are_recovered() -> None:
-    disk = SimulatedDisk()
+def test_after_a_crash_logs_are_recovered(disk: SimulatedDisk) -> None:
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     append(log, 5)
@@ -111,8 +108,7 @@ def test_after_a_crash_logs_are_recovered() -> None:
     assert second.get_or_create("a", 0, A, CONFIG, NOW).recovered_bytes > 0
 
 
-def test_a_topic_of_the_same_name_is_another_topic() -> None:
-    disk = SimulatedDisk()
+def test_a_topic_of_the_same_name_is_another_topic(disk: SimulatedDisk) -> None:
     append(manager(disk).get_or_create("a", 0, A, CONFIG, NOW), 5)
     second = manager(disk)
     log = second.get_or_create("a", 0, B, CONFIG, NOW)
@@ -123,9 +119,8 @@ def test_a_topic_of_the_same_name_is_another_topic() -> None:
 
 
 @pytest.mark.parametrize("is_flushed", [True, False])
-def test_a_folder_that_lost_its_topics_id_is_not_read_as_another_topics(is_flushed: bool) -> None:
+def test_a_folder_that_lost_its_topics_id_is_not_read_as_another_topics(disk: SimulatedDisk, is_flushed: bool) -> None:
     """Its topic may have been deleted, and another one made under its name, while the broker was down. Kafka puts it aside."""
-    disk = SimulatedDisk()
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
     if is_flushed:
@@ -137,8 +132,7 @@ def test_a_folder_that_lost_its_topics_id_is_not_read_as_another_topics(is_flush
     assert any(name.endswith("-stray") for name in disk.list_folder(ROOT))
 
 
-def test_a_folder_that_lost_its_topics_id_is_the_topics_where_its_checksums_say_so() -> None:
-    disk = SimulatedDisk()
+def test_a_folder_that_lost_its_topics_id_is_the_topics_where_its_checksums_say_so(disk: SimulatedDisk) -> None:
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
     first.shut_down({("a", 0): 5}, NOW)
@@ -150,9 +144,8 @@ def test_a_folder_that_lost_its_topics_id_is_the_topics_where_its_checksums_say_
 
 
 @pytest.mark.parametrize("has_checksums", [True, False])
-def test_a_folder_that_names_another_topic_by_damage_is_not_put_aside(has_checksums: bool) -> None:
+def test_a_folder_that_names_another_topic_by_damage_is_not_put_aside(disk: SimulatedDisk, has_checksums: bool) -> None:
     """An empty log would be served in its place. Kafka refuses the partition (InconsistentTopicIdException) where the topic exists."""
-    disk = SimulatedDisk()
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 5)
     if has_checksums:
@@ -166,8 +159,7 @@ def test_a_folder_that_names_another_topic_by_damage_is_not_put_aside(has_checks
     assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 5
 
 
-def test_a_folder_that_names_no_topic_is_damaged() -> None:
-    disk = SimulatedDisk()
+def test_a_folder_that_names_no_topic_is_damaged(disk: SimulatedDisk) -> None:
     append(manager(disk).get_or_create("a", 0, A, CONFIG, NOW), 5)
     write_topic_id(disk, ROOT / "a-0", NO_UUID)
     with pytest.raises(CorruptFile, match=r"partition.metadata in a-0 names no topic"):
@@ -196,8 +188,7 @@ def test_deletion_waits_and_survives_a_restart(topic: str, tmp_path: Path) -> No
     assert not [name for name in disk.list_folder(tmp_path) if name.endswith("-delete")]
 
 
-def test_a_log_whose_deletion_the_disk_refuses_is_deleted_later() -> None:
-    disk = SimulatedDisk()
+def test_a_log_whose_deletion_the_disk_refuses_is_deleted_later(disk: SimulatedDisk) -> None:
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     append(log, 5)
@@ -211,9 +202,8 @@ def test_a_log_whose_deletion_the_disk_refuses_is_deleted_later() -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_what_is_written_of_a_deleted_log_goes_with_it(is_clean: bool) -> None:
+def test_what_is_written_of_a_deleted_log_goes_with_it(disk: SimulatedDisk, is_clean: bool) -> None:
     """Also where nothing else of what is written down has changed."""
-    disk = SimulatedDisk()
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     for _ in range(20):
@@ -229,8 +219,7 @@ def test_what_is_written_of_a_deleted_log_goes_with_it(is_clean: bool) -> None:
     assert second.get_or_create("a", 0, A, CONFIG, NOW).log_end_offset == 0
 
 
-def test_checkpoints_are_written_from_time_to_time() -> None:
-    disk = SimulatedDisk()
+def test_checkpoints_are_written_from_time_to_time(disk: SimulatedDisk) -> None:
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     append(log, 2)
@@ -248,8 +237,7 @@ def test_checkpoints_are_written_from_time_to_time() -> None:
     assert manager(disk).get_or_create("a", 0, A, CONFIG, NOW).log_start_offset == 1
 
 
-def test_a_truncation_lowers_the_checkpoint_first() -> None:
-    disk = SimulatedDisk()
+def test_a_truncation_lowers_the_checkpoint_first(disk: SimulatedDisk) -> None:
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     append(log, 2)
@@ -260,9 +248,8 @@ def test_a_truncation_lowers_the_checkpoint_first() -> None:
     assert read_offsets(disk, ROOT / RECOVERY_POINTS) == {("a", 0): 2}
 
 
-def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_crash() -> None:
+def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_crash(disk: SimulatedDisk) -> None:
     """The deleted segment waits for its removal, and is older than all that went as the log started over."""
-    disk = SimulatedDisk()
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     for _ in range(20):
@@ -277,8 +264,7 @@ def test_a_log_that_started_over_beside_a_deleted_segment_is_taken_up_after_a_cr
     assert (again.log_start_offset, again.log_end_offset) == (1_000, 1_000)
 
 
-def test_logs_that_were_not_opened_stay_as_they_are() -> None:
-    disk = SimulatedDisk()
+def test_logs_that_were_not_opened_stay_as_they_are(disk: SimulatedDisk) -> None:
     first = manager(disk)
     for topic in ("a", "b"):
         append(first.get_or_create(topic, 0, A, CONFIG, NOW), 3)
@@ -292,8 +278,7 @@ def test_logs_that_were_not_opened_stay_as_they_are() -> None:
     assert (log.recovered_bytes, log.log_end_offset) == (0, 3)
 
 
-def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name() -> None:
-    disk = SimulatedDisk()
+def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name(disk: SimulatedDisk) -> None:
     append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
     second = manager(disk)
     second.get_or_create("a", 0, A, CONFIG, NOW)
@@ -305,8 +290,7 @@ def test_a_clean_end_recovers_what_a_crash_left_and_no_metadata_name() -> None:
 
 
 @pytest.mark.parametrize("other", ["lost+found", "b-0", "backup"])
-def test_a_folder_without_a_log_does_not_make_an_end_unclean(other: str) -> None:
-    disk = SimulatedDisk()
+def test_a_folder_without_a_log_does_not_make_an_end_unclean(disk: SimulatedDisk, other: str) -> None:
     manager(disk)
     disk.make_folder(ROOT / other)
     second = manager(disk)
@@ -316,8 +300,7 @@ def test_a_folder_without_a_log_does_not_make_an_end_unclean(other: str) -> None
 
 
 @pytest.mark.parametrize("left", [None, b"rubbish"], ids=["missing", "damaged"])
-def test_an_end_is_not_called_clean_while_a_crashed_log_waits(left: bytes | None) -> None:
-    disk = SimulatedDisk()
+def test_an_end_is_not_called_clean_while_a_crashed_log_waits(disk: SimulatedDisk, left: bytes | None) -> None:
     append(manager(disk).get_or_create("b", 0, B, CONFIG, NOW), 3)
     if left is None:
         disk.remove(ROOT / "b-0" / PARTITION_METADATA)
@@ -329,8 +312,7 @@ def test_an_end_is_not_called_clean_while_a_crashed_log_waits(left: bytes | None
     assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
 
 
-def test_an_end_on_a_broken_disk_is_not_called_clean() -> None:
-    disk = SimulatedDisk()
+def test_an_end_on_a_broken_disk_is_not_called_clean(disk: SimulatedDisk) -> None:
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
     disk.read_only = True
@@ -340,8 +322,7 @@ def test_an_end_on_a_broken_disk_is_not_called_clean() -> None:
     assert not disk.exists(ROOT / CLEAN_SHUTDOWN)
 
 
-def test_damaged_checkpoints_are_taken_for_empty() -> None:
-    disk = SimulatedDisk()
+def test_damaged_checkpoints_are_taken_for_empty(disk: SimulatedDisk) -> None:
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
     first.shut_down({("a", 0): 3}, NOW)
@@ -356,9 +337,8 @@ def test_damaged_checkpoints_are_taken_for_empty() -> None:
 
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_where_it_is_not_known_what_was_deleted_nothing_is_served(is_clean: bool) -> None:
+def test_where_it_is_not_known_what_was_deleted_nothing_is_served(disk: SimulatedDisk, is_clean: bool) -> None:
     """Kafka takes the log directory offline, too."""
-    disk = SimulatedDisk()
     first = manager(disk)
     log = first.get_or_create("a", 0, A, CONFIG, NOW)
     append(log, 3)
@@ -374,9 +354,8 @@ def test_where_it_is_not_known_what_was_deleted_nothing_is_served(is_clean: bool
     assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [0, 1, 2]
 
 
-def test_after_a_clean_end_no_log_begins_beyond_its_end() -> None:
+def test_after_a_clean_end_no_log_begins_beyond_its_end(disk: SimulatedDisk) -> None:
     """A number that is too high would remove all segments. After a crash it may be right: the log's end is lost."""
-    disk = SimulatedDisk()
     first = manager(disk)
     append(first.get_or_create("a", 0, A, CONFIG, NOW), 3)
     first.shut_down({("a", 0): 3}, NOW)
@@ -445,8 +424,7 @@ def test_a_new_log_survives_a_power_failure_once_it_is_flushed() -> None:
         assert offsets(manager(disk).get_or_create("a", 0, A, CONFIG, NOW)) == [0, 1, 2]
 
 
-def test_the_quorums_log() -> None:
-    disk = SimulatedDisk()
+def test_the_quorums_log(disk: SimulatedDisk) -> None:
     log = manager(disk).metadata_log(NOW)
     assert (log.folder.name, log.topic_id) == ("__cluster_metadata-0", METADATA_TOPIC_ID)
     assert folder_name("x-y", 3) == "x-y-3"

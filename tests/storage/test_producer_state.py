@@ -106,8 +106,7 @@ def test_a_snapshot_of_another_partition_or_moment_is_passed_over(others: list[t
     assert not append_as(log, 9, 1).is_duplicate
 
 
-def test_a_snapshot_that_has_an_ended_transaction_open_is_passed_over() -> None:
-    disk = SimulatedDisk()
+def test_a_snapshot_that_has_an_ended_transaction_open_is_passed_over(disk: SimulatedDisk) -> None:
     log = open_log(disk)
     append_as(log, 7, 0, transactional=True)
     log.roll(NOW)
@@ -131,8 +130,7 @@ def test_a_snapshot_of_batches_that_the_log_does_not_have_is_passed_over_after_a
     assert not append_as(again, 7, 0).is_duplicate
 
 
-def test_a_damaged_snapshot_is_passed_over() -> None:
-    disk = SimulatedDisk()
+def test_a_damaged_snapshot_is_passed_over(disk: SimulatedDisk) -> None:
     log = open_log(disk)
     append_as(log, 7, 0)
     log.roll(NOW)
@@ -151,8 +149,7 @@ def test_what_is_no_snapshot(data: bytes) -> None:
         list(_read_snapshot(data))
 
 
-def test_the_snapshot_file_is_kafkas() -> None:
-    disk = SimulatedDisk()
+def test_the_snapshot_file_is_kafkas(disk: SimulatedDisk) -> None:
     log = open_log(disk)
     append_as(log, 0x77, 3, 2, epoch=5)
     log.close()

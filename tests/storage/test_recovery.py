@@ -38,16 +38,14 @@ def damage(disk: SimulatedDisk, name: str, position: int, data: bytes | None = N
     file.resize(position) if data is None else file.write_at(position, data)
 
 
-def test_a_clean_start_reads_little() -> None:
-    disk = SimulatedDisk()
+def test_a_clean_start_reads_little(disk: SimulatedDisk) -> None:
     end = written(disk, close=True).log_end_offset
     log = open_log(disk, CONFIG, clean=True, recovery_point=end)
     assert (log.recovered_bytes, log.lost_bytes, log.log_end_offset, log.recovery_point) == (0, 0, 24, 24)
     assert append(log)[:2] == (24, 24)
 
 
-def test_after_a_crash_only_what_was_not_flushed_is_read() -> None:
-    disk = SimulatedDisk()
+def test_after_a_crash_only_what_was_not_flushed_is_read(disk: SimulatedDisk) -> None:
     log = written(disk, 8)
     log.flush()
     point = log.recovery_point
@@ -67,8 +65,7 @@ class NothingStays:
         return start
 
 
-def test_by_flush_messages_what_a_crash_left_is_durable_before_it_is_read() -> None:
-    disk = SimulatedDisk()
+def test_by_flush_messages_what_a_crash_left_is_durable_before_it_is_read(disk: SimulatedDisk) -> None:
     written(disk)
     assert open_log(disk, CONFIG).recovery_point == 0, "nothing asks for a flush"
     config = replace(CONFIG, flush_messages=1)
@@ -79,8 +76,7 @@ def test_by_flush_messages_what_a_crash_left_is_durable_before_it_is_read() -> N
 
 
 @pytest.mark.parametrize("cut", [1, 30, 61, 80])
-def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
-    disk = SimulatedDisk()
+def test_a_torn_tail_is_cut_at_the_last_whole_batch(disk: SimulatedDisk, cut: int) -> None:
     log = written(disk)
     last = names(log, LOG)[-1]
     damage(disk, last, disk.size_of(FOLDER / last) - cut)
@@ -91,15 +87,13 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(cut: int) -> None:
     assert offsets(again) == list(range(24))
 
 
-def test_zeros_behind_the_tail_are_cut() -> None:
-    disk = SimulatedDisk()
+def test_zeros_behind_the_tail_are_cut(disk: SimulatedDisk) -> None:
     log = written(disk)
     disk.open_file(FOLDER / names(log, LOG)[-1]).append(bytes(500))
     assert offsets(open_log(disk, CONFIG)) == list(range(24))
 
 
-def test_what_lies_behind_damage_goes() -> None:
-    disk = SimulatedDisk()
+def test_what_lies_behind_damage_goes(disk: SimulatedDisk) -> None:
     log = written(disk)
     first = names(log, LOG)[0]
     damage(disk, first, 150, b"\x12\x34")
@@ -109,9 +103,8 @@ def test_what_lies_behind_damage_goes() -> None:
     assert offsets(again) == [0, 1]
 
 
-def test_a_segment_that_is_missing_ends_the_log() -> None:
+def test_a_segment_that_is_missing_ends_the_log(disk: SimulatedDisk) -> None:
     """A gap is a loss where nothing compacts: a prefix stays."""
-    disk = SimulatedDisk()
     log = written(disk)
     segments = names(log, LOG)
     assert len(segments) >= 3
@@ -123,9 +116,8 @@ def test_a_segment_that_is_missing_ends_the_log() -> None:
     assert again.log_end_offset == int(segments[1][:20])
 
 
-def test_a_time_index_that_is_too_old_is_made_again() -> None:
+def test_a_time_index_that_is_too_old_is_made_again(disk: SimulatedDisk) -> None:
     """By its largest timestamp retention would delete records that are younger, and look-ups would pass over them."""
-    disk = SimulatedDisk()
     log = written(disk, close=True)
     path = FOLDER / names(log, TIMES)[0]
     disk.map_file(path).resize(disk.size_of(path) - 12)
@@ -137,9 +129,8 @@ def test_a_time_index_that_is_too_old_is_made_again() -> None:
 
 
 @pytest.mark.parametrize("damaged", [bytes(34), "from another segment"], ids=["zeros", "swapped"])
-def test_a_transaction_index_of_no_such_transactions_is_made_again(damaged: bytes | str) -> None:
+def test_a_transaction_index_of_no_such_transactions_is_made_again(disk: SimulatedDisk, damaged: bytes | str) -> None:
     """Kafka's folders have no checksum of it; records of aborted transactions would be given to readers of committed ones."""
-    disk = SimulatedDisk()
     log = open_log(disk, CONFIG)
     for number in range(4):
         append_as(log, 1, 2 * number, 2, transactional=True)
@@ -174,9 +165,8 @@ def test_segments_that_overlap_are_not_of_one_log(clean: bool, checksums: dict[O
             check(disk, FOLDER, NOW)
 
 
-def test_a_segment_that_overlaps_the_empty_active_one_is_the_last() -> None:
+def test_a_segment_that_overlaps_the_empty_active_one_is_the_last(disk: SimulatedDisk) -> None:
     """A crash within a cut that starts over leaves an empty segment where the log was to begin again."""
-    disk = SimulatedDisk()
     log = written(disk, close=True)
     end, last = log.log_end_offset, names(log, LOG)[-1]
     disk.open_file(FOLDER / f"{end - 1:020d}{LOG}")
@@ -185,9 +175,8 @@ def test_a_segment_that_overlaps_the_empty_active_one_is_the_last() -> None:
 
 
 @pytest.mark.parametrize("flushed", [False, True])
-def test_a_gap_in_a_compacted_log_is_a_loss_where_it_was_not_flushed(flushed: bool) -> None:
+def test_a_gap_in_a_compacted_log_is_a_loss_where_it_was_not_flushed(disk: SimulatedDisk, flushed: bool) -> None:
     """A power failure may take the end of a segment and spare the next; compaction only works on what is durable."""
-    disk = SimulatedDisk()
     config = replace(CONFIG, cleanup_policy="compact")
     log = open_log(disk, config)
     for step in range(12):
@@ -204,9 +193,8 @@ def test_a_gap_in_a_compacted_log_is_a_loss_where_it_was_not_flushed(flushed: bo
 
 
 @pytest.mark.parametrize("rolls_by", ["size", "request"])
-def test_a_segment_that_was_rolled_behind_a_gap_is_no_loss(rolls_by: str) -> None:
+def test_a_segment_that_was_rolled_behind_a_gap_is_no_loss(disk: SimulatedDisk, rolls_by: str) -> None:
     """A follower was cut back to the end of a gap that compaction has left on its leader, and then rolled: nothing is missing."""
-    disk = SimulatedDisk()
     log = open_log(disk, CONFIG)
     log.append_as_follower(fetched(0, 200), NOW)
     log.append_as_follower(fetched(10, 10), NOW)
@@ -222,9 +210,8 @@ def test_a_segment_that_was_rolled_behind_a_gap_is_no_loss(rolls_by: str) -> Non
     assert offsets(again) == [0, 10, 11]
 
 
-def test_no_gap_is_a_loss_in_a_folder_of_kafka() -> None:
+def test_no_gap_is_a_loss_in_a_folder_of_kafka(disk: SimulatedDisk) -> None:
     """Its LogLoader looks for none. A topic that is no longer compacted keeps the gaps of when it was."""
-    disk = SimulatedDisk()
     log = open_log(disk, CONFIG)
     for offset in range(3):
         log.append_as_follower(fetched(offset, 300), NOW)
@@ -255,8 +242,7 @@ def test_a_segment_whose_first_batch_had_no_place_in_the_one_before_is_no_loss(f
     assert (clean.log_start_offset, offsets(clean)) == (0, fetch)
 
 
-def test_what_lies_far_behind_damage_goes() -> None:
-    disk = SimulatedDisk()
+def test_what_lies_far_behind_damage_goes(disk: SimulatedDisk) -> None:
     log = open_log(disk, CONFIG)
     for offset in (0, FAR, FAR + 1):
         log.append_as_follower(fetched(offset, 300), NOW)
@@ -266,8 +252,7 @@ def test_what_lies_far_behind_damage_goes() -> None:
     assert not again.read(again.log_start_offset + 1, 1000).records
 
 
-def test_a_crash_while_the_log_is_cut_in_a_gap_leaves_no_recovery_point_beyond_its_end() -> None:
-    disk = SimulatedDisk()
+def test_a_crash_while_the_log_is_cut_in_a_gap_leaves_no_recovery_point_beyond_its_end(disk: SimulatedDisk) -> None:
     log = open_log(disk, CONFIG)
     log.append_as_follower(fetched(0, 100), NOW)
     log.append_as_follower(fetched(10, 10), NOW)
@@ -280,8 +265,7 @@ def test_a_crash_while_the_log_is_cut_in_a_gap_leaves_no_recovery_point_beyond_i
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_indexes_of_a_segment_that_is_closed_in_a_gap_are_durable(seed: int) -> None:
-    disk = SimulatedDisk()
+def test_the_indexes_of_a_segment_that_is_closed_in_a_gap_are_durable(disk: SimulatedDisk, seed: int) -> None:
     log = open_log(disk, CONFIG)
     for offset in (0, 1, 10):
         log.append_as_follower(fetched(offset, 10), NOW)
@@ -298,8 +282,7 @@ def fetched(offset: int, size: int) -> bytearray:
     return build([Record(offset, NOW, b"k", bytes(size))], leader_epoch=0)
 
 
-def test_a_batch_whose_offset_goes_back_is_damage() -> None:
-    disk = SimulatedDisk()
+def test_a_batch_whose_offset_goes_back_is_damage(disk: SimulatedDisk) -> None:
     written(disk, 1)
     stray = batch(2)
     assign(stray, 0, 0)
@@ -314,10 +297,9 @@ def test_a_batch_whose_offset_goes_back_is_damage() -> None:
     [(TIMES, "empty"), *((suffix, how) for suffix in (INDEX, TIMES) for how in ("missing", "torn", "zeros"))],
 )
 @pytest.mark.parametrize("count", [1, None], ids=["one", "all"])
-def test_indexes_are_built_again(count: int | None, how: str, suffix: str, clean: bool) -> None:
+def test_indexes_are_built_again(disk: SimulatedDisk, count: int | None, how: str, suffix: str, clean: bool) -> None:
     """As appending wrote them. A power failure may spare the length of a file and none of its bytes. An offset index without
     entries is a sound one."""
-    disk = SimulatedDisk()
     log = written(disk, close=True)
     before = {name: disk.read_file(FOLDER / name) for name in names(log, INDEX) + names(log, TIMES)}
     for name in names(log, suffix)[:count]:
@@ -361,8 +343,7 @@ def test_indexes_without_an_entry_are_built_again(slot: int, what: str, suffix: 
         assert disk.read_file(FOLDER / name) == before[name]
 
 
-def test_aborted_transactions_are_found_again() -> None:
-    disk = SimulatedDisk()
+def test_aborted_transactions_are_found_again(disk: SimulatedDisk) -> None:
     log = open_log(disk, CONFIG)
     for turn in range(4):
         append_as(log, 7, turn, transactional=True)
@@ -378,8 +359,7 @@ def test_aborted_transactions_are_found_again() -> None:
     assert again.last_stable_offset(again.log_end_offset) == again.log_end_offset
 
 
-def test_epochs_are_found_again_and_those_of_lost_records_forgotten() -> None:
-    disk = SimulatedDisk()
+def test_epochs_are_found_again_and_those_of_lost_records_forgotten(disk: SimulatedDisk) -> None:
     log = written(disk)
     disk.remove(FOLDER / LEADER_EPOCHS)
     assert open_log(disk, CONFIG).end_offset_for_epoch(1) == (1, 20)
@@ -388,9 +368,8 @@ def test_epochs_are_found_again_and_those_of_lost_records_forgotten() -> None:
     assert open_log(disk, CONFIG).leader_epoch < 2
 
 
-def test_epochs_of_records_that_were_deleted_and_came_back_are_in_the_file() -> None:
+def test_epochs_of_records_that_were_deleted_and_came_back_are_in_the_file(disk: SimulatedDisk) -> None:
     """The recovery point has passed them: a later recovery need not read their batches."""
-    disk = SimulatedDisk()
     config = replace(CONFIG, segment_bytes=4000)
     log = open_log(disk, config)
     for step in range(12):
@@ -406,8 +385,7 @@ def test_epochs_of_records_that_were_deleted_and_came_back_are_in_the_file() -> 
     assert read_lines(disk, FOLDER / LEADER_EPOCHS, 2) == [["0", "0"], ["1", "10"], ["2", "20"]]
 
 
-def test_rubbish_is_removed() -> None:
-    disk = SimulatedDisk()
+def test_rubbish_is_removed(disk: SimulatedDisk) -> None:
     written(disk, close=True)
     for name in ("00000000000000000777.log.deleted", "leader-epoch-checkpoint.tmp", "00000000000000000000.log.cleaned",
                  "00000000000000000777.index", "00000000000000000777.timeindex"):  # fmt: skip
@@ -418,9 +396,8 @@ def test_rubbish_is_removed() -> None:
     assert not [name for name in left if name.endswith((".deleted", ".tmp", ".cleaned")) or "777" in name]
 
 
-def test_a_log_that_ends_before_its_start_begins_again() -> None:
+def test_a_log_that_ends_before_its_start_begins_again(disk: SimulatedDisk) -> None:
     """DeleteRecords moved the start, then power failed before the records below it were on disk."""
-    disk = SimulatedDisk()
     written(disk, 3)
     log = open_log(disk, CONFIG, log_start=50)
     assert (log.log_start_offset, log.log_end_offset) == (50, 50)
@@ -429,9 +406,8 @@ def test_a_log_that_ends_before_its_start_begins_again() -> None:
 
 @pytest.mark.parametrize("slot", [0, -1])
 @pytest.mark.parametrize("how", ["torn", "size of nothing", "other bytes", "an offset that no index can express"])
-def test_what_was_whole_at_a_clean_end_is_not_cut(slot: int, how: str) -> None:
+def test_what_was_whole_at_a_clean_end_is_not_cut(disk: SimulatedDisk, slot: int, how: str) -> None:
     """All of it was acknowledged: an operator has to decide."""
-    disk = SimulatedDisk()
     log = written(disk, close=True)
     name = names(log, LOG)[slot]
     last_batch = disk.size_of(FOLDER / name) - len(batch(2))

@@ -92,9 +92,8 @@ def test_what_a_failing_removal_leaves_is_still_the_logs() -> None:
         assert [row[0] for row in rows(open_log(disk, COMPACT))] == list(range(end + 1))
 
 
-def test_nothing_is_swapped_in_that_kafka_had_not_finished_splitting() -> None:
+def test_nothing_is_swapped_in_that_kafka_had_not_finished_splitting(disk: SimulatedDisk) -> None:
     """A swap counts only if nothing at or before its base is still being written (KAFKA-6264)."""
-    disk = SimulatedDisk()
     log = open_log(disk, COMPACT)
     for number in range(3):
         put(log, ("k", str(number)))

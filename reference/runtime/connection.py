@@ -22,6 +22,7 @@ import struct
 from collections.abc import Callable
 from typing import Protocol
 
+from reference.protocol.buffers import copy_into
 from reference.protocol.schema import FileSlice
 
 LEAST_FRAME_BUFFER = 16 * 1024
@@ -183,7 +184,7 @@ class Connection:
             # The shared buffer is needed by others. A buffer of our own is kept as it is: copying the rest of it for each
             # frame that has to wait would cost a client with many small requests in flight the square of their number.
             rest = data[position:]
-            self._pending = memoryview(bytearray(rest)) if data.obj is self._server.receive_buffer.obj else rest
+            self._pending = _with_room(rest) if data.obj is self._server.receive_buffer.obj else rest
             self._filled = end - position
             if self.busy:
                 self._pause()
@@ -198,14 +199,11 @@ class Connection:
         return False
 
     def _room(self, pending: memoryview) -> memoryview:
-        """Where the next bytes of the frame in `_pending` go: it grows with what has come, and never past the frame."""
+        """Where the next bytes of the frame in `_pending` go."""
         filled = self._filled
-        wanted = 4 if filled < 4 else 4 + _SIZE.unpack_from(pending)[0]
         if filled == len(pending):
-            self._pending = grown = memoryview(bytearray(min(wanted, max(LEAST_FRAME_BUFFER, 4 * filled))))
-            grown[:filled] = pending
-            pending = grown
-        return pending[filled : min(len(pending), wanted)]
+            self._pending = pending = _with_room(pending)
+        return pending[filled : min(len(pending), _frame_end(pending[:filled]))]
 
     def _take_pending(self) -> None:
         """Handle the frame in `_pending` when all of it has come."""
@@ -356,6 +354,19 @@ class Connection:
 
     def _close_socket(self) -> None:
         self._socket.close()
+
+
+def _frame_end(begun: memoryview) -> int:
+    """Bytes up to the end of the frame that begins here; up to the end of its size where that has not come."""
+    return 4 if len(begun) < 4 else 4 + _SIZE.unpack_from(begun)[0]
+
+
+def _with_room(begun: memoryview) -> memoryview:
+    """A copy with room for more of the frame that begins here: it grows with what has come, and never past the frame."""
+    size = min(_frame_end(begun), max(LEAST_FRAME_BUFFER, 4 * len(begun)))
+    grown = memoryview(bytearray(max(size, len(begun))))
+    copy_into(grown, begun)
+    return grown
 
 
 def _in_one_piece(parts: list[OutPart], size: int) -> bytes:

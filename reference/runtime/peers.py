@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from reference.node.effects import Send
-from reference.protocol.primitives import NodeId
+from reference.protocol.buffers import copy_into
+from reference.protocol.primitives import Buffer, NodeId
 from reference.runtime.peer_login import RENEWED_AFTER, LoginFailed, PeerLogin
 from reference.runtime.security import mechanism_setting, peer_login
 from reference.runtime.tls import RenewedContext, listener_context
@@ -37,7 +38,7 @@ Channel = tuple[NodeId, str]
 class Listener(Protocol):
     """The listener for answers and failures."""
 
-    def on_answer(self, channel: Channel, frame: bytes) -> None:
+    def on_answer(self, channel: Channel, frame: Buffer) -> None:
         """An answer has wholly come."""
         ...
 
@@ -225,14 +226,16 @@ class _PeerConnection(asyncio.BufferedProtocol):
                 return
             if self._filled < position + 4 + size:
                 break
-            # A copy, for the reader may hold on to parts of it, and the buffer takes what comes next.
-            self._take(bytes(received[position + 4 : position + 4 + size]))
+            frame = received[position + 4 : position + 4 + size]
+            # The reader may hold on to parts of it, and the shared buffer takes what comes next. One of this connection's
+            # own takes nothing more once an answer in it is whole.
+            self._take(bytes(frame) if self._buffer is self._shared else frame)
             position += 4 + size
         self._keep_from(position, 4 + size)
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, frame: Buffer) -> None:
         if self._login is not None:
-            self._take_login(self._login, frame)
+            self._take_login(self._login, bytes(frame))
             return
         self._unanswered -= 1
         self._listener.on_answer(self.channel, frame)
@@ -246,9 +249,8 @@ class _PeerConnection(asyncio.BufferedProtocol):
         elif position or self._buffer is self._shared or self._filled == len(self._buffer):
             rest = self._buffer[position : self._filled]
             self._filled = len(rest)
-            grown = bytearray(rest)
-            grown += bytes(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest))) - len(rest))
-            self._buffer = memoryview(grown)
+            self._buffer = memoryview(bytearray(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest)))))
+            copy_into(self._buffer, rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "closed by the peer")

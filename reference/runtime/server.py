@@ -20,7 +20,7 @@ from reference.node.node import Node
 from reference.node.properties import controller_listeners_of
 from reference.node.zookeeper.node import ZooKeeperNode
 from reference.protocol.addresses import host_of
-from reference.protocol.primitives import AT_ONCE, NodeId, TimestampMs
+from reference.protocol.primitives import AT_ONCE, Buffer, NodeId, TimestampMs
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import ConfigurationError, Listener, ServerConfiguration
 from reference.runtime.connection import Connection
@@ -369,7 +369,7 @@ class Server:
             self._log("info", f"connection {connection.id} from {connection.peer}: {reason}")
         self.node.disconnected(connection.id)
 
-    def on_answer(self, channel: Channel, frame: bytes) -> None:
+    def on_answer(self, channel: Channel, frame: Buffer) -> None:
         """Another node has answered."""
         self._let_node(lambda: self.node.answered(*channel, frame, self._now()))
 

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from reference.protocol.buffers import write_at
 from reference.protocol.primitives import Buffer, TimestampMs
 from reference.storage.disk import TEMPORARY
 from reference.storage.making_durable import Act, Failing, RunAll, run_in_turn
@@ -110,9 +111,9 @@ class PosixFile:
         descriptor = self.opened().descriptor
         self._writes += 1
         try:
-            written = os.pwrite(descriptor, data, size)
+            written = write_at(descriptor, data, size)
             while written < length:
-                written += os.pwrite(descriptor, memoryview(data)[written:], size + written)
+                written += write_at(descriptor, memoryview(data)[written:], size + written)
         except OSError as error:
             self._disk.failed(error)
             # Half a batch at the end would be in the way of the next append: recovery cuts a log at the first batch
@@ -131,7 +132,7 @@ class PosixFile:
         self._writes += 1
         with self._disk.noticed():
             while written < len(data):
-                written += os.pwrite(opened.descriptor, memoryview(data)[written:], position + written)
+                written += write_at(opened.descriptor, memoryview(data)[written:], position + written)
 
     def truncate(self, size: int) -> None:
         """See `File`."""
@@ -245,7 +246,7 @@ class PosixMappedFile:
         """See `MappedFile`."""
         # Storing through the map would kill the process (SIGBUS) where the disk is full.
         with self._disk.noticed():
-            os.pwrite(self._open(), data, position)
+            write_at(self._open(), data, position)
         if self._has_zeros:
             self._forget_map()
         elif self._is_copy and self._map is not None:

@@ -23,6 +23,31 @@ print(crc32c(data[1:]), crc32c(memoryview(data)[1:]), crc32c(bytes(data[1:])), c
 CHECK_VALUE = 0xE3069283
 """Of "123456789", by which implementations of CRC-32C are compared (RFC 3720 names the polynomial)."""
 
+BUFFERS = """
+import errno, os, sys
+from reference.protocol.buffers import copy_into, write_at
+data = bytearray(range(256)) * 4_096
+target = memoryview(bytearray(len(data)))
+copy_into(target[1:], memoryview(data)[1:1_000_000])
+assert target[:1_000_000] == b"\\0" + data[1:1_000_000]
+try:
+    copy_into(target[:9], data)
+    assert False
+except ValueError:
+    pass
+descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+large = 1 << 33
+for written in (data, bytes(data), memoryview(data)[7:], memoryview(bytes(data))[7:], memoryview(target)[9:]):
+    assert write_at(descriptor, written, large) == len(written)
+    assert os.pread(descriptor, len(written), large) == bytes(written)
+try:
+    write_at(os.open(sys.argv[1], os.O_RDONLY), data, 0)
+    assert False
+except OSError as error:
+    assert error.errno == errno.EBADF
+print("done")
+"""
+
 MEMORY = """
 import json, os
 from reference.protocol.checksum import crc32c
@@ -79,9 +104,9 @@ def program():
         pytest.skip(f"PyPy is missing: {error}")
 
 
-def output(program, code):
+def output(program, code, *arguments):
     done = subprocess.run(
-        [program, "-c", code], env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120
+        [program, "-c", code, *arguments], env=os.environ | ENVIRONMENT, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -89,6 +114,11 @@ def output(program, code):
 
 def test_checksums_are_the_same(program):
     assert [*map(int, output(program, CHECKSUMS).split())] == [CHECK_VALUE] * 3 + [0]
+
+
+@pytest.mark.parametrize("executed_by", ["CPython", "PyPy"])
+def test_large_buffers_are_copied_and_written(executed_by, program, tmp_path):
+    assert output(program if executed_by == "PyPy" else sys.executable, BUFFERS, tmp_path / "file") == "done\n"
 
 
 def test_what_checksums_and_codecs_were_given_is_freed(program):

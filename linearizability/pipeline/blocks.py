@@ -6,7 +6,7 @@ The JVM only moves bytes; nothing is turned into rows and back, which would cost
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,8 +35,21 @@ class RowGroup:
     path: str
     number: int
     rows: int
-    key: Key | None
-    """The partition of all its facts, where its statistics say that it is one."""
+    bounds: tuple[Key, Key] | None
+    """The least and the greatest of each column of the key, where its statistics say them."""
+
+    @property
+    def key(self) -> Key | None:
+        """The partition of all its facts, where its statistics say that it is one."""
+        return self.bounds[0] if self.bounds is not None and self.bounds[0] == self.bounds[1] else None
+
+    def may_hold(self, key: Key) -> bool:
+        """Whether a fact of this partition may be in it, by its statistics."""
+        if self.bounds is None:
+            return True
+        least, most = self.bounds
+        is_named = least.run <= key.run <= most.run and least.topic <= key.topic <= most.topic
+        return is_named and least.partition <= key.partition <= most.partition
 
     def read(self) -> pa.Table:
         file = pq.ParquetFile(self.path, read_dictionary=["run", "topic"], page_checksum_verification=True)
@@ -65,10 +78,22 @@ def row_groups(files: Iterable[Path]) -> list[RowGroup]:
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
             known = [group.column(place).statistics for place in places]
-            one = all(each is not None and each.has_min_max and each.min == each.max for each in known)
-            key = Key(*(each.min for each in known)) if one else None
-            groups.append(RowGroup(str(file), number, group.num_rows, key))
+            bounds = None
+            if all(each is not None and each.has_min_max for each in known):
+                bounds = Key(*(each.min for each in known)), Key(*(each.max for each in known))
+            groups.append(RowGroup(str(file), number, group.num_rows, bounds))
     return groups
+
+
+def apart(groups: Sequence[RowGroup]) -> dict[Key, list[RowGroup]]:
+    """The partitions all of whose facts are in row groups of their own, the largest first."""
+    own: dict[Key, list[RowGroup]] = {}
+    for group in groups:
+        if group.key is not None:
+            own.setdefault(group.key, []).append(group)
+    mixed = [group for group in groups if group.key is None]
+    chosen = {key: theirs for key, theirs in own.items() if not any(group.may_hold(key) for group in mixed)}
+    return dict(sorted(chosen.items(), key=lambda item: -sum(group.rows for group in item[1])))
 
 
 def by_partition(facts: pa.Table) -> Iterator[tuple[str, str, int, pa.Table]]:

@@ -1,6 +1,7 @@
-"""The same checks in one PySpark job: facts are shuffled once, by run, topic and partition, and judged where they land.
+"""The same checks in one PySpark job: each partition's facts meet in one worker, which judges them.
 
-What is shuffled are not rows but blocks (`linearizability.pipeline.blocks`). A partition of more than HOT_FACTS facts is cut
+A partition whose facts are in row groups of their own is judged where they are read. The facts of others are shuffled once, by
+run, topic and partition: not as rows, but as blocks (`linearizability.pipeline.blocks`). A partition of more than HOT_FACTS facts is cut
 into parts for the rules that can be cut (`linearizability.pipeline.parts`); the others still judge it in one place.
 
 Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its checks run), of
@@ -11,8 +12,9 @@ MAX_WITNESSES a partition with their witness, what partitions emit for the rules
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -43,6 +45,8 @@ from linearizability.history.streams import History
 from linearizability.pipeline.blocks import (
     BLOCK_DDL,
     Key,
+    RowGroup,
+    apart,
     block,
     by_partition,
     columns_of,
@@ -225,9 +229,9 @@ MAX_READ_TASKS = 256
 """Tasks that read; with more row groups each task reads several, one after the other."""
 
 
-def blocks(spark: SparkSession, files: Iterable[Path], left_out: Collection[Key] = ()) -> DataFrame:
+def blocks(spark: SparkSession, groups: Sequence[RowGroup], left_out: Collection[Key] = ()) -> DataFrame:
     """Facts in blocks. Workers read the files themselves, so all must see the folder."""
-    groups = [group for group in row_groups(files) if group.key not in left_out]
+    groups = [group for group in groups if group.key not in left_out]
     tasks = min(max(1, len(groups)), MAX_READ_TASKS)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -243,7 +247,7 @@ def blocks(spark: SparkSession, files: Iterable[Path], left_out: Collection[Key]
 def judge_files(
     spark: SparkSession, files: Sequence[Path], contexts: Contexts, rules: Iterable[str]
 ) -> dict[str, list[Found]]:
-    """All that the rules find, run by run: one shuffle, and one more join only where transactions were left in doubt.
+    """All that the rules find, run by run: at most one shuffle, and a join only where transactions were left in doubt.
 
     What partitions emit for the rules over a run travels as rows of the same table, under names that are no rule's.
     """
@@ -254,15 +258,21 @@ def judge_files(
     uncut = tuple(rule for rule in alone if rule.cut is None)
     nothing_left = () if uncut or joined else tuple(in_parts)
 
-    def judge(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
-        run, topic, number = (part.as_py() for part in key)
-        partition = PartitionHistory(run, topic, number, columns_of(unpacked(table)))
-        chosen = uncut if Key(run, topic, number) in hot else alone
-        return judged(partition, contexts[run], chosen, joined)
+    def judge(key: Key, facts: pa.Table) -> pa.Table:
+        chosen = uncut if key in hot else alone
+        return judged(PartitionHistory(*key, columns_of(facts)), contexts[key.run], chosen, joined)
 
     hot = frozenset(in_parts)
-    keys = blocks(spark, files, nothing_left).groupBy("run", "topic", "partition")
-    table = keys.applyInArrow(judge, FOUND_DDL).toArrow().cast(FOUND_SCHEMA)
+    groups = row_groups(files)
+    own = {key: theirs for key, theirs in apart(groups).items() if key not in nothing_left}
+    parts = [_judged_in_place(spark, own, judge)] if own else []
+    if any(group.key is None or group.key not in {*own, *nothing_left} for group in groups):
+        parts.append(_judged_after_shuffle(blocks(spark, groups, {*own, *nothing_left}), judge))
+    table = (
+        reduce(lambda one, other: one.union(other), parts).toArrow().cast(FOUND_SCHEMA)
+        if parts
+        else FOUND_SCHEMA.empty_table()
+    )
     is_finding = np.isin(table.column("rule").to_numpy(zero_copy_only=False).astype(str), list(RULES))
     findings = collect(table.filter(pa.array(is_finding)))
     for run, found in judge_runs(table.filter(pa.array(~is_finding)), contexts, joined).items():
@@ -270,6 +280,33 @@ def judge_files(
     for key, found in in_parts.items():
         findings.setdefault(key.run, []).extend(found)
     return findings
+
+
+Judge = Callable[[Key, pa.Table], pa.Table]
+"""What is found in the facts of a partition."""
+
+
+def _judged_in_place(spark: SparkSession, own: Mapping[Key, Sequence[RowGroup]], judge: Judge) -> DataFrame:
+    """Of partitions with row groups of their own: each is read and judged by one task."""
+    keys = list(own)
+    tasks = min(len(keys), MAX_READ_TASKS)
+
+    def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for task in batch.column(0).to_pylist():
+                for key in keys[task::tasks]:
+                    yield from judge(key, pa.concat_tables(group.read() for group in own[key])).to_batches()
+
+    return spark.range(0, tasks, 1, tasks).mapInArrow(work, FOUND_DDL)
+
+
+def _judged_after_shuffle(blocks: DataFrame, judge: Judge) -> DataFrame:
+    """Of partitions whose facts lie among those of others."""
+
+    def work(key: tuple[Any, ...], table: pa.Table) -> pa.Table:
+        return judge(Key(*(part.as_py() for part in key)), unpacked(table))
+
+    return blocks.groupBy("run", "topic", "partition").applyInArrow(work, FOUND_DDL)
 
 
 def judged(partition: PartitionHistory, context: Context, alone: Iterable[Rule], joined: Iterable[RunRule]) -> pa.Table:

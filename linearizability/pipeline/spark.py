@@ -1,8 +1,9 @@
 """The same checks in one PySpark job: each partition's facts meet in one worker, which judges them.
 
 A partition whose facts are in row groups of their own is judged where they are read. The facts of others are shuffled once, by
-run, topic and partition: not as rows, but as blocks (`linearizability.pipeline.blocks`). A partition of more than HOT_FACTS facts is cut
-into parts for the rules that can be cut (`linearizability.pipeline.parts`); the others still judge it in one place.
+run, topic and partition: not as rows, but as blocks (`linearizability.pipeline.blocks`). A partition of more than HOT_FACTS
+facts is cut into parts for the rules that can be cut (`linearizability.pipeline.parts`); the others still judge it in one
+place.
 
 Memory: each worker holds one partition's facts at a time (about 110 bytes each, and as much again while its checks run), of
 a hot one a part's, and one row group while it reads; the driver holds only findings, of which each rule keeps at most

@@ -7,11 +7,13 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,9 +25,10 @@ from linearizability.history.operations import poll, send
 from linearizability.history.paired import derive_events
 from linearizability.history.reader import read_histories, sources_of
 from linearizability.history.recorder import FILE_PATTERN, Recorder
-from linearizability.history.store import write_histories
-from linearizability.history.streams import History
+from linearizability.history.store import read_store, run_folder, summed_up, write_histories, write_runs, write_stream
+from linearizability.history.streams import FileSummary, History, unify
 from linearizability.pipeline import engine
+from linearizability.pipeline.blocks import Key, apart, row_groups
 from linearizability.pipeline.engine import check, judge_history
 from linearizability.pipeline.output import write_output
 from linearizability.pipeline.series import series_of
@@ -150,6 +153,53 @@ def test_both_draw_the_same(tmp_path: Path) -> None:
     assert "poll u-0:999@0" not in (tmp_path / "stored" / "report.html").read_text()
 
 
+def table_of(topic: str, columns: dict[str, np.ndarray]) -> pa.Table:
+    """Facts of partition 0 of a topic, in a run of one name."""
+    rows = len(columns["kind"])
+    names = [
+        pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows, np.int32)), pa.array([name])) for name in ("run", topic)
+    ]
+    numbers = pa.array(np.zeros(rows, np.int32))
+    return pa.Table.from_arrays([*names, numbers, *(pa.array(columns[name]) for name in COLUMNS)], schema=SCHEMA)
+
+
+@pytest.mark.spark
+def test_partitions_with_row_groups_of_their_own_are_judged_alike(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Partition a is read where it is judged; b, whose facts lie apart in one batch only, and c are shuffled."""
+    monkeypatch.setattr("linearizability.history.store.ROWS_TOGETHER", 100)
+    monkeypatch.setattr("linearizability.history.store.ROWS_APART", 20)
+    a, b, c = (
+        table_of(topic, random_facts(Random(seed), operations=number))
+        for topic, seed, number in (("a", 11, 120), ("b", 12, 40), ("c", 13, 12))
+    )
+    order = [a[:60], b[:35], c[:5], a[60:100], b[35:45], c[5:15], a[100:140], b[45:], c[15:], a[140:]]
+    batches = unify([batch for facts in order for batch in facts.to_batches()])
+
+    class Batches:
+        summary = FileSummary("facts")
+
+        def __iter__(self) -> Iterator[pa.RecordBatch]:
+            return iter(batches.to_batches(max_chunksize=20))
+
+    written = write_stream(Batches(), run_folder(tmp_path, 0) / "part-0000.parquet", "0")
+    write_runs(tmp_path, [summed_up([written], "run")])
+    groups = row_groups([run_folder(tmp_path, 0) / written.part])
+    key = Key("0", "b", 0)
+    assert [each.topic for each in apart(groups)] == ["a"]
+    assert {group.key for group in groups if group.may_hold(key)} == {key, None}
+    (local,) = check([tmp_path], engine="local")
+    (spark,) = check([tmp_path], engine="spark", master=MASTER)
+    assert reported(spark) == reported(local)
+    assert {anomaly.topic for found in local.findings for anomaly in found.anomalies} >= {"a", "b", "c"}
+    (stored,) = read_store(tmp_path)
+    everything = stored.facts
+    assert [everything.filter(pc.equal(everything["topic"], name)).drop(["run"]) for name in "abc"] == [
+        batches.filter(pc.equal(batches["topic"], name)).drop(["run"]) for name in "abc"
+    ]
+
+
 @pytest.mark.spark
 @pytest.mark.sampled(days=5)
 def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,14 +209,7 @@ def test_a_hot_partition_is_judged_alike(monkeypatch: pytest.MonkeyPatch, capsys
 
     monkeypatch.setattr("linearizability.pipeline.spark_parts.HOT_FACTS", 40)
     monkeypatch.setattr("linearizability.pipeline.spark_parts.FACTS_A_PART", 20)
-    columns = random_facts(Random(11), operations=40)
-    names = [
-        pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(columns["kind"]), np.int32)), pa.array([name]))
-        for name in ("hot", "t")
-    ]
-    numbers = pa.array(np.zeros(len(columns["kind"]), np.int32))
-    arrays = [*names, numbers, *(pa.array(columns[name]) for name in COLUMNS)]
-    faulty = History("hot", facts=pa.Table.from_arrays(arrays, schema=SCHEMA))
+    faulty = History("hot", facts=table_of("t", random_facts(Random(11), operations=40)))
     whole = judge_history(faulty)
     assert len(whole.anomalies) > 10
     (cut,) = check_histories([faulty], MASTER)

@@ -107,6 +107,10 @@ class Fetcher:
         self._asked: list[Followed] = []
         """The partitions in the request in flight; after a failed FetchRequest, all partitions that are followed."""
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
+        self._ready_at = AT_ONCE
+        """The leader, which did not answer, is asked again from then on."""
+        self._last: FetchRequest | None = None
+        """The full request in flight, or the one that got no answer: it is sent again as it is, unless something has changed."""
         self._begins_again = False
         """The next fetch begins a new session, as the follower did not apply all of a response. Within a session the leader does
         not send an unchanged high watermark or log start offset again."""
@@ -121,6 +125,7 @@ class Fetcher:
         if known is not None and known.partition is not partition:
             self._begins_again = True
         found = Followed(partition, partition.state.leader_epoch)
+        self._ready_at = AT_ONCE
         self._followed[found.key] = found
         self._changed[found.key] = None
         return True
@@ -160,12 +165,16 @@ class Fetcher:
 
     def next_request(self, now: TimestampMs) -> FetchRequest | ListOffsetsRequest | None:
         """The next request, which is then in flight; None while one is in flight already, or while nothing is due."""
-        if self._out is not None:
+        if self._out is not None or now < self._ready_at:
             return None
         while self._waiting and self._waiting[0][0] <= now:
             each = heapq.heappop(self._waiting)[2]
             each.waits = False
             self._changed[each.key] = None
+        if self._last is not None and not self._changed:
+            self._out = FetchResponse
+            return self._addressed(self._last)
+        self._last = None
         due = self._take_due(now)
         return self._bounds_request(due) or self._fetch_request(due)
 
@@ -238,10 +247,14 @@ class Fetcher:
             self.settings.partition_max_bytes,
             [key for key, each in looked_at.items() if each is None],
         )
-        request.replica_state = FetchRequest.ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
         request.max_wait_ms = self.settings.max_wait_ms
         request.min_bytes = self.settings.min_bytes
         request.max_bytes = self.settings.max_bytes
+        self._last = request if self.session.is_full else None
+        return self._addressed(request)
+
+    def _addressed(self, request: FetchRequest) -> FetchRequest:
+        request.replica_state = FetchRequest.ReplicaState(replica_id=self.node, replica_epoch=self.broker_epoch)
         return request
 
     def _wanted(self, followed: Followed) -> Wanted:
@@ -259,10 +272,11 @@ class Fetcher:
         if self._out is not None:
             return None
         if any(key not in self._changed for key in self.session.partitions):
-            return AT_ONCE
+            return self._ready_at
         changed = [self._followed[key] for key in self._changed if key in self._followed]
         times = [each.ready_at for each in changed if each.stage is not Stage.FAILED]
-        return min([*times, *(each[0] for each in self._waiting[:1])], default=None)
+        first = min([*times, *(each[0] for each in self._waiting[:1])], default=None)
+        return None if first is None else max(first, self._ready_at)
 
     # ---- responses
 
@@ -285,12 +299,15 @@ class Fetcher:
         return self._fail("did not answer", now) if self._out is not None else Fetched()
 
     def _fail(self, text: str, now: TimestampMs) -> Fetched:
-        # The leader may have handled the request: its session epoch is then one ahead, and it would refuse the next request.
         if self._out is FetchResponse:
+            # The leader may have handled the request: its session epoch is then one ahead, and it would refuse the next one.
             self.session.begin_again()
-            self._asked = [*self._followed.values()]
+            self._ready_at = now + self.settings.backoff_ms
+            if self._last is None:
+                self._changed.update(dict.fromkeys(self._followed))
+        else:
+            self._back_off_all(now)
         self._out = None
-        self._back_off_all(now)
         return Fetched(notes=[Note(None, f"broker {self.leader} {text}")])
 
     def _back_off_all(self, now: TimestampMs) -> None:
@@ -301,6 +318,7 @@ class Fetcher:
                 self._changed[each.key] = None
 
     def _take_fetch_response(self, response: FetchResponse, fetched: Fetched, now: TimestampMs) -> None:
+        self._last = None
         was_full = self.session.is_full
         wrong = self.session.answered(response)
         if self.session.is_full:

@@ -8,6 +8,7 @@ import pytest
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.fetch import FetchRequest, FetchResponse
 from reference.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from reference.protocol.primitives import AT_ONCE
 from reference.replication.fetcher import Fetched, Fetcher, FetchSettings, Followed
 from reference.replication.partition import Partition
 from tests.replication.replicas import (
@@ -348,3 +349,54 @@ def test_a_request_looks_at_what_has_changed_and_at_no_other_partition(monkeypat
         exchange()
     assert set(looks) == {7} and len(looks) <= 16
     assert fetcher.followed[-1].high_watermark == 1
+
+
+def test_a_leader_that_does_not_answer_is_asked_again_without_a_look_at_any_partition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fetcher, looks = Fetcher(1, 2, incarnation(2)), list[int]()
+    followers = [follower() for _ in range(MANY)]
+    for index, each in enumerate(followers):
+        each.index = index
+    for each in followers[1:]:
+        fetcher.follow(each)
+    followed_from, wanted, now = Followed.is_followed_from, Fetcher._wanted, NOW
+
+    def count(self: Followed, broker: int) -> bool:
+        looks.append(self.partition.index)
+        return followed_from(self, broker)
+
+    def count_wanted(self: Fetcher, followed: Followed) -> object:
+        looks.append(followed.partition.index)
+        return wanted(self, followed)
+
+    monkeypatch.setattr(Followed, "is_followed_from", count)
+    monkeypatch.setattr(Fetcher, "_wanted", count_wanted)
+
+    def retry() -> list[int]:
+        """The partitions of a full request, which is not answered."""
+        nonlocal now
+        deadline = fetcher.next_deadline()
+        assert deadline is not None and (deadline <= now or fetcher.next_request(now) is None)
+        now = max(now, deadline)
+        request = fetcher.next_request(now)
+        assert isinstance(request, FetchRequest) and request.session_epoch == 0
+        assert request.replica_state.replica_epoch == fetcher.broker_epoch
+        fetcher.failed(now)
+        assert fetcher.next_deadline() == now + BACKOFF_MS
+        return [each.partition for topic in request.topics for each in topic.partitions]
+
+    all_but_first = [*range(1, MANY)]
+    assert retry() == all_but_first and len(looks) == 2 * len(all_but_first)
+    looks.clear()
+    fetcher.broker_epoch = incarnation(3)
+    assert [retry() for _ in range(3)] == [all_but_first] * 3
+    assert looks == []
+    fetcher.follow(followers[0])
+    assert fetcher.next_deadline() == AT_ONCE, "the metadata have something new: the leader may be there again"
+    assert sorted(retry()) == [*range(MANY)]
+    fetcher.leave(followers[1])
+    assert sorted(retry()) == [0, *range(2, MANY)]
+    for each in followers:
+        fetcher.leave(each)
+    assert fetcher.next_request(now + BACKOFF_MS) is None and fetcher.next_request(now + BACKOFF_MS) is None

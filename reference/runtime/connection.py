@@ -8,9 +8,9 @@ more only when more comes in another state: a client that waits for its answer c
 came in one piece are sent in one piece.
 
 Bytes are received into one buffer that all connections share; a frame that is whole in there is handled in place. A
-larger frame moves into a buffer of its own that grows with what really arrives, never to more than four times of it: a
-size field alone costs nothing. Slices of files go out by `sendfile`, but those of a small answer are read, and it goes out in
-one piece: a call and a packet for each part cost more.
+larger frame moves into a buffer of its own that grows with what really arrives, never to more than four times of it (eight,
+where one is at hand): a size field alone costs nothing. Slices of files go out by `sendfile`, but those of a small answer are
+read, and it goes out in one piece: a call and a packet for each part cost more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from typing import Protocol
 
 from reference.protocol.buffers import copy_into
 from reference.protocol.schema import FileSlice
+from reference.runtime.frame_buffers import FrameBuffers
 
 LEAST_FRAME_BUFFER = 16 * 1024
 """Bytes that a frame which has come in part may have at any rate."""
@@ -74,7 +75,7 @@ class Loop(Protocol):
 class Server(Protocol):
     """What a connection reports to its server."""
 
-    receive_buffer: memoryview
+    frame_buffers: FrameBuffers
     max_request_bytes: int
 
     def on_frame(self, connection: Connection, frame: memoryview) -> None:
@@ -144,7 +145,7 @@ class Connection:
             return self._pause()
         pending = self._pending
         try:
-            received = self._receive(self._server.receive_buffer if pending is None else self._room(pending))
+            received = self._receive(self._server.frame_buffers.shared if pending is None else self._room(pending))
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -153,7 +154,7 @@ class Connection:
             return self.close("closed by the client")
         self.last_active_ms = self._server.monotonic_ms()
         if pending is None:
-            self._take_frames(self._server.receive_buffer[:received])
+            self._take_frames(self._server.frame_buffers.shared[:received])
         else:
             self._filled += received
             self._take_pending()
@@ -184,7 +185,7 @@ class Connection:
             # The shared buffer is needed by others. A buffer of our own is kept as it is: copying the rest of it for each
             # frame that has to wait would cost a client with many small requests in flight the square of their number.
             rest = data[position:]
-            self._pending = _with_room(rest) if data.obj is self._server.receive_buffer.obj else rest
+            self._pending = self._with_room(rest) if data.obj is self._server.frame_buffers.shared.obj else rest
             self._filled = end - position
             if self.busy:
                 self._pause()
@@ -202,8 +203,17 @@ class Connection:
         """Where the next bytes of the frame in `_pending` go."""
         filled = self._filled
         if filled == len(pending):
-            self._pending = pending = _with_room(pending)
+            self._pending = self._with_room(pending)
+            self._server.frame_buffers.give(pending)
+            pending = self._pending
         return pending[filled : min(len(pending), _frame_end(pending[:filled]))]
+
+    def _with_room(self, begun: memoryview) -> memoryview:
+        """A copy with room for more of the frame that begins here: it grows with what has come, and never past the frame."""
+        size = min(_frame_end(begun), max(LEAST_FRAME_BUFFER, 4 * len(begun)))
+        grown = self._server.frame_buffers.take(max(size, len(begun)))
+        copy_into(grown, begun)
+        return grown
 
     def _take_pending(self) -> None:
         """Handle the frame in `_pending` when all of it has come."""
@@ -213,8 +223,14 @@ class Connection:
             return
         size = _SIZE.unpack_from(pending)[0]
         if self._acceptable(size) and self._filled >= 4 + size:
-            self._pending = None
-            self._take_frames(pending[: self._filled])
+            self._take_own(pending[: self._filled])
+
+    def _take_own(self, data: memoryview) -> None:
+        """Handle the frames in a buffer of this connection's own, which the next frame may have when none is left in it."""
+        self._pending = None
+        self._take_frames(data)
+        if self._pending is None or self._pending.obj is not data.obj:
+            self._server.frame_buffers.give(data)
 
     # ---- sending
 
@@ -268,9 +284,7 @@ class Connection:
         """Go on with what had come while the connection did not read."""
         if self.closed or self.busy or self._pending is None:
             return
-        waiting = self._pending[: self._filled]
-        self._pending = None
-        self._take_frames(waiting)
+        self._take_own(self._pending[: self._filled])
         if not self.busy:
             self._resume()
 
@@ -359,14 +373,6 @@ class Connection:
 def _frame_end(begun: memoryview) -> int:
     """Bytes up to the end of the frame that begins here; up to the end of its size where that has not come."""
     return 4 if len(begun) < 4 else 4 + _SIZE.unpack_from(begun)[0]
-
-
-def _with_room(begun: memoryview) -> memoryview:
-    """A copy with room for more of the frame that begins here: it grows with what has come, and never past the frame."""
-    size = min(_frame_end(begun), max(LEAST_FRAME_BUFFER, 4 * len(begun)))
-    grown = memoryview(bytearray(max(size, len(begun))))
-    copy_into(grown, begun)
-    return grown
 
 
 def _in_one_piece(parts: list[OutPart], size: int) -> bytes:

@@ -26,6 +26,7 @@ from reference.runtime.configuration import ConfigurationError, Listener, Server
 from reference.runtime.connection import Connection
 from reference.runtime.connection_limits import ConnectionLimits
 from reference.runtime.flush_threads import FlushThreads
+from reference.runtime.frame_buffers import FrameBuffers
 from reference.runtime.key_sets import KeySets
 from reference.runtime.metrics import Metrics
 from reference.runtime.peers import Channel, PeerConnections
@@ -34,7 +35,6 @@ from reference.storage.errors import LogError
 from reference.storage.flushing import run_now
 from reference.zookeeper.operations import ZooKeeperEffect, ZooKeeperEvent
 
-RECEIVE_BUFFER_BYTES = 1 << 20
 ACCEPTS_AT_ONCE = 64
 """Connections taken from the backlog before other events get their turn."""
 
@@ -154,7 +154,7 @@ class Server:
         self.node = node
         self.metrics = metrics
         self._now = clock.now
-        self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self.frame_buffers = FrameBuffers()
         integer = node.configuration.integer
         self.max_request_bytes = integer("socket.request.max.bytes")
         self._registration_timeout_ms = integer("initial.broker.registration.timeout.ms")

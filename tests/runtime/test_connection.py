@@ -11,13 +11,14 @@ from typing import Any, cast
 import pytest
 
 from reference.runtime.connection import LEAST_FRAME_BUFFER, MAX_GATHERED_BYTES, Connection
+from reference.runtime.frame_buffers import MAX_KEPT, MAX_KEPT_BYTES, UNIT_BYTES, FrameBuffers
 
 
 class EchoServer:
     """Answers each frame with its own bytes; `hold` keeps frames unanswered until `release` is called."""
 
     def __init__(self, max_request_bytes: int = 10_000_000) -> None:
-        self.receive_buffer = memoryview(bytearray(4096))
+        self.frame_buffers = FrameBuffers(4096)
         self.max_request_bytes = max_request_bytes
         self.frames: list[bytes] = []
         self.closed: list[str] = []
@@ -100,6 +101,41 @@ def test_frames_of_every_size(size: int) -> None:
     run(test)
 
 
+def test_the_next_large_frame_gets_the_buffer_of_the_last() -> None:
+    buffers = set[int]()
+
+    class Noting(EchoServer):
+        def on_frame(self, connection: Connection, frame: memoryview) -> None:
+            buffers.add(id(frame.obj))
+            super().on_frame(connection, frame)
+
+    async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
+        for size in (200_000, 200_001, 199_000, 200_002):
+            data = os.urandom(size)
+            sending = asyncio.create_task(asyncio.get_running_loop().sock_sendall(client, framed(data)))
+            assert await receive(client, size + 4) == framed(data)
+            await sending
+
+    run(test, Noting())
+    assert len(buffers) == 1
+
+
+def test_few_buffers_of_a_bounded_size_are_kept() -> None:
+    buffers = FrameBuffers()
+    small, large, huge = buffers.take(UNIT_BYTES - 1), buffers.take(UNIT_BYTES + 1), buffers.take(MAX_KEPT_BYTES + 1)
+    assert (len(small), len(large)) == (UNIT_BYTES - 1, 2 * UNIT_BYTES)
+    for buffer in (small, huge, large[7:9]):
+        buffers.give(buffer)
+    assert buffers.take(UNIT_BYTES - 1).obj is not small.obj and buffers.take(MAX_KEPT_BYTES + 1).obj is not huge.obj
+    assert buffers.take(2 * UNIT_BYTES - 1).obj is large.obj
+    assert buffers.take(UNIT_BYTES + 1).obj is not large.obj
+    kept = [buffers.take(UNIT_BYTES) for _ in range(MAX_KEPT + 1)]
+    for buffer in kept:
+        buffers.give(buffer)
+    again = [buffers.take(UNIT_BYTES).obj for _ in range(MAX_KEPT + 1)]
+    assert sum(any(each is buffer.obj for buffer in kept) for each in again) == MAX_KEPT
+
+
 def test_many_frames_in_one_piece_are_answered_in_order() -> None:
     async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
         frames = b"".join(framed(b"%d" % number) for number in range(500))
@@ -145,7 +181,7 @@ def test_answers_that_are_gathered_have_a_limit() -> None:
     async def test(server: EchoServer, connection: Connection, client: socket.socket) -> None:
         sock = counted(connection)
         frame = framed(bytes(MAX_GATHERED_BYTES // 2))
-        server.receive_buffer = memoryview(bytearray(1 << 20))
+        server.frame_buffers = FrameBuffers(1 << 20)
         await asyncio.get_running_loop().sock_sendall(client, frame * 3)
         assert await receive(client, 3 * len(frame)) == frame * 3
         assert sock.sends >= 2

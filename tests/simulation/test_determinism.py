@@ -7,7 +7,9 @@ import sys
 
 import pytest
 
+from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import run_schedule
+from reference.node.node import Node
 from tests.simulation.short import short
 
 PROGRAM = """
@@ -40,6 +42,21 @@ def test_the_same_schedule_gives_the_same_trace_in_another_process(seeds, cluste
     assert there == [[outcome.digest, outcome.verdict] for outcome in here]
     assert len({outcome.digest for outcome in here}) == len(schedules)
     assert not [(outcome.schedule.seed, outcome.rule, outcome.text) for outcome in here if outcome.verdict == "invalid"]
+
+
+@pytest.mark.parametrize("workload", ["records", "groups", "transactions", "copy"])
+def test_a_node_keeps_no_part_of_a_request(workload, monkeypatch):
+    """Servers receive the next request into the same bytes."""
+    expected = run_schedule(drawn := draw(2, nodes=3, workload=workload))[0]
+    original = Node.receive
+
+    def receive(node, connection, frame, now):
+        lent = bytearray(frame)
+        original(node, connection, memoryview(lent), now)
+        lent[:] = b"\xff" * len(lent)
+
+    monkeypatch.setattr(Node, "receive", receive)
+    assert run_schedule(drawn)[0].digest == expected.digest
 
 
 def test_keeping_the_trace_changes_nothing():

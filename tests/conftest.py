@@ -23,7 +23,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from tests.docker_daemon import docker_daemon as docker_daemon
 from tests.docker_daemon import in_docker as in_docker
@@ -43,6 +43,8 @@ os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--conf spark.sql.shuffle.partitio
 day()  # before workers start
 settings.register_profile("local", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
+settings.register_profile("detect", deadline=None, phases=[Phase.explicit, Phase.generate])
+"""Where it matters alone whether a test fails: what fails is not made smaller, which may take five minutes."""
 settings.load_profile("ci" if os.environ.get("CI") else "local")
 
 

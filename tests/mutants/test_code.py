@@ -10,8 +10,18 @@ from typer.testing import CliRunner
 
 from linearizability.mutants.code import judging
 from linearizability.mutants.code.__main__ import app, wilson
-from linearizability.mutants.code.changes import PACKAGES, Change, all_changes, changes_of
-from linearizability.mutants.code.judging import STORE, Row, ask_simulation, is_current, load, said, store
+from linearizability.mutants.code.changes import PACKAGES, ROOT, Change, all_changes, changes_of
+from linearizability.mutants.code.judging import (
+    PYTEST,
+    STORE,
+    THIS,
+    Row,
+    ask_simulation,
+    is_current,
+    load,
+    said,
+    store,
+)
 from linearizability.mutants.code.reaching import ALWAYS, MARK, Reached, marked, place_of
 
 REFUSES_FOLLOWERS = "controller.quorum_leading:fetch_error:bound2"
@@ -72,6 +82,15 @@ def test_the_simulation_detects_a_change_and_names_the_promise(reached: Reached)
 def test_runs_that_do_not_reach_a_change_are_not_repeated(reached: Reached):
     assert ask_simulation(all_changes()[HIGH_WATERMARK], judging.Limits(runs=4)) == ("", 4, 0)
     assert ask_simulation(all_changes()[REFUSES_FOLLOWERS], judging.Limits(runs=4), first=4) == ("", 4, 0)
+
+
+def test_a_judge_does_not_make_a_failing_example_smaller():
+    """With this change, whose checkpoints lie beyond the log's end, it took 303 seconds and 626 MB."""
+    change, machine = "storage.shortening:Shortening._lower_checkpoints:bound3", "tests/storage/test_log_machine.py"
+    command = [*THIS, "with", change, "pytest", *PYTEST, "--hypothesis-show-statistics", machine]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "FAILED " + machine in done.stdout and "during generate phase" in done.stdout, done.stdout
+    assert "during shrink phase" not in done.stdout
 
 
 def test_each_change_is_in_a_block_that_is_marked():

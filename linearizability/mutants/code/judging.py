@@ -26,7 +26,9 @@ from linearizability.mutants.code.reaching import Reached
 STORE = Path(__file__).parent / "results.json"
 UNIT_TESTS = {package: f"tests/{package}" for package in ("replication", "storage", "controller", "coordinator")}
 NOT_UNIT = "not slow and not kafka and not java and not spark"
-PYTEST = ("-x", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", NOT_UNIT)
+PYTEST = (
+    "-x", "-q", "--no-header", "--tb=no", "-rfE", "-p", "no:cacheprovider", "-m", NOT_UNIT, "--hypothesis-profile=detect"
+)  # fmt: skip
 THIS = (sys.executable, "-m", "linearizability.mutants.code")
 FAILED, INTERRUPTED, NOT_FOUND = 1, 2, 4
 """Exit codes of pytest: tests failed; the session did not begin properly, as by an

@@ -77,10 +77,14 @@ FIXED = {"listeners", "listener.security.protocol.map", "principal.builder.class
 """Dynamic in Kafka, and refused here, as is all of TLS and SASL but Kerberos: the new value would have no effect."""
 
 UNKNOWN = Definition("unknown", None)
-PER_ADDRESS = "max.connections.per.ip.overrides"
+PER_IP = "max.connections.per.ip"
+PER_ADDRESS = f"{PER_IP}.overrides"
 
 _OF_LISTENER = re.compile(r"listener\.name\.[^.]+\.")
 _CLUSTER_WIDE_OF_LISTENER = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
+
+_LEAST_ONE = frozenset({"max.connections", "max.connection.creation.rate"})
+"""0 is for files alone: a running broker would take no more connections, from which it could be changed back."""
 
 _LOG_TIMES = (
     ("log.roll.ms", "log.roll.hours"),
@@ -143,8 +147,14 @@ def validate_broker_configs(configs: Mapping[str, str | None], for_one_broker: b
                 definition_of(name).parse(name, text)
                 if base_name(name) == PER_ADDRESS:
                     connections_by_address(text)
+                if base_name(name) in _LEAST_ONE and int(text) == 0:
+                    raise InvalidConfig(f"Invalid {base_name(name)} {text.strip()}")
             except InvalidConfig as error:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
+    if configs.get(PER_IP) and int(configs[PER_IP] or "1") == 0 and not (configs.get(PER_ADDRESS) or "").strip():
+        # Kafka looks for the overrides in the broker's file, too.
+        why = f"{PER_IP} can be set to zero only if {PER_ADDRESS} property is set."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
     if not for_one_broker:
         _refuse_all(
             [name for name in configs if name in PER_BROKER or _is_one_listeners(name)],

@@ -29,6 +29,10 @@ def test_what_is_taken(name: str, value: str, for_one: bool) -> None:
     validate_broker_configs({name: value}, for_one)
 
 
+def test_an_address_may_have_connections_where_others_may_have_none() -> None:
+    validate_broker_configs({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "127.0.0.1:5"}, ONE)
+
+
 FOR_ONE_ONLY = "Cannot update these configs at default cluster level, broker id must be specified"
 BY_LISTENER = "These security configs can be dynamically updated only per-listener using the listener prefix"
 OURS = "This broker cannot change these configs while it runs"
@@ -45,7 +49,10 @@ OURS = "This broker cannot change these configs while it runs"
         ("ssl.keystore.location", "/x", ONE, f"{BY_LISTENER}: [ssl.keystore.location]"),
         ("listener.name.a.ssl.keystore.location", "/x", ALL, f"{FOR_ONE_ONLY}: [listener.name.a.ssl.keystore.location]"),
         ("listener.name.a.ssl.keystore.location", "/x", ONE, OURS), ("listeners", "PLAINTEXT://:1", ONE, OURS),
-        ("sasl.jaas.config", "x", ONE, OURS),
+        ("sasl.jaas.config", "x", ONE, OURS), ("max.connections", "0", ALL, "Invalid max.connections 0"),
+        ("max.connection.creation.rate", " 0", ONE, "Invalid max.connection.creation.rate 0"),
+        ("listener.name.a.max.connections", "0", ALL, "Invalid max.connections 0"),
+        ("max.connections.per.ip", "0", ALL, "max.connections.per.ip can be set to zero only if max.connections.per.ip.overr"),
     ],
 )  # fmt: skip
 def test_what_is_refused(name: str, value: str, for_one: bool, sentence: str) -> None:

@@ -62,8 +62,8 @@ LIKE = [
     (re.compile(r"(ProducerId: ?|producerId: |baseSequence: |CRC: |crc: )-?\d+"), r"\1N"),
     (re.compile(r"^\d+(\t| +)(0 +\t?\d)", re.M), r"N\1\2"),
 ]
-SETTINGS = re.compile(r"( are )(.*)")
-"""Those of a user or client, in the order of a hash map."""
+SETTINGS = re.compile(r"( are |\bConfigs: )(.*)")
+"""Those of a user or client, or of a topic, in the order of a hash map."""
 
 
 def alike(ran: Ran, names: Mapping[str, str], ports: Iterable[int]) -> list[str]:
@@ -76,7 +76,7 @@ def alike(ran: Ran, names: Mapping[str, str], ports: Iterable[int]) -> list[str]
         text = re.sub(rf"\b{port}\b", "PORT", text)
     for pattern, word in LIKE:
         text = pattern.sub(word, text)
-    text = SETTINGS.sub(lambda found: found[1] + ", ".join(sorted(found[2].split(", "))), text)
+    text = SETTINGS.sub(lambda found: found[1] + ",".join(sorted(re.split(", ?", found[2]))), text)
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 

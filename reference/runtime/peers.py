@@ -16,6 +16,7 @@ from typing import Protocol
 from reference.node.effects import Send
 from reference.protocol.buffers import copy_into
 from reference.protocol.primitives import Buffer, NodeId
+from reference.runtime.frame_buffers import FrameBuffers
 from reference.runtime.peer_login import RENEWED_AFTER, LoginFailed, PeerLogin
 from reference.runtime.security import mechanism_setting, peer_login
 from reference.runtime.tls import RenewedContext, listener_context
@@ -25,9 +26,6 @@ CONNECT_TIMEOUT_S = 10
 
 MAX_ANSWER_BYTES = 100 * 1024 * 1024
 """socket.request.max.bytes' default; no answer that we ask for is larger."""
-
-RECEIVE_BYTES = 1024 * 1024
-"""Of the buffer that all connections receive into, one after the other."""
 
 LEAST_ANSWER_BUFFER = 16 * 1024
 """Bytes that an answer which has come in part may have at any rate."""
@@ -39,7 +37,7 @@ class Listener(Protocol):
     """The listener for answers and failures."""
 
     def on_answer(self, channel: Channel, frame: Buffer) -> None:
-        """An answer has wholly come."""
+        """An answer has wholly come; its bytes are valid during the call only."""
         ...
 
     def on_unreachable(self, channel: Channel, reason: str) -> None: ...
@@ -77,7 +75,7 @@ class PeerConnections:
         self._connections: dict[Channel, _PeerConnection] = {}
         self._ways: dict[str, _Way] = {}
         """By the names of other nodes' listeners."""
-        self._receive_buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self._buffers = FrameBuffers()
 
     def send(self, effect: Send) -> None:
         """Hand a frame to the peer's connection, opening it if there is none."""
@@ -85,7 +83,7 @@ class PeerConnections:
         connection = self._connections.get(channel)
         if connection is None:
             way = self._way(effect.listener)
-            connection = _PeerConnection(self._listener, channel, self._forget, way.new_login, self._receive_buffer)
+            connection = _PeerConnection(self._listener, channel, self._forget, way.new_login, self._buffers)
             self._connections[channel] = connection
             connection.open(effect.host, effect.port, way.tls.get() if way.tls is not None else None)
         connection.send(effect.frame)
@@ -123,7 +121,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
         channel: Channel,
         forget: Callable[[_PeerConnection], bool],
         new_login: Callable[[], PeerLogin | None],
-        receive_buffer: memoryview,
+        buffers: FrameBuffers,
     ) -> None:
         self.channel = channel
         self._listener = listener
@@ -138,8 +136,8 @@ class _PeerConnection(asyncio.BufferedProtocol):
         self._unanswered = 0
         self._renewed_at: float | None = None
         """When to authenticate again, by the event loop's clock."""
-        self._shared = receive_buffer
-        self._buffer = receive_buffer
+        self._buffers = buffers
+        self._buffer = buffers.shared
         """Of this connection alone while an answer has come in part. Nothing else receives before what came is handled."""
         self._filled = 0
         """Bytes of `_buffer` that have come."""
@@ -226,10 +224,7 @@ class _PeerConnection(asyncio.BufferedProtocol):
                 return
             if self._filled < position + 4 + size:
                 break
-            frame = received[position + 4 : position + 4 + size]
-            # The reader may hold on to parts of it, and the shared buffer takes what comes next. One of this connection's
-            # own takes nothing more once an answer in it is whole.
-            self._take(bytes(frame) if self._buffer is self._shared else frame)
+            self._take(received[position + 4 : position + 4 + size])
             position += 4 + size
         self._keep_from(position, 4 + size)
 
@@ -244,13 +239,16 @@ class _PeerConnection(asyncio.BufferedProtocol):
 
     def _keep_from(self, position: int, wanted: int) -> None:
         """Keep the beginning of the next answer in a buffer of its own, which grows with what has come."""
+        before, buffers = self._buffer, self._buffers
         if position == self._filled:
-            self._buffer, self._filled = self._shared, 0
-        elif position or self._buffer is self._shared or self._filled == len(self._buffer):
-            rest = self._buffer[position : self._filled]
+            self._buffer, self._filled = buffers.shared, 0
+        elif position or before is buffers.shared or self._filled == len(before):
+            rest = before[position : self._filled]
             self._filled = len(rest)
-            self._buffer = memoryview(bytearray(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest)))))
+            self._buffer = buffers.take(max(LEAST_ANSWER_BUFFER, min(wanted, 4 * len(rest))))
             copy_into(self._buffer, rest)
+        if before is not self._buffer and before is not buffers.shared:
+            buffers.give(before)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(str(exc) if exc else "closed by the peer")

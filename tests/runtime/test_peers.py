@@ -19,8 +19,8 @@ class Ear:
     def __init__(self) -> None:
         self.received: asyncio.Queue[tuple[Channel, bytes | str]] = asyncio.Queue()
 
-    def on_answer(self, channel: Channel, frame: bytes) -> None:
-        self.received.put_nowait((channel, frame))
+    def on_answer(self, channel: Channel, frame: bytes | bytearray | memoryview) -> None:
+        self.received.put_nowait((channel, bytes(frame)))
 
     def on_unreachable(self, channel: Channel, reason: str) -> None:
         self.received.put_nowait((channel, reason))

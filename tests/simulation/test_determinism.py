@@ -45,17 +45,21 @@ def test_the_same_schedule_gives_the_same_trace_in_another_process(seeds, cluste
 
 
 @pytest.mark.parametrize("workload", ["records", "groups", "transactions", "copy"])
-def test_a_node_keeps_no_part_of_a_request(workload, monkeypatch):
-    """Servers receive the next request into the same bytes."""
+def test_a_node_keeps_no_part_of_a_frame(workload, monkeypatch):
+    """Requests and answers are received into the same bytes as those before them."""
     expected = run_schedule(drawn := draw(2, nodes=3, workload=workload))[0]
-    original = Node.receive
 
-    def receive(node, connection, frame, now):
-        lent = bytearray(frame)
-        original(node, connection, memoryview(lent), now)
-        lent[:] = b"\xff" * len(lent)
+    def lent_to(method):
+        def receive(node, *arguments):
+            *whence, frame, now = arguments
+            lent = bytearray(frame)
+            method(node, *whence, memoryview(lent), now)
+            lent[:] = b"\xff" * len(lent)
 
-    monkeypatch.setattr(Node, "receive", receive)
+        return receive
+
+    monkeypatch.setattr(Node, "receive", lent_to(Node.receive))
+    monkeypatch.setattr(Node, "answered", lent_to(Node.answered))
     assert run_schedule(drawn)[0].digest == expected.digest
 
 

@@ -425,10 +425,15 @@ class JudgedCluster(DescribedCluster):
     def change_leader(self, topic: Topic, node: int) -> None:
         """Let another replica lead, without a fault: make it the preferred one, elect, and wait until it is known."""
         before = self.state(topic)
-        order = [node, *(other for other in before.replicas if other != node)]
-        self.broker.expect_error(self.reassign(topic, *order).error_code, ErrorCode.NONE, what="another order")
+        self.reorder(topic, node, *(other for other in before.replicas if other != node))
         self.broker.expect_error(self.elect(topic), ErrorCode.NONE, what="the preferred leader's election")
         self.await_state(topic, lambda one: one.leader == node and one.epoch > before.epoch, f"node {node} leads")
+
+    @built_on("ELE-14")
+    def reorder(self, topic: Topic, *order: int) -> None:
+        """Let the same replicas have another order, and wait until they have it."""
+        self.broker.expect_error(self.reassign(topic, *order).error_code, ErrorCode.NONE, what="another order")
+        self.await_state(topic, lambda one: one.replicas == order, f"the replicas are in the order {order}")
 
     def write(self, topic: Topic, writes: Writes) -> None:
         """One record with acks=-1 to the present leader; the outcome is recorded in `writes`."""

@@ -21,8 +21,8 @@ from conformance.known_bugs import known_bugs
 from conformance.levels import MAY
 from conformance.moments import ATTEMPTS, Moment, in_time
 from conformance.observations import Skipped
-from conformance.requirement import Requirement
-from conformance.requirements import transaction_completion
+from conformance.requirement import Requirement, catalogue
+from conformance.requirements import reassignments, transaction_completion
 from conformance.requirements.group_survival import group_at
 from conformance.subject import LEADER_AND_ISR, Subject
 from conformance.wire import BrokerConnection, Failed, NoAnswer
@@ -222,6 +222,28 @@ def test_a_topic_is_moved_where_another_order_of_its_replicas_is_not_heeded(
     monkeypatch.setattr(nodes, "reassign", reassign)
     state = nodes.state(nodes.topic(3, 2, 1))
     assert (state.leader, state.replicas) == (3, (3, 2, 1))
+
+
+def test_an_order_that_is_not_heeded_is_the_step_of_another_requirement(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As crabka, which compares sets of replicas: ELE-14 speaks of it, not the preferred leader's election."""
+    nodes = JudgedCluster(broker)
+    topic = nodes.topic(1, 2)
+    monkeypatch.setattr(nodes, "reassign", lambda *_: SimpleNamespace(error_code=ErrorCode.NONE))
+    monkeypatch.setattr(conformance.observations, "time", Clock())
+    with pytest.raises(Failed, match="in the order") as unheeded:
+        nodes.change_leader(topic, 2)
+    assert unheeded.value.built_on == "ELE-14"
+    assert "ELE-14" in catalogue()["ELE-05"].requirement.builds_on
+
+
+def test_a_move_that_ends_in_another_order_has_lost_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = JudgedCluster(broker)
+    topic = nodes.topic(1, 2)
+    monkeypatch.setattr(reassignments, "ongoing", lambda *_: None)
+    reassignments.expect_done(nodes, topic, 2, 1)
+    assert broker.tolerances == ["the replicas are in the order (1, 2), and not (2, 1)"]
 
 
 def test_a_leader_that_does_not_learn_of_it_is_no_missing_unclean_election(

@@ -27,7 +27,7 @@ from conformance.given_topics import found_topic, skip_unknown_configs
 from conformance.observations import READY_WITHIN_S
 from conformance.readiness import EARLIEST, await_everywhere, error_of_leader
 from conformance.results import Lack
-from conformance.steps import built_on
+from conformance.steps import built_on, refused
 from conformance.target_profile import NEWEST_FORMAT
 from conformance.wire import BrokerConnection, Failed, NoAnswer
 from linearizability.client.requests import (
@@ -337,7 +337,8 @@ class Broker(Conversation):
             records = self._in_older_format(records, newest)
         result = self.produce(topic, records, partition=partition, **options)
         if result.error_code != ErrorCode.NONE:
-            raise Failed(f"a valid batch was refused with {error_name(result.error_code)} {message_of(result)}")
+            seen = f"a valid batch was refused with {error_name(result.error_code)} {message_of(result)}"
+            raise refused(seen, result.error_code)
         return result.base_offset
 
     def _in_older_format(self, data: bytes, magic: int) -> bytes:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
 
 from conformance.wire import Failed
+from reference.protocol.errors import ErrorCode
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -54,4 +55,22 @@ def directly() -> Generator[None]:
         yield
     except Failed as failure:
         failure.direct = not failure.built_on
+        raise
+
+
+OF_ANOTHER_EPOCH = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
+
+
+@contextmanager
+def refused_by_epoch(id: str) -> Generator[None]:
+    """A step of a producer that no other one has replaced: what refuses it by its epoch is the business of this requirement.
+
+    TXN-01 speaks of writes: another transactional id may have the same producer id. TXN-29 speaks of the first partition of a
+    transaction: the end of the one before may have raised the epoch, which EndTxn below v5 does not return.
+    """
+    try:
+        yield
+    except Failed as failure:
+        if failure.code in OF_ANOTHER_EPOCH:
+            failure.built_on = failure.built_on or id
         raise

@@ -22,7 +22,7 @@ from conformance.batches import NONE as UNCOMPRESSED
 from conformance.broker import Broker
 from conformance.markers import COMMIT, marker_of
 from conformance.results import Lack
-from conformance.steps import built_on, refused
+from conformance.steps import built_on, refused, refused_by_epoch
 from conformance.wire import Failed
 from linearizability.client.errors import LOADING
 from linearizability.client.producer_session import ProducerSession
@@ -127,10 +127,6 @@ class BatchHeader(TypedDict, total=False):
     attributes: int
     """Without the codec; transactional unless they are given."""
     codec: int
-
-
-OF_ANOTHER_EPOCH = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED)
-"""What refuses the batch of a producer id that another transactional id was given, too (TXN-01)."""
 
 
 class TransactionalClient:
@@ -364,16 +360,20 @@ class TransactionalClient:
         """Produce in a transaction what must succeed, after adding the partition where the protocol asks for it; gives
         the base offset."""
         if self.protocol.adds and (topic, partition) not in self._added:
-            expect_agreed("AddPartitionsToTxn", self.add(topic, partition))
+            with refused_by_epoch("TXN-29"):
+                expect_agreed("AddPartitionsToTxn", self.add(topic, partition))
             self._added.add((topic, partition))
         result = self.produce(topic, *values, partition=partition, codec=codec)
-        try:
+        with refused_by_epoch("TXN-01"):
             expect_agreed("Produce in a transaction", result.error_code)
-        except Failed as failure:
-            if result.error_code in OF_ANOTHER_EPOCH:
-                failure.built_on = failure.built_on or "TXN-01"
-            raise
         return result.base_offset
+
+    @built_on("TXN-22")
+    def expect_open(self, topic: Topic) -> None:
+        """The transaction is described as open, with partition 0 of this topic alone."""
+        found = self.described()
+        seen = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
+        self.broker.expect_equal("what is open", seen, (ONGOING, [(topic.name, [0])]))
 
     @built_on("TXN-28")
     def finish(self, *, committed: bool) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from conformance.answers import error_name, only
 from conformance.batches import CONTROL, TRANSACTIONAL, Record, batch, batches
 from conformance.broker import RETRIABLE, Broker
-from conformance.wire import Failed
+from conformance.steps import refused, refused_by_epoch
 from linearizability.client.producer_session import ProducerSession
 from linearizability.client.requests import TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
@@ -57,13 +57,11 @@ class TransactionalProducer:
             producer_epoch=self.session.identity[1],
             base_sequence=self.session.sequences.get(key, 0),
         )
-        base = self.broker.append(
-            topic,
-            data,
-            partition=partition,
-            version=self._at_most(ProduceRequest, PRODUCE_VERSION),
-            transactional_id=self.transactional_id,
-        )
+        version = self._at_most(ProduceRequest, PRODUCE_VERSION)
+        with refused_by_epoch("TXN-01"):
+            base = self.broker.append(
+                topic, data, partition=partition, version=version, transactional_id=self.transactional_id
+            )
         self.session.appended(key, len(written))
         return base
 
@@ -94,7 +92,8 @@ class TransactionalProducer:
             results = only(answer.results_by_topic_v3_and_below, "topic in the answer").results_by_partition
             return _agreed("AddPartitionsToTxn", only(results, "partition in the answer").partition_error_code)
 
-        self.broker.eventually(added, f"{topic.name}-{partition} is in the transaction")
+        with refused_by_epoch("TXN-29"):
+            self.broker.eventually(added, f"{topic.name}-{partition} is in the transaction")
         self._added[topic, partition] = self.broker.end_offset(topic, partition)
 
     def _at_most(self, request: type[Message], version: int) -> int:
@@ -116,5 +115,5 @@ def _agreed(what: str, code: int) -> bool:
     if code in NOT_YET:
         return False
     if code != ErrorCode.NONE:
-        raise Failed(f"{what} was answered with {error_name(code)}")
+        raise refused(f"{what} was answered with {error_name(code)}", code)
     return True

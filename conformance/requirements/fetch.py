@@ -241,6 +241,7 @@ def whole_batches(broker: Broker) -> None:
     sentence="An unknown topic or partition is UNKNOWN_TOPIC_OR_PARTITION; from v13 on an unknown topic id is UNKNOWN_TOPIC_ID, "
     "also that of a deleted topic whose name another one has. The other partitions are served.",
     accepted="UNKNOWN_TOPIC_OR_PARTITION(3), UNKNOWN_TOPIC_ID(100); the records of the other partition",
+    tolerated="UNKNOWN_TOPIC_OR_PARTITION(3) for no topic id at all, which no client sends",
     draft="INCONSISTENT_TOPIC_ID(103) was asked for an id that is not the log's: Kafka finds a consumer's topic by its id, so "
     "that only a race within the broker can show it",
     exclusive=True,
@@ -264,7 +265,12 @@ def unknown_topic_or_partition(broker: Broker) -> None:
             answer = broker.call(fetch_request({unknown: 0, (topic, 0): 0}), version, to=broker.leader(topic))
             codes = AnswerParts({one.partition_index: one for one in partitions_of(answer) if one.error_code})
             bad = only(list(codes.values()), "partition with an error")
-            broker.expect_error(bad.error_code, error)
+            if what == "no topic id" and bad.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                broker.tolerate(
+                    "no topic id is an unknown topic: clients send one, and renew their metadata on either code"
+                )
+            else:
+                broker.expect_error(bad.error_code, error)
             broker.expect_equal("its partition", bad.partition_index, unknown[1])
             read = [value for one in partitions_of(answer) for value in values(one.records or b"")]
             broker.expect_equal("the other partition's records", read, [b"x"])

@@ -315,9 +315,7 @@ def beginnings_by_state(broker: Broker) -> None:
         client = in_state(broker, protocol, state, before)
         client.write(topic, b"x")
         if client.is_described:
-            found = client.described()
-            seen = found.transaction_state, [(one.topic, list(one.partitions)) for one in found.topics]
-            broker.expect_equal("what is open", seen, (ONGOING, [(topic.name, [0])]))
+            client.expect_open(topic)
         else:
             broker.expect_equal("the stable end", broker.end_offset(topic, isolation=READ_COMMITTED), 0)
         client.finish(committed=True)

@@ -11,7 +11,7 @@ from conformance.broker import Broker
 from conformance.dependencies import USED_BY, dependencies_of
 from conformance.requirement import AREAS, Needs, catalogue
 from conformance.results import Verdict
-from conformance.steps import built_on
+from conformance.steps import built_on, refused, refused_by_epoch
 from conformance.transaction_client import CLASSIC, TransactionalClient
 from conformance.wire import Failed
 from linearizability.client.requests import Topic
@@ -98,3 +98,17 @@ def test_writes_that_meet_the_same_producer_id_of_another_coordinator_are_blocke
 def test_records_that_are_shown_too_early_are_not_hidden_behind_the_producer_id() -> None:
     """As of the mock: its TXN-01 is blocked by TXN-11, with which records of an open transaction have nothing to do."""
     assert "TXN-01" not in catalogue()["TXV-01"].requirement.builds_on
+
+
+@pytest.mark.parametrize(
+    ("code", "step"), [(ErrorCode.INVALID_PRODUCER_EPOCH, "TXN-01"), (ErrorCode.CORRUPT_MESSAGE, "")]
+)
+def test_only_an_epoch_that_refuses_a_write_is_a_step_of_the_producer_id(code: ErrorCode, step: str) -> None:
+    with pytest.raises(Failed) as failure, refused_by_epoch("TXN-01"):
+        raise refused("a valid batch was refused", code)
+    assert failure.value.built_on == step
+
+
+def test_a_second_transaction_that_is_refused_is_not_hidden_behind_what_describes_it() -> None:
+    """As of crabka, where each end of a transaction raises the epoch: TXN-29 alone speaks of it."""
+    assert not {"TXN-22", "FET-10"} & {*catalogue()["TXN-29"].requirement.builds_on}

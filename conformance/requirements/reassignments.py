@@ -42,7 +42,7 @@ def expect_done(nodes: JudgedCluster, topic: Topic, *replicas: int) -> None:
     of it."""
     nodes.await_state(
         topic,
-        lambda state: {*state.replicas} == {*replicas} == state.isr and state.leader in replicas,
+        lambda state: frozenset(state.replicas) == frozenset(replicas) == state.isr and state.leader in replicas,
         f"the partition is on {list(replicas)}",
     )
     broker = nodes.broker

@@ -206,22 +206,25 @@ def test_a_topic_lies_where_it_was_placed(broker: Broker, flock: Flock) -> None:
     assert list(flock.placed.values()) == [[3, 1]]
 
 
+@pytest.mark.parametrize("replicas", [(3, 2, 1), (3, 1), (2,)])
 def test_a_topic_is_moved_where_another_order_of_its_replicas_is_not_heeded(
-    broker: Broker, flock: Flock, monkeypatch: pytest.MonkeyPatch
+    replicas: tuple[int, ...], broker: Broker, flock: Flock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As crabka, which places by itself and compares sets of replicas."""
+    """As crabka, which places by itself, compares sets of replicas, and keeps the former ones in front."""
 
-    def reassign(topic: Topic, *replicas: int) -> Any:
-        if {*replicas} != {*flock.placed[topic.name]}:
-            flock.placed[topic.name] = [*replicas]
+    def reassign(topic: Topic, *wanted: int) -> Any:
+        former = flock.placed[topic.name]
+        if {*wanted} != {*former}:
+            stay = [one for one in former if one in wanted]
+            flock.placed[topic.name] = stay + [one for one in wanted if one not in stay]
         return SimpleNamespace(error_code=ErrorCode.NONE)
 
     broker.subject.profile.places = False
     monkeypatch.setattr("conformance.placing.MOVED_WITHIN_S", 0.5)
     nodes = JudgedCluster(broker)
     monkeypatch.setattr(nodes, "reassign", reassign)
-    state = nodes.state(nodes.topic(3, 2, 1))
-    assert (state.leader, state.replicas) == (3, (3, 2, 1))
+    state = nodes.state(nodes.topic(*replicas))
+    assert (state.leader, state.replicas) == (replicas[0], replicas)
 
 
 def test_an_order_that_is_not_heeded_is_the_step_of_another_requirement(

@@ -50,10 +50,14 @@ class Running:
         self.limits = ConnectionLimits(self.node.configuration)
         topic, config = CreateTopicsRequest.CreatableTopic, CreateTopicsRequest.CreatableTopicConfig
         topics = [
-            topic(name=name, num_partitions=1, replication_factor=1,
-                  configs=[config(name=key, value=value) for key, value in configs.items()])
+            topic(
+                name=name,
+                num_partitions=1,
+                replication_factor=1,
+                configs=[config(name=key, value=value) for key, value in configs.items()],
+            )
             for name, configs in TOPICS.items()
-        ]  # fmt: skip
+        ]
         self.started.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
         self.started.tick(100)
 

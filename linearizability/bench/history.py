@@ -279,7 +279,9 @@ class MemoryWatch:
         self._thread.join()
 
     def _watch(self) -> None:
-        while not self._stop.wait(0.5):
+        is_over = False
+        while not is_over:
+            is_over = self._stop.wait(0.5)
             self.peak_mb = max(self.peak_mb, family_memory(os.getpid()) >> 20)
 
 

@@ -27,7 +27,7 @@ def test_a_client_that_finds_the_disk_full_ends_and_says_so(tmp_path: Path, monk
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     (process,) = clients.processes
-    process._wait(30)
+    assert process.wait(30)
     assert process.exit_code() == CANNOT_RECORD, process.tail()
     with pytest.raises(RecordingError, match=r"client 1 could not go on; [0-9]+ bytes are free"):
         clients.check()

@@ -267,8 +267,9 @@ def judge_files(
     groups = row_groups(files)
     own = {key: theirs for key, theirs in apart(groups).items() if key not in nothing_left}
     parts = [_judged_in_place(spark, own, judge)] if own else []
-    if any(group.key is None or group.key not in {*own, *nothing_left} for group in groups):
-        parts.append(_judged_after_shuffle(blocks(spark, groups, {*own, *nothing_left}), judge))
+    done = {*own, *nothing_left}
+    if any(group.key not in done for group in groups):
+        parts.append(_judged_after_shuffle(blocks(spark, groups, done), judge))
     table = (
         reduce(lambda one, other: one.union(other), parts).toArrow().cast(FOUND_SCHEMA)
         if parts

@@ -201,10 +201,10 @@ class Generous(Habit):
         super().__init__("Fetch", self.throttle)
 
     def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
-        return [sized(exchange.frame.replace(b"tg-client-", b"tg-nobody-"))] if exchange.api == self.api else None
+        return [sized(exchange.frame.replace(b"tg-client-", b"tg-others-"))] if exchange.api == self.api else None
 
     def throttle(self, answer: Any, exchange: Exchange) -> None:
-        of_client = b"tg-nobody-" in exchange.frame or b"tg-client-" in exchange.frame
+        of_client = b"tg-others-" in exchange.frame or b"tg-client-" in exchange.frame
         records = [partition.records for topic in answer.responses for partition in topic.partitions]
         answer.throttle_time_ms = 1_000 * (of_client and any(records))
 

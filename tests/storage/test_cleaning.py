@@ -1,13 +1,21 @@
 """Compaction of one log: what stays, what goes, and when; random runs are in test_log_machine."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from reference.protocol.records.batch import BatchHeader, BatchProducer, build, check_crc, read_batches, records_of
+from reference.protocol.records.batch import (
+    BatchHeader,
+    BatchProducer,
+    build,
+    check_crc,
+    read_batches,
+    read_header,
+    records_of,
+)
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.record import Record
 from reference.storage.cleanable import Cleanable, cleanable, groups
@@ -15,8 +23,10 @@ from reference.storage.cleaning import Cleaning, Done
 from reference.storage.config import DAY_MS, LogConfig
 from reference.storage.errors import StorageError
 from reference.storage.log import Log
+from reference.storage.offset_map import ENTRY_BYTES, OffsetMap
 from reference.storage.posix_disk import PosixDisk
 from reference.storage.recovery import PreviousRun
+from reference.storage.segment import StoredBatch
 from reference.storage.simulated_disk import SimulatedDisk
 from tests.storage.breaking_disk import BreakingDisk
 from tests.storage.logs import FOLDER, NOW, T_0, end_transaction, names, open_log
@@ -307,6 +317,21 @@ def test_a_map_that_is_full_ends_early_and_leaves_what_it_does_not_know() -> Non
     for clean_to in range(1, 6):
         assert compact(log, clean_to=clean_to, rolls=False, map_bytes=1).end == clean_to + 1
     assert rows(log) == [(5, "k", "5")]
+
+
+class NeverWalked(dict[bytes, int]):
+    def __iter__(self) -> Iterator[bytes]:
+        raise AssertionError("a batch costs what it holds, not what the map holds")
+
+
+def test_the_map_takes_a_batch_without_a_walk_over_its_keys() -> None:
+    """PyPy did that for `set.difference(a dict)`: 200,000 keys took 15 ms a batch."""
+    keys = OffsetMap(0, MAP_BYTES)
+    keys.last = NeverWalked()
+    data = memoryview(build([Record(index, NOW, key, b"") for index, key in enumerate((b"a", b"bc"))]))
+    for _ in range(2):
+        keys.read(StoredBatch(read_header(data), 0, data))
+    assert keys.size_bytes == 2 * ENTRY_BYTES + 3
 
 
 def test_on_the_operating_systems_files(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,10 +75,12 @@ class Member:
     is_leader: bool = False
     others: list[str] = field(default_factory=list)
 
-    def join(self) -> None:
-        """Errors: RuntimeError."""
+    def join(self, asked: Callable[[], None]) -> None:
+        """Calls `asked` when the request is on its way, which the group's others then see. Errors: RuntimeError."""
         for _ in range(2):  # the first answer may only give an id
-            answer = self.connection.call(JOIN_GROUP, JOIN_VERSION, self.said.join())
+            self.connection.send(JOIN_GROUP, JOIN_VERSION, self.said.join())
+            asked()
+            answer: Any = decode_response(JOIN_GROUP, JOIN_VERSION, self.connection.receive())[1]
             self.said.joined(answer)
             if answer.error_code != ErrorCode.MEMBER_ID_REQUIRED:
                 break
@@ -94,11 +97,11 @@ class Member:
         _require(answer.error_code, "SyncGroup")
         return True
 
-    def settle(self) -> None:
+    def settle(self, asked: Callable[[], None] = lambda: None) -> None:
         """Join and sync until a generation is complete."""
-        self.join()
+        self.join(asked)
         while not self.sync():
-            self.join()
+            self.join(asked)
         self.settled_in = self.said.generation
 
     def is_called(self) -> bool:
@@ -143,8 +146,8 @@ class Group:
         latencies: list[int] = []
         until = time.monotonic() + seconds
         while not latencies or time.monotonic() < until:
-            began = time.monotonic_ns()
-            self._together(_take_part)
+            began, asked = time.monotonic_ns(), threading.Event()
+            self._together(lambda member, asked=asked: _take_part(member, asked))
             latencies.append(time.monotonic_ns() - began)
         return len(latencies), latencies
 
@@ -166,8 +169,13 @@ class Group:
             raise failures[0]
 
 
-def _take_part(member: Member) -> None:
-    while not member.is_leader and not member.is_called():
+def _take_part(member: Member, asked: threading.Event) -> None:
+    """The leader asks; a heartbeat before that would find nothing, and the pause after it would be what is measured."""
+    if member.is_leader:
+        member.settle(asked.set)
+        return
+    asked.wait(TIMEOUT_S)
+    while not member.is_called():
         time.sleep(HEARTBEAT_EVERY_S)
     member.settle()
 

@@ -128,8 +128,12 @@ class LoadConnection:
 
     def call(self, key: int, version: int, body: Any) -> Any:
         """One request and its decoded answer."""
-        self.socket.sendall(encode_request(key, version, 1, "bench", body))
+        self.send(key, version, body)
         return decode_response(key, version, self.receive())[1]
+
+    def send(self, key: int, version: int, body: Any) -> None:
+        """One request, whose answer is received later."""
+        self.socket.sendall(encode_request(key, version, 1, "bench", body))
 
     def receive(self) -> bytes:
         """One whole frame, without its size."""

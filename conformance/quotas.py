@@ -198,12 +198,12 @@ def throttled_after(broker: Broker, use: Callable[[], Any], ask: Callable[[], in
         broker.skip(
             f"the client was answered after {last.elapsed_ms:.0f} ms: by then it may have used up nothing any more"
         )
-    if throttle_ms == 0 and time.monotonic() - began > _counts_for_s(broker) / 2:
+    if throttle_ms == 0 and time.monotonic() - began > counts_for_s(broker) / 2:
         broker.skip("this machine was too slow to ask while the quota was used up")
     return throttle_ms
 
 
-def _counts_for_s(broker: Broker) -> float:
+def counts_for_s(broker: Broker) -> float:
     """How long what a client has used counts at the least."""
     described = broker.subject.profile.configs
     windows = number(described.get("quota.window.num") or WINDOWS, "quota.window.num")

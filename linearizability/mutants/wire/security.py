@@ -143,6 +143,7 @@ LIES = [
     Lie("default-entity-named", ALTER, "the result of a default has a name", "QTA-29", answer=put("entries.entity.entity_name", {None: "<default>"})),
     Lie("quota-of-user-alone", ALTER, "a quota for a client id of a user is one for the user", "QTA-01 QTA-11 QTA-12 QTA-18 QTA-27", ask=last_missing("entries.entity")),
     Lie("quotas-set-in-part", ALTER, "of the quotas of an entity the last is ignored", "QTA-01 QTA-05 QTA-28", ask=last_missing("entries.ops")),
+    Lie("throttled-hundredfold", "Produce", "a throttled producer is asked to wait a hundred times as long", "QTA-22 QTA-34", answer=put("throttle_time_ms", lambda ms: 100 * ms), versions="1+"),
     Lie("default-entity-described-by-name", QUOTAS, "a default is described with a name", "QTA-12 QTA-17", answer=put("entries.entity.entity_name", {None: "<default>"})),
     Lie("default-is-name", QUOTAS, "the name `<default>` means the default", "QTA-17", ask=when(lambda x, m: any(one.match == "<default>" for one in m.components), both(put("components.match_type", 1), put("components.match", None)))),
     Lie("impossible-filter-answered", QUOTAS, "INVALID_REQUEST is reported as no error", "QTA-13 QTA-15", answer=errors(E.INVALID_REQUEST, 0)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from conformance.levels import MAY
 from conformance.moments import ATTEMPTS, Moment, in_time
 from conformance.observations import Skipped
 from conformance.requirement import Requirement, catalogue
-from conformance.requirements import reassignments, transaction_completion
+from conformance.requirements import elections, reassignments, transaction_completion
 from conformance.requirements.group_survival import group_at
 from conformance.subject import LEADER_AND_ISR, Subject
 from conformance.wire import BrokerConnection, Failed, NoAnswer
@@ -239,6 +240,33 @@ def test_an_order_that_is_not_heeded_is_the_step_of_another_requirement(
         nodes.change_leader(topic, 2)
     assert unheeded.value.built_on == "ELE-14"
     assert "ELE-14" in catalogue()["ELE-05"].requirement.builds_on
+
+
+@pytest.mark.parametrize(("heeds", "step"), [(True, ""), (False, "ELE-14")])
+def test_leaders_are_not_balanced_by_an_order_that_is_not_heeded(
+    heeds: bool, step: str, broker: Broker, flock: Flock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The preferred replica leads all along, as on crabka: ELE-14 speaks of it, not ELE-07."""
+
+    @contextmanager
+    def judged(_: Broker) -> Iterator[JudgedCluster]:
+        yield nodes
+
+    nodes = JudgedCluster(broker)
+
+    def reassign(topic: Topic, *wanted: int) -> Any:
+        if heeds:
+            flock.placed[topic.name] = [*wanted]
+        return SimpleNamespace(error_code=ErrorCode.NONE)
+
+    monkeypatch.setattr(elections, "cluster", judged)
+    monkeypatch.setattr(nodes, "reassign", reassign)
+    monkeypatch.setattr(nodes, "cast", lambda: (1, 2, 3))
+    monkeypatch.setattr(conformance.observations, "time", Clock())
+    broker.deadline.at_s = 1e9
+    with pytest.raises(Failed) as unbalanced:
+        catalogue()["ELE-07"].test(broker)  # type: ignore[misc]
+    assert unbalanced.value.built_on == step
 
 
 def test_a_move_that_ends_in_another_order_has_lost_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:

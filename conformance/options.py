@@ -36,8 +36,8 @@ KafkaVersion = Annotated[
 Target = Annotated[
     str,
     typer.Option(
-        help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], exec:PATH, crabka[:NODES], kfake[:NODES], tansu or "
-        "rdkafka-mock[:NODES]."
+        help="addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], exec:PATH, crabka[:NODES], kfake[:NODES], tansu, "
+        "noida or rdkafka-mock[:NODES]."
     ),
 ]
 Wait = Annotated[

@@ -12,7 +12,7 @@
 | `kafka:VERSION[:NODES]` | Apache Kafka from its Maven artifacts |
 | `reference-zk[:NODES]`, `kafka-zk:VERSION[:NODES]` | the same, coordinated by a ZooKeeper: Kafka up to 3.9 |
 | `mixed:KIND,KIND,...` | one cluster: `mixed:kafka:4.3.1,reference`; `controller=KIND` and `broker=KIND` have one role alone |
-| `crabka[:NODES]`, `kfake[:NODES]`, `tansu`, `rdkafka-mock[:NODES]` | brokers that others wrote: see strangers/README.md |
+| `crabka[:NODES]`, `kfake[:NODES]`, `tansu`, `noida`, `rdkafka-mock[:NODES]` | brokers that others wrote: strangers/README.md |
 | `exec:PATH [ARGUMENTS]` | anything else, by an adapter that answers JSON lines: see CONTRACT.md |
 """
 
@@ -130,7 +130,7 @@ def _named(
             from linearizability.targets.strangers.crabka import CrabkaCluster
 
             return CrabkaCluster(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config, hosts=hosts)
-        case "kfake" | "tansu" | "rdkafka-mock":
+        case "kfake" | "tansu" | "noida" | "rdkafka-mock":
             return _stranger(kind)(spec, nodes=_count(spec, rest, nodes), folder=folder, config=config)
         case "exec":
             from linearizability.targets.adapter import Adapter
@@ -143,7 +143,7 @@ def _named(
             raise WrongTarget(
                 f"{spec!r} is no target: addr:HOST:PORT, reference[:NODES], kafka:VERSION[:NODES], mixed:KIND,..., "
                 "reference-pypy[:NODES], reference-zk[:NODES], kafka-zk:VERSION[:NODES], crabka[:NODES], kfake[:NODES], "
-                "tansu, rdkafka-mock[:NODES] or exec:PATH"
+                "tansu, noida, rdkafka-mock[:NODES] or exec:PATH"
             )
 
 
@@ -195,6 +195,8 @@ def _stranger(kind: str) -> type[Server]:
             from linearizability.targets.strangers.kfake import Kfake as stranger
         case "tansu":
             from linearizability.targets.strangers.tansu import Tansu as stranger
+        case "noida":
+            from linearizability.targets.strangers.noida import Noida as stranger
         case _:
             from linearizability.targets.strangers.rdkafka_mock import RdkafkaMock as stranger
     return stranger

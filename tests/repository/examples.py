@@ -324,6 +324,7 @@ BY_TUTORIAL = {
 BY_OTHERS = {command: test for test, commands in BY_TUTORIAL.items() for command in commands} | {
     "tidegauge strangers store results/latest": "tests/conformance/test_strangers.py::test_a_whole_run_is_stored_by_the_name_of_its_target",
     "tidegauge run --target tansu": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",
+    "tidegauge run --target noida": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",
     "tidegauge run --target kfake": "tests/targets/test_strangers.py::test_a_stranger_of_one_node_dies_and_is_brought_back",
     "tidegauge cluster --pypy": "tests/targets/test_pypy.py::test_a_cluster_is_executed_by_pypy",
     "tidegauge run --target crabka:3": "tests/targets/test_strangers.py::test_each_node_of_crabka_is_a_process",

@@ -21,6 +21,7 @@ from linearizability.targets.target import TargetError
         ("addr:localhost:99999", "is no address"),
         ("exec:", "a path is needed"),
         ("tansu:2", "at most 1 nodes"),
+        ("noida:2", "at most 1 nodes"),
         ("kfake:0", "the number of nodes"),
     ],
 )

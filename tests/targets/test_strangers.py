@@ -10,7 +10,7 @@ from linearizability.targets.wire import answers
 BUILT = [pytest.param(spec, marks=pytest.mark.slow) for spec in ("kfake", "crabka")]
 
 
-@pytest.mark.parametrize("spec", ["tansu", "rdkafka-mock", *BUILT])
+@pytest.mark.parametrize("spec", ["tansu", "noida", "rdkafka-mock", *BUILT])
 def test_a_stranger_of_one_node_dies_and_is_brought_back(spec, tmp_path):
     _require_compiler(spec)
     with open_target(spec, folder=tmp_path, config={"no.such.property": "1"}) as target:

@@ -203,11 +203,16 @@ class Group:
 
 
 def share_of(member: Member) -> bytes:
-    """An assignment that only this member is given, and that no assignor would send: of a topic that it does not subscribe to.
+    """An assignment that only this member is given, and that no assignor would send: of a topic that it does not subscribe to."""
+    return share_for(member.id)
+
+
+def share_for(what: str) -> bytes:
+    """An assignment that differs with this text.
 
     A coordinator may look into what the leaders of Kafka's own consumers send, and write it again: so it is never just any bytes.
     """
-    topic = f"for-{hashlib.sha256(member.id.encode(errors='surrogateescape')).hexdigest()[:16]}"
+    topic = f"for-{hashlib.sha256(what.encode(errors='surrogateescape')).hexdigest()[:16]}"
     parts = [ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=[0])]
     said = ConsumerProtocolAssignment(assigned_partitions=parts, user_data=b"")
     return ASSIGNMENT_VERSION.to_bytes(2, "big") + encode(said, ASSIGNMENT_VERSION)

@@ -118,8 +118,8 @@ def out_of_range(broker: Broker) -> None:
 @requirement(
     "FET-08",
     apis={"Produce": 3, "Fetch": 4},
-    notices="stuck: a consumer whose limit is below the next batch gets nothing, for ever (KIP-74)",
-    source="KIP-74; ReplicaManager.readFromLog (minOneMessage)",
+    notices="stuck: a consumer whose limit is below the next batch gets nothing, for ever (KIP-74); Java takes limits of 0",
+    source="KIP-74; ReplicaManager.readFromLog (minOneMessage); ConsumerConfig (max.partition.fetch.bytes, atLeast(0))",
     sentence="The first partition that has records gives at least one whole batch, even one larger than partition_max_bytes and "
     "max_bytes: a consumer always gets on.",
     accepted="exactly the first batch, from the first partition of the request that has one, with limits of 1 and 0 bytes",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from conformance.answers import AnswerParts
 from conformance.broker import Broker
-from conformance.classic_groups import JOINS_AGAIN, Group, Member, share_of, subscription
+from conformance.classic_groups import JOINS_AGAIN, Group, Member, share_for, share_of, subscription
 from conformance.requirement import requirement
 from conformance.requirements.group_generations import HELD_FOR_S, joined_pair
 from reference.protocol.errors import ErrorCode
@@ -96,8 +96,9 @@ def sync_in_another_protocol(broker: Broker) -> None:
     sentence="In no generation does a member get what the leader sent for another one: neither the followers' own assignments "
     "nor a leader of an earlier generation count.",
     accepted="five rebalances with assignments that say generation and member: each member gets its own of its generation, also "
-    "where followers send assignments, and where the leader's comes twice with other bytes",
-    tolerated="REBALANCE_IN_PROGRESS(27) for the leader of an earlier generation: clients join again on either",
+    "where followers send assignments, and where the leader's comes twice",
+    tolerated="REBALANCE_IN_PROGRESS(27) for the leader of an earlier generation: clients join again on either; what counts of a "
+    "leader that sends other bytes in the same generation: librdkafka and franz-go send the same ones again, Java joins again",
     deadline_s=40,
 )
 def nobody_gets_anothers(broker: Broker) -> None:
@@ -107,8 +108,8 @@ def nobody_gets_anothers(broker: Broker) -> None:
         group.rejoin(members)
         members = group.leader_first(members)
         leader, *followers = members
-        wanted = {one.id: b"%s in %d" % (one.id.encode(errors="surrogateescape"), one.generation) for one in members}
-        lies = {one.id: b"a lie" for one in members}
+        wanted = {one.id: share_for(f"{one.id} in {one.generation}") for one in members}
+        lies = {one.id: share_for("a lie") for one in members}
         for follower in followers:
             follower.begin_sync(lies)
         late = leader.sync(lies, generation=leader.generation - 1)
@@ -121,9 +122,11 @@ def nobody_gets_anothers(broker: Broker) -> None:
         leader.begin_sync(wanted)
         for member in members:
             broker.expect_equal("the assignment", bytes(member.synced().assignment), wanted[member.id])
-        broker.expect_equal("a second one's answer", bytes(leader.sync(lies).assignment), wanted[leader.id])
-        for member in members:
-            broker.expect_equal("the assignment, asked again", bytes(member.sync().assignment), wanted[member.id])
+        broker.expect_equal("the leader's, sent again", bytes(leader.sync(wanted).assignment), wanted[leader.id])
+        for follower in followers:
+            broker.expect_equal("the assignment, asked again", bytes(follower.sync().assignment), wanted[follower.id])
+        if bytes(leader.sync(lies).assignment) != wanted[leader.id]:
+            broker.tolerate("assignments count that the leader sends later, in the same generation")
 
 
 @requirement(

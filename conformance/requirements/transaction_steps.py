@@ -25,7 +25,7 @@ from conformance.transaction_client import (
     in_each_protocol,
 )
 from linearizability.client.requests import READ_COMMITTED, Topic
-from reference.protocol.errors import ErrorCode
+from reference.protocol.errors import RETRIABLE, ErrorCode
 from reference.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from reference.protocol.messages.end_txn import EndTxnRequest
@@ -90,19 +90,20 @@ def for_each_step(broker: Broker, judge: Callable[[str, Callable[[TransactionalC
 
 @requirement(
     "TXN-07",
-    notices="data: a producer whose id expired writes on unfenced; on this code Java and librdkafka abort and go on",
+    notices="data: a producer whose id expired writes on unfenced; on a retriable error Java and librdkafka try for ever",
     source="TransactionCoordinator.validateTransactionalId, handleAddPartitionsToTransaction, endTransaction",
-    sentence="AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of a transactional id that was never initialised are "
-    "INVALID_PRODUCER_ID_MAPPING.",
+    sentence="AddPartitionsToTxn, AddOffsetsToTxn and EndTxn of a transactional id that was never initialised are refused for "
+    "good, and it stays unknown.",
     accepted="INVALID_PRODUCER_ID_MAPPING(49) in every version; the transactional id stays unknown",
+    tolerated="another error that is not retriable: a correct client can meet this only once its id was forgotten (TXN-27)",
     apis=TRANSACTIONS | {"AddOffsetsToTxn": 0},
 )
 def never_initialised(broker: Broker) -> None:
     stranger = TransactionalClient(broker, CLASSIC, initialised=False)
     stranger.become(*TransactionalClient(broker, CLASSIC).identity)
+    unmapped, for_good = ErrorCode.INVALID_PRODUCER_ID_MAPPING, {*ErrorCode} - {*RETRIABLE, ErrorCode.NONE}
     for_each_step(
-        broker,
-        lambda what, step, _: broker.expect_error(step(stranger), ErrorCode.INVALID_PRODUCER_ID_MAPPING, what=what),
+        broker, lambda what, step, _: broker.expect_error(step(stranger), unmapped, tolerated=for_good, what=what)
     )
     if stranger.is_described:
         found = stranger.described()

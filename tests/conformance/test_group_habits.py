@@ -15,11 +15,12 @@ from conformance.observations import Skipped
 from conformance.results import Lack
 from linearizability.client.group_member import decode_assignment, encode_assignment
 from linearizability.client.requests import Topic
-from linearizability.mutants.wire.proxy import Exchange, sized
+from linearizability.mutants.wire.proxy import Answer, Exchange, sized
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
 from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode
+from reference.protocol.frames import decode_response
 from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.primitives import NO_UUID
 from tests.conformance.test_habits import Habit, judged
@@ -63,6 +64,62 @@ class Impatient(Habit):
             return None
         exchange.reply(SyncGroupResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS))
         return []
+
+
+class Assigning(Habit):
+    """Lets a leader assign again in the same generation, as crabka does; or what any member sends first counts."""
+
+    def __init__(self, any_member: bool) -> None:
+        super().__init__("SyncGroup", self.assign)
+        self.any_member = any_member
+        self.leaders: set[str] = set()
+        self.sent: dict[tuple[str, int], dict[str, bytes]] = {}
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api == self.api:
+            request = exchange.request
+            given = {one.member_id: bytes(one.assignment) for one in request.assignments}
+            known = self.sent.setdefault((request.group_id, request.generation_id), {})
+            if self.any_member:
+                known.update(given | known)
+            elif request.member_id in self.leaders:
+                known.update(given)
+        return None
+
+    def answered(self, exchange: Exchange, frame: bytes) -> Answer | None:
+        if exchange.api == "JoinGroup":
+            answer: Any = decode_response(exchange.key, exchange.version, frame)[1]
+            self.leaders |= {answer.leader} & {answer.member_id}
+        return super().answered(exchange, frame)
+
+    def assign(self, answer: Any, exchange: Exchange) -> None:
+        if not answer.error_code:
+            given = self.sent.get((exchange.request.group_id, exchange.request.generation_id), {})
+            answer.assignment = given.get(exchange.request.member_id, answer.assignment)
+
+
+@pytest.mark.parametrize(("any_member", "verdict"), [(False, "tolerated"), (True, "fail")])
+def test_a_leader_may_assign_again_and_a_follower_may_not(
+    any_member: bool, verdict: str, coordinator: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(coordinator, Assigning(any_member), "GRP-10 GRP-23", tmp_path)
+    assert verdicts == {"GRP-10": "pass", "GRP-23": verdict}
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"), [(ErrorCode.INVALID_TXN_STATE, "tolerated"), (ErrorCode.REQUEST_TIMED_OUT, "fail")]
+)
+def test_an_id_that_was_never_initialised_may_be_refused_with_another_code(
+    error: ErrorCode, verdict: str, coordinator: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    """Clients meet it only where ids are forgotten (TXN-27). After a retriable error they ask for ever."""
+
+    def refuse(answer: Any, _: Exchange) -> None:
+        if answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            answer.error_code = error
+
+    _, verdicts = judged(coordinator, Habit("EndTxn", refuse), "TXN-07", tmp_path)
+    assert verdicts == {"TXN-07": verdict}
 
 
 def test_what_leaders_assign_can_be_read(coordinator: tuple[Loop, Behind], tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ LIES = [
     Lie("zombie-initialises", PRODUCER, "PRODUCER_FENCED is reported as no error", "TXN-06 TXN-15 TXN-23", answer=errors(E.PRODUCER_FENCED, 0, E.INVALID_PRODUCER_EPOCH, 0)),
     Lie("identity-ignored", PRODUCER, "InitProducerId does not look at who asks", "TXN-06 IDM-02", ask=both(put("producer_id", -1), put("producer_epoch", -1)), versions="3+"),
     Lie("unknown-id-adds", ADD, "INVALID_PRODUCER_ID_MAPPING is reported as no error", "TXN-07 TXN-08", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, 0)),
-    Lie("unknown-id-ends", END, "INVALID_PRODUCER_ID_MAPPING is reported as INVALID_TXN_STATE", "TXN-07 TXN-08", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)),
+    Lie("unknown-id-ends", END, "INVALID_PRODUCER_ID_MAPPING is reported as INVALID_TXN_STATE", "TXN-08", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, E.INVALID_TXN_STATE)),
     Lie("unknown-id-adds-offsets", OFFSETS, "INVALID_PRODUCER_ID_MAPPING is reported as no error", "TXN-07 TXN-08", answer=errors(E.INVALID_PRODUCER_ID_MAPPING, 0)),
     Lie("zombie-adds", ADD, "PRODUCER_FENCED is reported as no error", "TXN-08 TXN-02", answer=errors(E.PRODUCER_FENCED, 0)),
     Lie("zombie-ends", END, "PRODUCER_FENCED is reported as no error", "TXN-08 TXN-02 TXN-15 TXN-20 TXN-23", answer=errors(E.PRODUCER_FENCED, 0)),

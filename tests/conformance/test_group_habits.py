@@ -107,18 +107,25 @@ def test_a_leader_may_assign_again_and_a_follower_may_not(
 
 
 @pytest.mark.parametrize(
-    ("error", "verdict"), [(ErrorCode.INVALID_TXN_STATE, "tolerated"), (ErrorCode.REQUEST_TIMED_OUT, "fail")]
+    ("api", "error", "verdict"),
+    [
+        ("EndTxn", ErrorCode.INVALID_TXN_STATE, "tolerated"),
+        ("EndTxn", ErrorCode.REQUEST_TIMED_OUT, "fail"),
+        ("DescribeTransactions", ErrorCode.UNKNOWN_LEADER_EPOCH, "pass"),
+        ("DescribeTransactions", ErrorCode.NONE, "fail"),
+    ],
 )
 def test_an_id_that_was_never_initialised_may_be_refused_with_another_code(
-    error: ErrorCode, verdict: str, coordinator: tuple[Loop, Behind], tmp_path: Path
+    api: str, error: ErrorCode, verdict: str, coordinator: tuple[Loop, Behind], tmp_path: Path
 ) -> None:
     """Clients meet it only where ids are forgotten (TXN-27). After a retriable error they ask for ever."""
 
     def refuse(answer: Any, _: Exchange) -> None:
-        if answer.error_code == ErrorCode.INVALID_PRODUCER_ID_MAPPING:
-            answer.error_code = error
+        for each in getattr(answer, "transaction_states", [answer]):
+            if each.error_code in (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
+                each.error_code = error
 
-    _, verdicts = judged(coordinator, Habit("EndTxn", refuse), "TXN-07", tmp_path)
+    _, verdicts = judged(coordinator, Habit(api, refuse), "TXN-07", tmp_path)
     assert verdicts == {"TXN-07": verdict}
 
 

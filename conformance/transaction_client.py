@@ -414,7 +414,8 @@ class TransactionalClient:
     def write_offsets(self, group: str, offsets: Mapping[tuple[Topic, int], int]) -> None:
         """Commit offsets in the transaction, which must succeed, after adding the group where the protocol asks for it."""
         if self.protocol.adds:
-            expect_agreed("AddOffsetsToTxn", self.add_offsets(group))
+            with refused_by_epoch("TXN-29"):
+                expect_agreed("AddOffsetsToTxn", self.add_offsets(group))
         for (name, partition), error in self.commit_offsets(group, offsets).items():
             expect_agreed(f"TxnOffsetCommit of {name}-{partition}", error)
 

@@ -8,6 +8,7 @@ from conformance.broker import Broker
 from conformance.cluster import QUICK, cluster
 from conformance.requirement import requirement
 from conformance.requirements.idempotence import Producer
+from conformance.steps import refused_by_epoch
 from linearizability.client.requests import TRANSACTION, Topic
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -100,7 +101,8 @@ def describe_open_transaction(broker: Broker) -> None:
     result = broker.produce(
         topic, patched(idempotent([b"t"], id, epoch, 0), attributes=TRANSACTIONAL), transactional_id=name
     )
-    broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce in the transaction")
+    with refused_by_epoch("TXN-01"):
+        broker.expect_error(result.error_code, ErrorCode.NONE, what="Produce in the transaction")
     found = active_producers(broker, topic)
     broker.expect(id in found, f"producer {id} is among {sorted(found)}")
     broker.expect_equal("where its transaction began", found[id].current_txn_start_offset, result.base_offset)

@@ -1,4 +1,4 @@
-"""A broker that keeps records, and puts them into batches of its own when they are fetched, as SeaweedFS does."""
+"""Habits of brokers that others wrote, with the batches that they store and give."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behind
 
 
 def in_one_batch(answer: Any, _: Exchange) -> None:
+    """Keeps records, and puts them into batches of its own when they are fetched, as SeaweedFS does."""
     for partition in (partition for topic in answer.responses for partition in topic.partitions):
         data = bytes(partition.records or b"")
         if found := batches(data):
@@ -30,7 +31,7 @@ def in_one_batch(answer: Any, _: Exchange) -> None:
             partition.records = patched(one, partition_leader_epoch=found[0].partition_leader_epoch)
 
 
-def test_it_is_accused_of_other_bytes_alone(log: tuple[Loop, Behind], tmp_path: Path) -> None:
+def test_other_batches_are_accused_of_other_bytes_alone(log: tuple[Loop, Behind], tmp_path: Path) -> None:
     _, verdicts = judged(log, Habit("Fetch", in_one_batch), "ACK-15 FET-06 FET-10 FET-15 PRD-23", tmp_path)
     assert verdicts == {
         "ACK-15": "tolerated",
@@ -39,3 +40,16 @@ def test_it_is_accused_of_other_bytes_alone(log: tuple[Loop, Behind], tmp_path: 
         "FET-15": "fail",
         "PRD-23": "pass",
     }
+
+
+def takes_all(answer: Any, _: Exchange) -> None:
+    """Takes records without a key for a compacted topic, as crabka does."""
+    for partition in (partition for topic in answer.responses for partition in topic.partition_responses):
+        if partition.record_errors:
+            partition.error_code, partition.base_offset, partition.record_errors = 0, 0, []
+
+
+def test_records_that_are_not_refused_are_not_missed_in_the_answer(log: tuple[Loop, Behind], tmp_path: Path) -> None:
+    """PRD-13 speaks of them, also where it is not judged: its partitions need one leader."""
+    _, verdicts = judged(log, Habit("Produce", takes_all), "PRD-28", tmp_path)
+    assert verdicts == {"PRD-28": "not judged"}

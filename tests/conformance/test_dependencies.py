@@ -4,6 +4,7 @@ from dataclasses import replace
 from graphlib import TopologicalSorter
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,30 @@ def test_only_an_epoch_that_refuses_a_write_is_a_step_of_the_producer_id(code: E
     with pytest.raises(Failed) as failure, refused_by_epoch("TXN-01"):
         raise refused("a valid batch was refused", code)
     assert failure.value.built_on == step
+
+
+def test_a_write_that_an_epoch_refuses_is_more_than_a_write_that_fails() -> None:
+    """`Broker.append` names BAS-03, which passes: LOF-13 was accused so of crabka's producer ids."""
+
+    @built_on("BAS-03")
+    def append(broker: Any) -> None:
+        raise refused("a valid batch was refused", ErrorCode.INVALID_PRODUCER_EPOCH)
+
+    profile = SimpleNamespace(deadly=[])
+    broker: Any = SimpleNamespace(subject=SimpleNamespace(profile=profile))
+    with pytest.raises(Failed) as failure, refused_by_epoch("TXN-01"):
+        append(broker)
+    assert failure.value.built_on == "TXN-01"
+
+
+def test_offsets_that_an_epoch_refuses_after_an_end_are_a_step_of_the_epoch_that_it_raised() -> None:
+    """As of crabka: TXV-08 commits the offsets of several transactions, one after the other."""
+    client = object.__new__(TransactionalClient)
+    client.protocol = CLASSIC
+    client.add_offsets = lambda *_, **__: ErrorCode.INVALID_PRODUCER_EPOCH  # type: ignore[method-assign]
+    with pytest.raises(Failed) as failure:
+        client.write_offsets("group", {})
+    assert failure.value.built_on == "TXN-29"
 
 
 def test_a_second_transaction_that_is_refused_is_not_hidden_behind_what_describes_it() -> None:

@@ -13,6 +13,7 @@ from conformance.liars import Behind
 from linearizability.mutants.wire.proxy import Exchange
 from linearizability.targets import open_target
 from linearizability.targets.loop import Loop
+from reference.protocol.errors import ErrorCode
 from tests.conformance.test_habits import Habit, judged
 
 
@@ -53,3 +54,26 @@ def test_records_that_are_not_refused_are_not_missed_in_the_answer(log: tuple[Lo
     """PRD-13 speaks of them, also where it is not judged: its partitions need one leader."""
     _, verdicts = judged(log, Habit("Produce", takes_all), "PRD-28", tmp_path)
     assert verdicts == {"PRD-28": "not judged"}
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, "tolerated"),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, "fail"),
+        (ErrorCode.NONE, "fail"),
+    ],
+)
+def test_a_transactional_batch_without_an_id_may_be_refused_with_another_code(
+    error: ErrorCode, verdict: str, log: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    """No client sends one. The epoch is its producer's own: what refuses that is the business of TXN-01."""
+
+    def refuse(answer: Any, _: Exchange) -> None:
+        for partition in (partition for topic in answer.responses for partition in topic.partition_responses):
+            if partition.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+                partition.error_code = error
+
+    report, verdicts = judged(log, Habit("Produce", refuse), "TXN-21", tmp_path)
+    assert verdicts == {"TXN-21": verdict}
+    assert (report.judgements[-1].built_on == "TXN-01") == (error == ErrorCode.INVALID_PRODUCER_EPOCH)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from reference.controller.broker_rules import FIRST_WITH_CORDONS
 from reference.controller.configs import Configuration
 from reference.controller.decision import Decision
 from reference.controller.directory_ids import DirectoryId, is_reserved
@@ -252,7 +253,7 @@ def cordon_directories(image: MetadataImage, broker: NodeId, cordoned: list[Dire
     """
     found = image.brokers[broker]
     known = found.cordoned_directories
-    if cordoned is None or (known is not None and {*cordoned} == {*known}):
+    if image.metadata_level < FIRST_WITH_CORDONS or cordoned is None or (known is not None and {*cordoned} == {*known}):
         return []
     change = _change_of(found)
     change.cordoned_log_dirs = cordoned

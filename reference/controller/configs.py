@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 
 from reference.controller.broker_configs import definition_of, synonyms_of, validate_broker_configs
+from reference.controller.broker_rules import ALL_DIRECTORIES, CORDONED, FIRST_WITH_CORDONS
 from reference.controller.config_definition import NODE_ID_BITS, REQUIRED, Definition, InvalidConfig, Value, integer_in
 from reference.controller.config_table import BROKER, TOPIC
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE
@@ -32,6 +33,8 @@ CONFIG_TYPES = {
 }  # fmt: skip
 """Types as DescribeConfigs v3 numbers them."""
 
+RETENTION, FOR_EVER = "retention.ms", "-1"
+REMOTE = "remote.storage.enable"
 _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -68,6 +71,23 @@ class Configuration:
     def topic(self, topic: TopicName, name: str) -> Value:
         """A topic setting's value. Errors: KeyError for a name that Kafka does not know."""
         return TOPIC[name].parse(name, self._topic_value(self.image.topic_config(topic), name))
+
+    @property
+    def directories(self) -> list[str]:
+        """log.dirs of this node's file, as it names them."""
+        return items_of(self.static.get("log.dirs", self.static.get("log.dir")))
+
+    @property
+    def cordoned_directories(self) -> frozenset[str]:
+        """The log directories that take no new replicas (KIP-1066)."""
+        named = self.broker(CORDONED)
+        assert isinstance(named, tuple)
+        return frozenset(self.directories if ALL_DIRECTORIES in named else named)
+
+    def broker_texts(self) -> dict[str, str]:
+        """What is set for this broker, of all sources together."""
+        own, of_all = self.dynamic_broker_values()
+        return {**self.static, **of_all, **own}
 
     @property
     def static_min_isr(self) -> str:
@@ -187,9 +207,12 @@ def _default_of(name: str) -> str | None:
 
 
 def _in_unit_of(meaning: str, name: str, text: str) -> str:
-    """`log.retention.hours=1` stands for `retention.ms=3600000`; -1 stays -1."""
+    """`log.retention.hours=1` stands for `retention.ms=3600000`; any number below 0 of a broker's retention for -1, for ever."""
+    is_negative = text.strip().startswith("-")
+    if is_negative and meaning == RETENTION:
+        return FOR_EVER
     unit = name.rpartition(".")[2]
-    if meaning == name or unit not in _MILLISECONDS or text.strip().startswith("-"):
+    if meaning == name or unit not in _MILLISECONDS or is_negative:
         return text
     return str(int(text) * _MILLISECONDS[unit])
 
@@ -215,7 +238,7 @@ def validate_topic_configs(configs: Mapping[str, str | None]) -> None:
             ErrorCode.INVALID_CONFIG,
             f"conflict topic config setting min.compaction.lag.ms ({lags[0]}) > max.compaction.lag.ms ({lags[1]})",
         )
-    if configs.get("remote.storage.enable", "false") == "true":
+    if TOPIC[REMOTE].parse(REMOTE, configs.get(REMOTE) or "false"):
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             "Tiered Storage functionality is disabled in the broker. "
@@ -285,6 +308,7 @@ def alter_configs(
     _validate(resource_type, resource_name, after)
     _require_topic(image, resource_type, resource_name)
     _keep_min_isr(image, resource_type, resource_name, touched)
+    _require_cordons(image, resource_type, touched)
     return _records(resource_type, resource_name, own, touched)
 
 
@@ -303,6 +327,7 @@ def replace_configs(
     touched: dict[str, str | None] = {name: None for name in own if name not in configs}
     touched.update(configs)
     _keep_min_isr(image, resource_type, resource_name, touched)
+    _require_cordons(image, resource_type, touched)
     return _records(resource_type, resource_name, own, touched)
 
 
@@ -361,8 +386,8 @@ def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], cha
     definition = _require_known(table, change.name)
     if change.operation == SET:
         return change.value
-    items = _items(own.get(change.name) or definition.default or "")
-    asked = _items(change.value)
+    items = items_of(own.get(change.name) or definition.default or "")
+    asked = items_of(change.value)
     if change.operation == APPEND:
         items += [item for item in asked if item not in items]
     else:
@@ -370,8 +395,9 @@ def _altered(table: Mapping[str, Definition], own: Mapping[str, str | None], cha
     return ",".join(items)
 
 
-def _items(text: str) -> list[str]:
-    return [item.strip() for item in text.split(",") if item.strip()]
+def items_of(text: str | None) -> list[str]:
+    """The items of a list's text."""
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
 
 
 def _validate(resource_type: int, resource_name: str, configs: Mapping[str, str | None]) -> None:
@@ -410,6 +436,13 @@ def _keep_min_isr(
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Broker-level {name} cannot be altered while ELR is enabled.")
     if touched[name] is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Cluster-level {name} cannot be removed while ELR is enabled.")
+
+
+def _require_cordons(image: MetadataImage, resource_type: int, touched: Mapping[str, str | None]) -> None:
+    """Errors: KafkaError INVALID_CONFIG where the metadata cannot say which directories are cordoned (KIP-1066)."""
+    if resource_type == BROKER_RESOURCE and CORDONED in touched and image.metadata_level < FIRST_WITH_CORDONS:
+        why = f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+        raise KafkaError(ErrorCode.INVALID_CONFIG, why)
 
 
 def _records(

@@ -8,8 +8,9 @@ from typing import TypeGuard, TypeVar
 
 from reference.controller import configs
 from reference.controller.broker_configs import DYNAMIC, UNKNOWN
-from reference.controller.config_definition import NODE_ID_BITS, integer_in
-from reference.controller.configs import Alteration, Setting
+from reference.controller.broker_rules import CORDONED, refused_change
+from reference.controller.config_definition import NODE_ID_BITS, InvalidConfig, integer_in
+from reference.controller.configs import Alteration, Configuration, Setting
 from reference.controller.elections import change_min_isr
 from reference.controller.group_configs import GROUP, GROUP_RESOURCE, check_bounds
 from reference.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
@@ -30,7 +31,7 @@ from reference.protocol.messages.list_config_resources import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
-from reference.protocol.primitives import GroupId, NodeId, TimestampMs
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.protocol.schema import Message
 
 LOGGER_RESOURCE, CLIENT_METRICS_RESOURCE = 8, 16
@@ -179,29 +180,92 @@ def list_config_resources(
 # ---- altering
 
 
-def refused_for_this_broker(node: NodeId, body: Message) -> Message | None:
-    """Results for the resources that are other brokers' settings: a broker takes its own alone, and passes on all else.
+Refused = list[tuple[AnyResource, ErrorCode, str]]
+"""Resources of a request that are not to be decided on, and why."""
 
-    None where there are none. Source: kafka.server.ConfigAdminManager.preprocess.
+
+def refused_by_broker(configuration: Configuration, body: Message) -> Refused:
+    """The changes that the asked broker refuses itself: other brokers' settings, and what it could not follow while it runs.
+
+    All else is the active controller's to decide, also what is wrong with a change by itself.
+    Source: kafka.server.ConfigAdminManager.preprocess; DynamicBrokerConfig.validate.
     """
-    if not isinstance(body, AlterConfigsRequest | IncrementalAlterConfigsRequest):
+    found: Refused = []
+    for each in body.resources if isinstance(body, AlterConfigsRequest | IncrementalAlterConfigsRequest) else ():
+        if each.resource_type != BROKER_RESOURCE:
+            continue
+        if broker_in(each.resource_name) not in (None, configuration.node):
+            why = f"Unexpected broker id, expected {configuration.node}, but received {each.resource_name}"
+        else:
+            why = _not_followed(configuration, each)
+        if why is not None:
+            found.append((each, ErrorCode.INVALID_REQUEST, why))
+    return found
+
+
+def refused_by_controller(image: MetadataImage, body: Message) -> Refused:
+    """The changes that a controller refuses where no broker has forwarded them: it knows the ids of directories, not their paths.
+
+    Source: ConfigurationControlManager.isCordonedLogDirsInvalid (KIP-1066).
+    """
+    why = (
+        f"When updating {CORDONED} via controllers, the new value must be a subset of the current configuration value."
+    )
+    found: Refused = []
+    for each in body.resources if isinstance(body, AlterConfigsRequest | IncrementalAlterConfigsRequest) else ():
+        after = _settings_after(image, each) if each.resource_type == BROKER_RESOURCE else None
+        before = configs.items_of(image.configs.get((BROKER_RESOURCE, each.resource_name), {}).get(CORDONED))
+        if after is not None and not {*configs.items_of(after.get(CORDONED))} <= {*before}:
+            found.append((each, ErrorCode.INVALID_CONFIG, why))
+    return found
+
+
+def _not_followed(configuration: Configuration, resource: AnyResource) -> str | None:
+    """Why this broker could not follow a change of its settings, or of all brokers'; None where it could, or it is none."""
+    own = _settings_after(configuration.image, resource)
+    if own is None:
         return None
+    before = configuration.broker_texts()
+    of_broker, of_all = configuration.dynamic_broker_values()
+    after = {
+        **configuration.static,
+        **(of_all if resource.resource_name else own),
+        **(own if resource.resource_name else of_broker),
+    }
+    try:
+        return refused_change(before, after, configuration.directories)
+    except InvalidConfig as error:
+        return str(error)
+
+
+def _settings_after(image: MetadataImage, resource: AnyResource) -> dict[str, str] | None:
+    """A resource's settings after a change; None where the active controller refuses it."""
+    try:
+        return _after(image, resource.resource_type, resource.resource_name, _plan(image, resource))
+    except KafkaError:
+        return None
+
+
+def _plan(image: MetadataImage, resource: AnyResource) -> list[ConfigRecord]:
+    """The records that make a change. Errors: KafkaError."""
+    kind, name = resource.resource_type, resource.resource_name
+    if isinstance(resource, IncrementalAlterConfigsRequest.AlterConfigsResource):
+        changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
+        return configs.alter_configs(image, kind, name, changes)
+    return configs.replace_configs(image, kind, name, {each.name: each.value for each in resource.configs})
+
+
+def refusals(body: Message, refused: Refused) -> Message:
+    """The results of what was refused."""
     form = AlterConfigsResponse if isinstance(body, AlterConfigsRequest) else IncrementalAlterConfigsResponse
-    refused = [
-        form.AlterConfigsResourceResponse(
-            resource_type=BROKER_RESOURCE,
-            resource_name=each.resource_name,
-            error_code=ErrorCode.INVALID_REQUEST,
-            error_message=f"Unexpected broker id, expected {node}, but received {each.resource_name}",
-        )
-        for each in body.resources
-        if is_of_another_broker(node, each)
-    ]
-    return form(responses=refused) if refused else None  # type: ignore[arg-type]  # each has its own form
-
-
-def is_of_another_broker(node: NodeId, resource: AnyResource) -> bool:
-    return resource.resource_type == BROKER_RESOURCE and broker_in(resource.resource_name) not in (None, node)
+    return form(
+        responses=[  # type: ignore[arg-type]  # each has its own form
+            form.AlterConfigsResourceResponse(
+                resource_type=each.resource_type, resource_name=each.resource_name, error_code=code, error_message=why
+            )
+            for each, code, why in refused
+        ]
+    )
 
 
 def broker_in(name: str) -> int | None:
@@ -249,12 +313,8 @@ def incremental_alter_configs(
 ) -> IncrementalAlterConfigsResponse:
     """Change single settings (CFG-03 to CFG-06, CFG-08)."""
 
-    def plan(resource: IncrementalAlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
-        changes = [Alteration(each.name, each.config_operation, each.value) for each in resource.configs]
-        return configs.alter_configs(controller.image, resource.resource_type, resource.resource_name, changes)
-
     answer = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    answers = _alter(controller, body.resources, plan, body.validate_only, answer, now)
+    answers = _alter(controller, body.resources, body.validate_only, answer, now)
     return IncrementalAlterConfigsResponse(responses=answers)
 
 
@@ -263,12 +323,8 @@ def alter_configs(
 ) -> AlterConfigsResponse:
     """Replace all settings of a resource (CFG-07)."""
 
-    def plan(resource: AlterConfigsRequest.AlterConfigsResource) -> list[ConfigRecord]:
-        values = {each.name: each.value for each in resource.configs}
-        return configs.replace_configs(controller.image, resource.resource_type, resource.resource_name, values)
-
     answer = AlterConfigsResponse.AlterConfigsResourceResponse
-    answers = _alter(controller, body.resources, plan, body.validate_only, answer, now)
+    answers = _alter(controller, body.resources, body.validate_only, answer, now)
     return AlterConfigsResponse(responses=answers)
 
 
@@ -279,7 +335,6 @@ A = TypeVar("A")
 def _alter(
     controller: ActiveController,
     resources: list[R],
-    plan: Callable[[R], list[ConfigRecord]],
     validate_only: bool,
     answer: Callable[..., A],
     now: TimestampMs,
@@ -296,11 +351,10 @@ def _alter(
             double = next((name for name, count in names.items() if count > 1), None)
             if double is not None:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {double}")
-            records = plan(resource)
+            records = _plan(controller.image, resource)
             if resource.resource_type == GROUP_RESOURCE:
-                check_bounds(
-                    _after(controller.image, resource.resource_name, records), controller.configuration.integer
-                )
+                after = _after(controller.image, GROUP_RESOURCE, resource.resource_name, records)
+                check_bounds(after, controller.configuration.integer)
             if records and not validate_only:
                 controller.append([*records, *change_min_isr(controller.image, records)], now)
         except KafkaError as error:
@@ -310,9 +364,9 @@ def _alter(
     return answers
 
 
-def _after(image: MetadataImage, group: GroupId, records: list[ConfigRecord]) -> dict[str, str]:
-    """A group's settings after these records."""
-    values = dict(image.configs.get((GROUP_RESOURCE, group), {}))
+def _after(image: MetadataImage, kind: int, name: str, records: list[ConfigRecord]) -> dict[str, str]:
+    """A resource's settings after these records."""
+    values = dict(image.configs.get((kind, name), {}))
     for record in records:
         values.pop(record.name, None)
         if record.value is not None:

@@ -25,10 +25,12 @@ def describe_log_dirs(
     wanted = (
         None if body.topics is None else {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     )
-    return DescribeLogDirsResponse(results=[_describe(replicas, each, wanted) for each in logs.directories])
+    return DescribeLogDirsResponse(
+        results=[_describe(replicas, each, wanted, logs.is_cordoned(each)) for each in logs.directories]
+    )
 
 
-def _describe(replicas: Replicas, directory: LogDirectory, wanted: set[Key] | None) -> Described:
+def _describe(replicas: Replicas, directory: LogDirectory, wanted: set[Key] | None, is_cordoned: bool) -> Described:
     if directory.disk.failure is not None:
         return Described(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(directory.folder))
     topics: dict[str, DescribeLogDirsResponse.DescribeLogDirsTopic] = {}
@@ -47,7 +49,13 @@ def _describe(replicas: Replicas, directory: LogDirectory, wanted: set[Key] | No
             )
         )
     total, usable = directory.disk.space(directory.folder)
-    return Described(log_dir=str(directory.folder), topics=[*topics.values()], total_bytes=total, usable_bytes=usable)
+    return Described(
+        log_dir=str(directory.folder),
+        topics=[*topics.values()],
+        total_bytes=total,
+        usable_bytes=usable,
+        is_cordoned=is_cordoned,
+    )
 
 
 def alter_replica_log_dirs(
@@ -79,6 +87,8 @@ def _move(context: Context, moves: Moves, path: str, key: Key, now: TimestampMs)
         return ErrorCode.LOG_DIR_NOT_FOUND
     if target.disk.failure is not None or key in context.replicas.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if logs.is_cordoned(target):
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     if partition is None:
         logs.prefer(key, target)
         is_known = context.image.partition(*key) is not None

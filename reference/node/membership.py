@@ -83,6 +83,8 @@ class Membership:
         the metadata say of its partitions is of an earlier incarnation, whether or not it wants to stop already."""
         self._registration = registration
         self._heartbeat_interval_ms = heartbeat_interval_ms
+        self.cordoned: Callable[[], list[UUID] | None] = lambda: None
+        """The directories that take no new replicas; None where the metadata cannot say it."""
         self._applied = applied
         self._ask = ask
         self._log = log
@@ -92,6 +94,7 @@ class Membership:
         self._offline_directories: list[UUID] = []
         """Those that have failed in this run; the controller knows as many of them as `_reported_directories`."""
         self._reported_directories = self._sent_directories = 0
+        self._sent_cordons: list[UUID] | None = None
         self._report_by: TimestampMs | None = None
         self._directory_failure_timeout_ms = directory_failure_timeout_ms
         self.failure: str | None = None
@@ -141,12 +144,31 @@ class Membership:
         self._report_by = self._report_by or now + self._directory_failure_timeout_ms
         self._next = now
 
+    def replayed(self, may_cordon: bool, now: TimestampMs) -> None:
+        """The image has moved on, perhaps with other settings of this broker: cordoned directories are reported at once."""
+        self.metadata_applied(now)
+        if may_cordon and self._cordons() != self._sent_cordons:
+            self._next = now
+
+    def _cordons(self) -> list[UUID] | None:
+        """The cordoned directories as heartbeats name them. A broker that has had none says nothing; Kafka's names none.
+
+        Before it has caught up its settings may be those of an earlier time.
+        """
+        found = self.cordoned() if self.has_caught_up else None
+        return found if found or self._sent_cordons is not None else None
+
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
-        """Ask leave to stop (controlled shutdown): leaderships are moved away first."""
+        """Ask leave to stop (controlled shutdown): leaderships are moved away first.
+
+        Without time for it the controller is not asked, and learns of the end when no heartbeat comes.
+        """
         if self.state in (State.RUNNING, State.RECOVERING):
             self._change(State.LEAVING)
             self._next = self._answered_at = now
             self._leave_by = now + timeout_ms
+            if timeout_ms <= 0:
+                self._change(State.GONE)
         elif self.state is State.STARTING and self._asking:
             self._leave_by = now + min(timeout_ms, NO_CONTROLLER_MS)
         elif self.state is State.STARTING:
@@ -193,6 +215,7 @@ class Membership:
 
     def _heartbeat(self) -> BrokerHeartbeatRequest:
         self._sent_directories = len(self._offline_directories)
+        self._sent_cordons = self._cordons()
         return BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=self.broker_epoch,
@@ -201,6 +224,7 @@ class Membership:
             want_fence=self.state is State.RECOVERING,
             want_shut_down=self.state is State.LEAVING,
             offline_log_dirs=[*self._offline_directories],
+            cordoned_log_dirs=self._sent_cordons,
         )
 
     def _answered(self, answer: Message | None, now: TimestampMs) -> None:

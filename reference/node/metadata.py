@@ -33,8 +33,6 @@ BROKER_ENDPOINT, CONTROLLER_ENDPOINT = 1, 2
 
 FIRST_BY_ID = 12
 """The first version of Metadata in which a topic may be named by its id."""
-MAX_PARTITIONS_IN_RESPONSE = 2000
-"""DescribeTopicPartitions' limit on one page (max.request.partition.size.limit)."""
 
 TopicResponse = MetadataResponse.MetadataResponseTopic
 
@@ -324,7 +322,8 @@ def describe_topic_partitions(
     if cursor is not None:
         names = [name for name in names if name >= cursor.topic_name]
         first = cursor.partition_index if names[:1] == [cursor.topic_name] else 0
-    left = max(1, min(body.response_partition_limit, MAX_PARTITIONS_IN_RESPONSE))
+    most = context.configuration.integer("max.request.partition.size.limit")
+    left = max(1, min(body.response_partition_limit, most))
     response = DescribeTopicPartitionsResponse()
     for name in names:
         topic = image.topics.get(name)

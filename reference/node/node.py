@@ -31,6 +31,7 @@ from reference.node.cleaning import set_up_cleaner
 from reference.node.context import Context
 from reference.node.controller_channel import HEARTBEAT_PURPOSE, ControllerChannel
 from reference.node.controllers import Controllers, answer, quorum_settings
+from reference.node.cordons import follow_cordons
 from reference.node.directory_assignments import DirectoryAssignments
 from reference.node.effects import ConnectionId, Effect, WantKeys
 from reference.node.fetch import fetching_of
@@ -165,17 +166,17 @@ class Node:
 
     def _become_member(self, identity: Identity, now: TimestampMs) -> None:
         """Make what registers this broker."""
-        integer = self.configuration.integer
         self.membership = member = Membership(
             registration(identity, self.logs.live_ids, self.logs.last_broker_epoch, SUPPORTED_FEATURES),
-            heartbeat_interval_ms=integer("broker.heartbeat.interval.ms"),
-            directory_failure_timeout_ms=integer("log.dir.failure.timeout.ms"),
+            heartbeat_interval_ms=self.configuration.integer("broker.heartbeat.interval.ms"),
+            directory_failure_timeout_ms=self.configuration.integer("log.dir.failure.timeout.ms"),
             applied=lambda: self.image.end_offset,
             ask=lambda body, answered, then: self.channel.ask(HEARTBEAT_PURPOSE, body, answered, then),
             log=self.log,
             now=now,
         )
-        self._replayed = member.metadata_applied
+        self._replayed = member.replayed
+        member.cordoned = follow_cordons(self.configuration, self.logs)
         self._directories: DirectoryAssignments | None = DirectoryAssignments(
             self.context, self.moves, member, self.channel.ask
         )
@@ -332,15 +333,14 @@ class Node:
     def leave(self, now: TimestampMs, timeout_ms: int) -> None:
         """A clean end is wanted: ask the controller to move leaderships away; `may_stop` says when it has."""
         if self.is_broker:
-            self.membership.leave(now, timeout_ms)
+            is_asked = self.configuration.broker("controlled.shutdown.enable")
+            self.membership.leave(now, timeout_ms if is_asked else 0)
             self._drain(now)
 
     @property
     def is_broken(self) -> bool:
         """Whether the node must end: the metadata log's directory has failed, or all others, or the metadata cannot be applied.
-
-        A directory has failed from its first input or output error on: of what was written since the last flush nothing is
-        known then, and a flush that succeeds later says nothing about it (LogDirFailureChannel).
+        From a directory's first error on nothing is known of what was not flushed before (LogDirFailureChannel).
         """
         return bool(self.failure)
 
@@ -452,7 +452,7 @@ class Node:
     def _metadata_applied(self, changes: TopicChanges, now: TimestampMs) -> None:
         self.access.metadata_applied(self.quorum, self.purgatories, self.partitions, now)
         if self.is_broker:
-            self._replayed(now)
+            self._replayed(changes.all_partitions, now)
             if self.is_serving and self._reception.serves:
                 self.replicas.reconcile(now, None if changes.all_partitions else changes.partitions)
                 self.groups.topics_changed(changes, now)

@@ -19,7 +19,14 @@ from reference.node.authentication import (
     State,
     illegal_state,
 )
-from reference.node.configs import alter_loggers, concerns_loggers, is_of_another_broker, refused_for_this_broker
+from reference.node.configs import (
+    Refused,
+    alter_loggers,
+    concerns_loggers,
+    refusals,
+    refused_by_broker,
+    refused_by_controller,
+)
 from reference.node.context import Context
 from reference.node.effects import Authenticated, Close, ConnectionId, Effect, Respond
 from reference.node.loggers import Loggers
@@ -47,6 +54,10 @@ MAX_HELD = 10_000
 def _with_results(key: int, refused: Message, response: Message) -> Message:
     add_results(key, refused, response)
     return response
+
+
+def _is_among(resource: Message, refused: Refused) -> bool:
+    return any(resource is each for each, _, _ in refused)
 
 
 class Channel(Protocol):
@@ -122,25 +133,32 @@ class Reception:
                 self._context.responder.respond(request, response)
         elif concerns_loggers(body):
             self._context.responder.respond(request, alter_loggers(self._context.node, self._loggers, body))
-        elif kind is CONTROLLER:
-            self._channel.decide_or_refuse(request, body, now)
         else:
-            self._carry(request, body, bytes(frame), now)
+            self._decide(request, body, bytes(frame), kind, now)
         return api
 
-    def _carry(self, request: Request, body: Message, frame: bytes, now: TimestampMs) -> None:
-        """Let the active controller decide, but for other brokers' settings."""
-        refused = refused_for_this_broker(self._context.node, body)
-        if refused is not None:
-            key, node = request.key, self._context.node
-            left = [each for each in items_of(key, body) if not is_of_another_broker(node, each)]
+    def _decide(self, request: Request, body: Message, frame: bytes, kind: str, now: TimestampMs) -> None:
+        """Let the active controller decide, but on changes of settings that are refused here."""
+        context, key = self._context, request.key
+        is_controller = kind is CONTROLLER
+        refused = (
+            refused_by_controller(context.image, body)
+            if is_controller
+            else refused_by_broker(context.configuration, body)
+        )
+        if refused:
+            response = refusals(body, refused)
+            left = [each for each in items_of(key, body) if not _is_among(each, refused)]
             if not left:
-                self._context.responder.respond(request, refused)
+                context.responder.respond(request, response)
                 return
             body = with_items(key, body, left)
             frame = encode_request(key, request.version, request.correlation_id, request.client_id, body)[4:]
-            request.amend = partial(_with_results, key, refused)
-        self._channel.carry(request, body, frame, now)
+            request.amend = partial(_with_results, key, response)
+        if is_controller:
+            self._channel.decide_or_refuse(request, body, now)
+        else:
+            self._channel.carry(request, body, frame, now)
 
     def _kind_of(self, client: Client) -> str:
         """The kind of listener that a client is connected to."""

@@ -15,8 +15,10 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from reference.controller.broker_rules import refused_file
 from reference.controller.config_definition import REQUIRED, InvalidConfig
 from reference.controller.config_table import BROKER, TOPIC
+from reference.coordinator.target_assignment import ASSIGNORS
 from reference.node.listeners import PLAINTEXT, protocols_of
 from reference.node.preferred_replicas import SELECTORS
 from reference.protocol.primitives import NodeId
@@ -28,6 +30,7 @@ from reference.runtime.security import (
     refused_listener,
     refused_with_zookeeper,
 )
+from reference.runtime.without_effect import without_effect
 from reference.security.java_properties import logical_lines
 
 EXTENSIONS = {
@@ -49,6 +52,7 @@ ZOOKEEPER_SETTINGS = frozenset(
 BY_ZOOKEEPER = {"process.roles": "broker"}
 """What such a broker has besides."""
 
+ASSIGNORS_SETTING = "group.consumer.assignors"
 OWN_PREFIX = "tidegauge."
 
 
@@ -206,6 +210,11 @@ class ServerConfiguration(BaseModel):
                 f"node.id {self.node_id} is among controller.quorum.voters and has not the controller's role"
             )
         others = self.other_controllers
+        if self.process_roles == ["controller"] and {*names} - {*controllers}:
+            raise ValueError(
+                f"listeners: {', '.join(sorted({*names} - {*controllers}))} is none of controller.listener.names, "
+                "and a node that is no broker has no others"
+            )
         if not ids and not others and "controller" not in self.process_roles and self.zookeeper is None:
             raise ValueError(
                 f"node.id {self.node_id} is no controller, and neither controller.quorum.voters nor "
@@ -216,10 +225,9 @@ class ServerConfiguration(BaseModel):
     @property
     def other_controllers(self) -> list[tuple[str, int]]:
         """The controllers that the node asks who votes, where controller.quorum.voters does not say it (KIP-853)."""
-        if self.voters:
-            return []
-        servers = map(str.strip, self.properties.get("controller.quorum.bootstrap.servers", "").split(","))
-        return [_address(each) for each in servers if each and not self._is_own_controller(each)]
+        servers = _list(self.properties.get("controller.quorum.bootstrap.servers", ""))
+        found = [_address(each) for each in servers if not self._is_own_controller(each)]
+        return [] if self.voters else found
 
     def _is_own_controller(self, address: str) -> bool:
         """Whether HOST:PORT is a controller's listener of this node, as far as names show: all nodes may have one port."""
@@ -294,6 +302,17 @@ def check_configuration(properties: Mapping[str, str], source: str) -> ServerCon
     refused = refused_line(properties, {name: each.default for name, each in BROKER.items()})
     if refused is not None:
         raise ConfigurationError(f"{source}: {refused}")
+    try:
+        refused = refused_file(properties, _list(properties.get("log.dirs", properties.get("log.dir", ""))))
+    except InvalidConfig as error:
+        refused = str(error)
+    if refused is not None:
+        raise ConfigurationError(f"{source}: {refused}")
+    strange = {*_list(properties.get(ASSIGNORS_SETTING, ""))} - {*ASSIGNORS}
+    if strange:
+        raise ConfigurationError(
+            f"{source}: {ASSIGNORS_SETTING}={','.join(sorted(strange))}: only {', '.join(ASSIGNORS)} can be served"
+        )
     selector = properties.get("replica.selector.class", "").strip()
     if selector not in SELECTORS:
         raise ConfigurationError(
@@ -349,6 +368,7 @@ def remarks(configuration: ServerConfiguration) -> list[str]:
         and name not in AUTHORIZER_SETTINGS
         and not is_served_on_listener(name, listeners)
     ]
+    found += without_effect(configuration.properties)
     verifies = (
         configuration.properties.get("transaction.partition.verification.enable", "true").strip().lower() == "true"
     )

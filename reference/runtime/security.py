@@ -59,7 +59,9 @@ ASKS_FOR = {
     "principal.builder.class": "a principal builder, and principals are built as Kafka's default does here",
     "create.topic.policy.class.name": "a policy for new topics, and policies are not applied here",
     "alter.config.policy.class.name": "a policy for settings, and policies are not applied here",
-    "cordoned.log.dirs": "log directories that take no new replicas (KIP-1066), and all directories take them here",
+    "config.providers": "values of another place, and values are taken as they are here",
+    "kafka.metrics.reporters": "classes that report metrics, and tidegauge.metrics.listener serves them here",
+    "remote.log.storage.system.enable": "tiered storage, and records are kept in the log directories alone here",
 }
 """Name, or its beginning -> what a line with it asks for. Most of these names change nothing where they have Kafka's default."""
 
@@ -68,6 +70,7 @@ WITH_ZOOKEEPER_ASKS_FOR = {
     "zookeeper.ssl.": "TLS to ZooKeeper",
     "zookeeper.clientCnxnSocket": "a class that connects to ZooKeeper",
     "zookeeper.metadata.migration.enable": "a migration to KRaft",
+    "cordoned.log.dirs": "log directories that take no new replicas, of which only a metadata quorum knows",
     "delegation.token.": "delegation tokens, which are kept in a metadata quorum only",
     "authorizer.class.name": "an authorizer, whose ACLs are read from a metadata quorum only",
 }
@@ -94,8 +97,8 @@ def refused_line(properties: Mapping[str, str], defaults: Mapping[str, str | Non
             return f"{name} has no effect on a broker: listener.name.NAME.MECHANISM.{own} has"
         if own.startswith("sasl.mechanism.") and name != own:
             return f"{name} has no effect on a broker: {own} has"
-        asked = next((what for start, what in ASKS_FOR.items() if _begins(own, start)), None)
-        if asked and own not in served and value.strip() not in ("", defaults.get(own)):
+        asked = next((what for start, what in ASKS_FOR.items() if begins(own, start)), None)
+        if asked and own not in served and value.strip() not in ("", (defaults.get(own) or "").removeprefix("class ")):
             return f"{name} asks for {asked}: it cannot be served"
     authorizer = properties.get("authorizer.class.name", "").strip()
     if authorizer not in ("", STANDARD_AUTHORIZER):
@@ -121,7 +124,7 @@ def has_bearers(properties: Mapping[str, str]) -> bool:
 def refused_with_zookeeper(properties: Mapping[str, str]) -> str | None:
     """The sentence that refuses the first line that cannot be served where ZooKeeper coordinates; None where none does."""
     for name, value in properties.items():
-        asked = next((what for start, what in WITH_ZOOKEEPER_ASKS_FOR.items() if _begins(name, start)), None)
+        asked = next((what for start, what in WITH_ZOOKEEPER_ASKS_FOR.items() if begins(name, start)), None)
         if asked and value.strip().lower() not in ("", "false"):
             return f"{name} asks for {asked}: it cannot be served with zookeeper.connect"
         if OF_LISTENER.sub("", name) in MECHANISM_SETTINGS and "SCRAM" in value.upper():
@@ -139,7 +142,7 @@ def is_served_on_listener(name: str, listeners: Iterable[str]) -> bool:
     return own in SERVED | OF_BEARERS | OF_ONE_LISTENER and named in listeners
 
 
-def _begins(name: str, start: str) -> bool:
+def begins(name: str, start: str) -> bool:
     return name.startswith(start) if start.endswith(".") else name == start
 
 

@@ -37,6 +37,8 @@ class LogManager:
         self._say = say
         self._preferred: dict[TopicPartition, LogDirectory] = {}
         """Where AlterReplicaLogDirs wants logs that are not there yet."""
+        self.is_cordoned: Callable[[LogDirectory], bool] = lambda directory: False
+        """Whether a directory takes no new logs while another does (KIP-1066)."""
         self._lost: set[LogDirectory] = set()
         """Failed directories that `take_failed` has given."""
 
@@ -233,7 +235,10 @@ class LogManager:
             raise StorageError(f"{folder_name(*key)} cannot be made: every log directory is offline")
         if preferred in live:
             return preferred
-        return found or min(live, key=lambda each: len(each.logs) - ((METADATA_TOPIC, 0) in each.logs))
+        if found is not None:
+            return found
+        open_ones = [each for each in live if len(live) == 1 or not self.is_cordoned(each)]
+        return min(open_ones or live[:1], key=lambda each: len(each.logs) - ((METADATA_TOPIC, 0) in each.logs))
 
     def prefer(self, key: TopicPartition, directory: LogDirectory) -> None:
         """Make the log of a partition that is not here yet in this directory, unless too many are waited for already."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from reference.node.membership import FIRST_HEARTBEAT_MS, NO_CONTROLLER_MS, RETRY_MS, Answered, Membership, State
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -123,6 +125,26 @@ def test_leaving_does_not_wait_for_ever() -> None:
     assert broker.member.state is State.LEAVING
     broker.member.tick(1010)
     assert broker.member.state is State.GONE
+
+
+def test_without_time_for_it_no_leave_is_asked_for() -> None:
+    broker = Broker()
+    broker.run()
+    broker.member.leave(10, timeout_ms=0)
+    assert broker.member.state is State.GONE and broker.member.next_deadline() is None
+
+
+def test_cordoned_directories_are_reported_from_the_first_on() -> None:
+    broker, cordoned = Broker(), list[uuid.UUID]()
+    broker.member.cordoned = lambda: [*cordoned]
+    broker.run()
+    assert broker.tick(INTERVAL_MS).cordoned_log_dirs is None, "it has none"
+    broker.answer(BrokerHeartbeatResponse(is_fenced=False), INTERVAL_MS)
+    for reported in ([uuid.UUID(int=7)], []):
+        cordoned[:] = reported
+        broker.member.replayed(True, INTERVAL_MS + 1)
+        assert broker.tick(INTERVAL_MS + 1).cordoned_log_dirs == reported, "at once"
+        broker.answer(BrokerHeartbeatResponse(is_fenced=False), INTERVAL_MS + 1)
 
 
 def test_a_broker_that_is_gone_does_not_register_again() -> None:

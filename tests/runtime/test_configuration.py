@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+import reference
+from reference.controller.broker_rules import AT_MOST
+from reference.controller.config_table import BROKER, TOPIC
 from reference.node.preferred_replicas import SELECTORS
 from reference.node.release import BEFORE_IDS, RELEASE, peers_release_of
 from reference.runtime.configuration import (
@@ -15,7 +18,12 @@ from reference.runtime.configuration import (
     parse_properties,
     remarks,
 )
+from reference.runtime.security import ASKS_FOR, OF_BEARERS, SERVED, begins
+from reference.runtime.without_effect import about
 
+LIMITED = [name for pair in AT_MOST for name in pair if name.startswith("group.consumer.")]
+BY_RULES = {"cordoned.log.dirs", "metric.reporters"}
+"""Read by a constant of `broker_rules`."""
 GOOD = {
     "node.id": "1",
     "process.roles": "broker,controller",
@@ -110,6 +118,28 @@ def test_names_that_mean_nothing_here_are_taken_and_named() -> None:
     assert remarks(configuration) == [
         "unknown configuration name 'zookeeper.connect': it has no effect",
         "unknown configuration name 'retention.ms': it has no effect; for topics' default the broker's name is log.retention.ms",
+    ]
+
+
+def test_each_setting_is_read_refused_or_named_as_one_without_effect() -> None:
+    """What is put together from parts is read by the names that end there."""
+    tables = {"broker_configs.py", "broker_rules.py", "config_table.py", "security.py", "without_effect.py"}
+    sources = [path for path in Path(reference.__file__).parent.rglob("*.py") if path.name not in tables]
+    read = {name for path in sources for name in re.findall(r'"([a-z][a-z.]+)"', path.read_text())}
+    topics = {name for definition in TOPIC.values() for name in definition.synonyms}
+    parts = ("log.cleaner.", "offsets.topic.", "transaction.state.log.", "group.consumer.m")
+    for name in BROKER:
+        is_read = name in read | topics or name.startswith(parts) or name in SERVED | OF_BEARERS | {*LIMITED}
+        is_refused = any(begins(name, start) for start in ASKS_FOR) or name in BY_RULES
+        assert is_read or is_refused or about(name), name
+        assert not (about(name) and name in read), name
+
+
+def test_settings_without_effect_are_named() -> None:
+    given = {"num.io.threads": "9", "num.network.threads": "3", "group.share.max.size": "7"}
+    assert [remark.partition(" ")[0] for remark in remarks(check_configuration({**GOOD, **given}, "f"))] == [
+        "num.io.threads",
+        "group.share.max.size",
     ]
 
 
@@ -215,7 +245,10 @@ SASL: dict[str, str | None] = {
         ({"delegation.token.master.key": "x"}, "delegation.token.master.key asks for a kind of delegation tokens"),
         ({"create.topic.policy.class.name": "P"}, "create.topic.policy.class.name asks for a policy"),
         ({"alter.config.policy.class.name": "P"}, "alter.config.policy.class.name asks for a policy"),
-        ({"cordoned.log.dirs": "*"}, "cordoned.log.dirs asks for log directories that take no new replicas"),
+        ({"config.providers": "file"}, "config.providers asks for values of another place"),
+        ({"kafka.metrics.reporters": "A"}, "kafka.metrics.reporters asks for classes that report metrics"),
+        ({"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable asks for tiered storage"),
+        ({"group.consumer.assignors": "uniform,A"}, "group.consumer.assignors=A: only uniform, range can be served"),
         ({"security.inter.broker.protocol": "SSL"}, "listeners: the listener between brokers is to be SSL, which is not among PLAINTEXT"),
         ({"listeners": "SSL://:1,CONTROLLER://:2"}, "listeners: listener SSL: ssl.keystore.location is missing"),
         ({**SASL, "listener.name.sasl_plaintext.sasl.enabled.mechanisms": ""}, "listeners: the listener SASL_PLAINTEXT has no mechanism"),

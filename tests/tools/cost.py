@@ -57,6 +57,7 @@ PATIENT = {
     "broker.session.timeout.ms": "120000",
     "replica.lag.time.max.ms": "300000",
     "replica.fetch.wait.max.ms": "60000",
+    "replica.socket.timeout.ms": "60000",
 }
 """Under Valgrind a node is fifty times as slow, and nothing may be done because of that; and an idle follower does not fetch again
 and again, which it does not do while it is loaded either."""

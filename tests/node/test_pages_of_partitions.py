@@ -1,0 +1,20 @@
+"""DescribeTopicPartitions gives no more partitions a page than max.request.partition.size.limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from reference.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from tests.node.three_nodes import IDS, ThreeNodes
+
+
+@pytest.mark.parametrize(("limit", "counted"), [("2", 2), ("2000", 5)])
+def test_a_page_has_as_many_as_the_file_says(limit: str, counted: int) -> None:
+    nodes = ThreeNodes(**{"max.request.partition.size.limit": limit})
+    nodes.create("t", 5)
+    asked = DescribeTopicPartitionsRequest(topics=[DescribeTopicPartitionsRequest.TopicRequest(name="t")])
+    answer: Any = nodes.call(IDS[0], asked)
+    assert len(answer.topics[0].partitions) == counted
+    assert (answer.next_cursor is not None) == (counted == 2)

@@ -116,8 +116,8 @@ def draw(rows: Iterable[Mapping[str, Any]], path: Path) -> None:
         axes.grid(True, alpha=0.3)
     for axes in grid.flat[len(PANELS) :]:
         axes.set_visible(False)
-    if found:
-        grid.flat[0].legend()
+    if labelled := next((axes for axes in grid.flat if axes.lines), None):
+        labelled.legend()
     figure.tight_layout()
     figure.savefig(path)
     pyplot.close(figure)

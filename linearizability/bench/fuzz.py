@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from linearizability.interrupting import announce, leave, until_interrupted
+from linearizability.pages import write_part
 from linearizability.progress import Progress
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ EVERYTHING = "everything"
 FOLDER = Path(__file__).parent
 STORE = FOLDER / "fuzz.json"
 PAGE = FOLDER.parent / "mutants" / "TIMES.md"
-TABLE_BEGINS, TABLE_ENDS = "<!-- times to find: begin -->", "<!-- times to find: end -->"
+PART = "times to find"
 
 
 class Task(NamedTuple):
@@ -253,10 +254,7 @@ def _runs_of(name: str) -> str:
 
 def write_table(text: str) -> None:
     """Put the table into mutants/TIMES.md."""
-    page = PAGE.read_text()
-    before, _, rest = page.partition(TABLE_BEGINS)
-    _, _, after = rest.partition(TABLE_ENDS)
-    PAGE.write_text(f"{before}{TABLE_BEGINS}\n{text}\n{TABLE_ENDS}{after}")
+    write_part(PAGE, PART, text)
 
 
 # ---- the command
@@ -283,7 +281,7 @@ def fuzz(
     ] = "",
     store: Annotated[Path, typer.Option(help="Where trials are kept.")] = STORE,
     record: Annotated[
-        bool, typer.Option("--record", help="Write the table into linearizability/mutants/PAGE.md.")
+        bool, typer.Option("--record", help="Write the table into linearizability/mutants/TIMES.md.")
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from linearizability.mutants.registry import MUTANTS, Mutant
+from linearizability.pages import write_part
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER / "results.json"
 PAGE = FOLDER / "FOUND.md"
-TABLE_BEGINS, TABLE_ENDS = "<!-- table: begin -->", "<!-- table: end -->"
 MAX_SCHEDULES = 400
 RUN_TIMEOUT_S = 900
 
@@ -126,11 +126,7 @@ def table(results: dict[str, Any]) -> str:
 
 def write_table() -> None:
     """Put the table of the kept results into FOUND.md."""
-    text = PAGE.read_text()
-    before, _, rest = text.partition(TABLE_BEGINS)
-    _, _, after = rest.partition(TABLE_ENDS)
-    results = json.loads(RESULTS.read_text())
-    PAGE.write_text(f"{before}{TABLE_BEGINS}\n{table(results)}\n{TABLE_ENDS}{after}")
+    write_part(PAGE, "table", table(json.loads(RESULTS.read_text())))
 
 
 __all__ = ["is_fuzzed", "judge", "judged", "table", "write_table"]

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from linearizability.pages import write_part
 from linearizability.pipeline.verdict import UNKNOWN, VALID
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 STORE = FOLDER / "accumulated.jsonl"
 PAGE = FOLDER / "RESULTS.md"
-TABLE_BEGINS, TABLE_ENDS = "<!-- accumulated: begin -->", "<!-- accumulated: end -->"
 UNKNOWN_COMMIT = "unknown"
 
 
@@ -144,6 +144,4 @@ def _sums(runs: Sequence[Run]) -> str:
 
 def write_table(runs: Sequence[Run], page: Path = PAGE) -> None:
     """Put the sums into the page, between its marks."""
-    before, _, rest = page.read_text().partition(TABLE_BEGINS)
-    _, _, after = rest.partition(TABLE_ENDS)
-    page.write_text(f"{before}{TABLE_BEGINS}\n{table(runs)}\n{TABLE_ENDS}{after}")
+    write_part(page, "accumulated", table(runs))

@@ -110,7 +110,7 @@ def test_stale_trials_of_other_mutants_are_kept_and_counted(tmp_path: Path, monk
         return Trial(3, 0.5, 3, "logs-differ", bench.fingerprint(task.mutant))
 
     store, page = tmp_path / "fuzz.json", tmp_path / "TIMES.md"
-    page.write_text(f"{bench.TABLE_BEGINS}\n{bench.TABLE_ENDS}\n")
+    page.write_text(f"<!-- {bench.PART}: begin -->\n<!-- {bench.PART}: end -->\n")
     monkeypatch.setattr(bench, "run_trial", trial)
     monkeypatch.setattr(bench, "PAGE", page)
     former = Trial(7, 0.5, 7, "fenced-member-in-isr", "another")

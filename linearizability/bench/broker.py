@@ -13,7 +13,7 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +97,9 @@ def median_of(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return row
 
 
-def is_steady(rounds: Sequence[dict[str, Any]]) -> bool:
+def is_steady(rates: Sequence[float]) -> bool:
     """Whether the rates of the last rounds differ so little that the broker is warm and the machine quiet."""
-    last = [each["requests_per_s"] for each in rounds[-STEADY_ROUNDS:]]
+    last = rates[-STEADY_ROUNDS:]
     return len(last) == STEADY_ROUNDS and max(last) - min(last) <= STEADY_WITHIN * statistics.median(last)
 
 
@@ -155,8 +155,13 @@ def measure_rounds(
         for spec, target in targets.items():
             progress(f"{case}: {spec}, round {number + 1} of {'at most ' * plan.until_steady}{plan.rounds}")
             rounds[spec].append(measure(target, case, plan))
-        if plan.until_steady and all(map(is_steady, rounds.values())):
+        if plan.until_steady and all(map(is_steady, rates_of(rounds).values())):
             break
+
+
+def rates_of(rounds: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[float]]:
+    """The rate of each round, by side."""
+    return {spec: [each["requests_per_s"] for each in found] for spec, found in rounds.items()}
 
 
 def row_of(case: str, rounds: dict[str, list[dict[str, Any]]], plan: Plan) -> dict[str, Any]:
@@ -167,8 +172,8 @@ def row_of(case: str, rounds: dict[str, list[dict[str, Any]]], plan: Plan) -> di
     return {
         "case": case,
         "medians": medians,
-        "steady": all(map(is_steady, rounds.values())),
-        "measured": {spec: [each["requests_per_s"] for each in found] for spec, found in rounds.items()},
+        "steady": all(map(is_steady, rates_of(rounds).values())),
+        "measured": rates_of(rounds),
         "rate_ratio": ours["requests_per_s"] / theirs["requests_per_s"],
         "cpu_ratio": ours["broker_cpu_us"] / theirs["broker_cpu_us"],
         "p50_ratio": ours["p50_us"] / theirs["p50_us"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from linearizability.bench.compaction import compaction
+from linearizability.bench.comparisons import Recorded, keep
 from linearizability.bench.endurance import endurance
 from linearizability.bench.fuzz import fuzz
 from linearizability.bench.history import history
@@ -98,6 +99,7 @@ def broker(
         typer.Option("--until-steady", help="Go on, up to 30 rounds, until the rates of neither side move any more."),
     ] = False,
     security: SecuredBy = SecurityProtocol.PLAINTEXT,
+    record: Recorded = False,
     json_: Json = False,
 ) -> None:
     """Load two brokers, or two clusters, in turn: rates, latencies, CPU of all nodes a request; saved as JSON with a picture.
@@ -109,7 +111,7 @@ def broker(
 
     most = max(rounds, STEADY_AT_LAST) if until_steady else rounds
     plan = Plan(tuple(_chosen(case, [*CASES])), most, seconds, warmup, until_steady, nodes, security)
-    _compare("bench", target, against, plan, json_)
+    _compare("bench", target, against, plan, record, json_)
 
 
 @app.command(
@@ -122,6 +124,7 @@ def groups(
     rounds: Rounds = 3,
     seconds: Seconds = 3.0,
     warmup: Warmup = 3.0,
+    record: Recorded = False,
     json_: Json = False,
 ) -> None:
     """Commits of offsets, and rebalances of 2, 20 and 200 members (a request is one rebalance), on two brokers in turn."""
@@ -129,7 +132,7 @@ def groups(
     from linearizability.bench.load import GROUP_CASES
 
     plan = Plan(tuple(_chosen(case, [*GROUP_CASES])), rounds, seconds, warmup)
-    _compare("bench-groups", target, against, plan, json_)
+    _compare("bench-groups", target, against, plan, record, json_)
 
 
 @app.command(
@@ -142,6 +145,7 @@ def transactions(
     rounds: Rounds = 3,
     seconds: Seconds = 3.0,
     warmup: Warmup = 3.0,
+    record: Recorded = False,
     json_: Json = False,
 ) -> None:
     """Transactions of librdkafka one after the other (a request is one transaction), on two brokers in turn."""
@@ -149,7 +153,7 @@ def transactions(
     from linearizability.bench.load import TRANSACTION_CASES
 
     plan = Plan(tuple(_chosen(case, [*TRANSACTION_CASES])), rounds, seconds, warmup)
-    _compare("bench-transactions", target, against, plan, json_)
+    _compare("bench-transactions", target, against, plan, record, json_)
 
 
 def _chosen(wanted: list[str] | None, known: list[str], kind: str = "case") -> list[str]:
@@ -160,7 +164,7 @@ def _chosen(wanted: list[str] | None, known: list[str], kind: str = "case") -> l
     return [*dict.fromkeys(wanted or known)]
 
 
-def _compare(kind: str, target: str, against: str, plan: Plan, json_: bool) -> None:
+def _compare(kind: str, target: str, against: str, plan: Plan, record: bool, json_: bool) -> None:
     from linearizability.bench import broker as bench
     from linearizability.results import new_run_folder
     from linearizability.targets import TargetError
@@ -178,6 +182,8 @@ def _compare(kind: str, target: str, against: str, plan: Plan, json_: bool) -> N
     announce(table)
     show(table)
     typer.echo(f"results: {folder}")
+    if record:
+        keep(table)
     if json_:
         summary = {"folder": str(folder), "subject": target, "against": against}
         summary |= {name: table[name] for name in ("idle", "security", "interrupted")}

@@ -18,6 +18,8 @@ from typing import Annotated, Any
 
 import typer
 
+from linearizability.bench.broker import is_steady
+from linearizability.bench.comparisons import Recorded, keep
 from linearizability.bench.load import PRODUCE, PRODUCE_VERSION, LoadConnection, make_topic, produce_body
 from linearizability.interrupting import announce, leave, until_interrupted
 from linearizability.progress import Progress
@@ -178,7 +180,13 @@ def row_of(case: str, found: dict[str, list[dict[str, float]]]) -> dict[str, Any
         for spec, measured in found.items()
     }
     ours, theirs = medians.values()
-    return {"case": case, "ratio": ours["mb_per_s"] / theirs["mb_per_s"], "medians": medians, "rounds": found}
+    return {
+        "case": case,
+        "ratio": ours["mb_per_s"] / theirs["mb_per_s"],
+        "steady": all(is_steady([each["mb_per_s"] for each in measured]) for measured in found.values()),
+        "medians": medians,
+        "rounds": found,
+    }
 
 
 def compaction(
@@ -189,6 +197,7 @@ def compaction(
     megabytes: Annotated[
         int, typer.Option(min=40, max=10_000, help="How large the log is, before it is compressed.")
     ] = 200,
+    record: Recorded = False,
     json_: Annotated[bool, typer.Option("--json", help="The last line of standard output is one JSON object.")] = False,
 ) -> None:
     """Let two brokers compact the same log in turn: megabytes a second, and CPU; saved as JSON."""
@@ -210,6 +219,8 @@ def compaction(
     announce(table)
     show(table)
     typer.echo(f"results: {folder}")
+    if record:
+        keep(table)
     if json_:
         typer.echo(json.dumps({"folder": str(folder)} | table))
     leave(table)

@@ -212,9 +212,10 @@ class Quorum(Member):
 
     def _stays(self) -> bool:
         """A member that shuts down begins no election; one without a vote follows the leader that it knows."""
-        if self.role is Role.FOLLOWER and not self.may_stand:
+        role = self.state.role
+        if role is Role.FOLLOWER and not self.may_stand:
             return True
-        return self._is_shutting_down and self.role is not Role.LEADER
+        return self._is_shutting_down and role is not Role.LEADER
 
     # ---- resigning
 

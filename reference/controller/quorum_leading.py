@@ -112,13 +112,9 @@ class Leader:
     @property
     def is_ready(self) -> bool:
         """Whether it may decide: a record of its epoch is committed, so it knows all that was ever committed."""
-        return self.member.state is self and self._has_committed
-
-    @property
-    def _has_committed(self) -> bool:
         # Only a record of the leader's own epoch commits those before it (Raft, figure 8): until then the image may
         # lack decisions.
-        return self.member.high_watermark > self.epoch_start
+        return self.member.state is self and self.member.high_watermark > self.epoch_start
 
     def lead(self, now: TimestampMs) -> None:
         """Do what is due: resign without a majority, or report the epoch to voters that do not fetch."""
@@ -307,7 +303,7 @@ class Leader:
             # read again after waiting.
             if now is not None:
                 self.answer_fetch(replica, partition.replica_directory_id, partition.fetch_offset, now)
-        high_watermark = member.high_watermark if self._has_committed else NO_OFFSET
+        high_watermark = member.high_watermark if member.high_watermark > self.epoch_start else NO_OFFSET
         response = messages.fetch_response(
             ErrorCode.NONE,
             member.epoch,

@@ -144,6 +144,8 @@ class Replicas:
                 for index, each in topic.partitions.items()
                 if self._node in each.replicas
             }
+        if changed is None:
+            self._logs.settings_changed()
         self._due.update(dict.fromkeys(self._all() if changed is None else changed))
         self._follow_due(now)
 

@@ -97,7 +97,8 @@ class Cleaner:
         self._job: tuple[TopicPartition, Cleaning, Iterator[int]] | None = None
         self._chosen: Chosen | None = None
         """What is compacted as soon as all of its log is durable."""
-        self._next = AT_ONCE
+        self._next = self._deadline = AT_ONCE
+        """When it goes on; and when it has something to do, by settings as they are."""
         self._rests_since: TimestampMs | None = None
         """Since when it waits for log.cleaner.backoff.ms to be over; None where `_next` says when it goes on."""
         self._worked_at = AT_ONCE
@@ -106,7 +107,7 @@ class Cleaner:
 
     def load(self, now: TimestampMs) -> None:
         """Read how far the last run came. Errors: OSError."""
-        self._next = now
+        self._next = self._deadline = now
         try:
             self._clean_to = read_offsets(self._disk, self._path)
         except CorruptFile as error:
@@ -116,7 +117,7 @@ class Cleaner:
 
     def tick(self, now: TimestampMs) -> None:
         """Look for a log that is due, or go on with the one at hand. Errors are logged, not raised."""
-        if not self.settings.enable or now < self._due():
+        if not self.settings.enable or now < self._deadline:
             return
         self._rests_since, self._spent = None, 0
         try:
@@ -130,10 +131,15 @@ class Cleaner:
                 self._rests_since = now
         except (OSError, LogError, RecordsError) as error:
             self._fail(error, now)
+        self._deadline = self._due()
+
+    def settings_changed(self) -> None:
+        """Rests that have begun are as long as the settings say now."""
+        self._deadline = self._due()
 
     def next_deadline(self) -> TimestampMs | None:
         """When `tick` has something to do next; None for never."""
-        return self._due() if self.settings.enable else None
+        return self._deadline if self.settings.enable else None
 
     def _due(self) -> TimestampMs:
         if self._rests_since is not None:

@@ -108,6 +108,11 @@ class LogManager:
         for each in self._all:
             each.has_topic = has_topic
 
+    def settings_changed(self) -> None:
+        """The broker's settings are others."""
+        for each in self.directories:
+            each.cleaner.settings_changed()
+
     def load(self, now: TimestampMs) -> None:
         """Read what the last run left. A directory that cannot be read is offline, unless it is that of the metadata log.
 

@@ -1,8 +1,14 @@
 """The tracer follows five operations to where they end."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.tools.way import OPERATIONS, way_of
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "architecture.md"
+MOST = 1.02
+"""A test's cluster may do a little more than the one that was counted."""
 
 ENDS = {
     "produce": "Leading.advance_high_watermark",
@@ -26,3 +32,23 @@ def test_an_acknowledged_record_causes_two_fetches_and_no_background_work() -> N
     assert way.steps == 5, "the request, and for each of two followers a response and the next fetch"
     assert names.count("Serving.read") == 4, "each of the two fetches when it comes, and when there are records"
     assert not {"Node._exchange", "Node._upkeep_deadlines", "ActiveController.advance"} & {*names}
+
+
+ROWS = {"ISR shrink": "AlterPartition (the ISR shrinks)", "produce": "produce, acks=all"}
+"""Names in docs/architecture.md that differ."""
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_no_operation_calls_more_than_the_document_says(operation: str) -> None:
+    """What makes an operation longer writes its table again, and says why."""
+    name = ROWS.get(operation, operation.replace("end of transaction", "end of a transaction"))
+    (row,) = (line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| {name} |"))
+    said = int(row.split("|")[3].replace(",", ""))
+    assert len(way_of(operation).calls) <= said * MOST
+
+
+def test_deadlines_read_no_settings() -> None:
+    """They are looked up after each step, and settings change seldom."""
+    names = [name for _, _, name in way_of("ISR shrink").calls]
+    assert "Cleaner.next_deadline" in names
+    assert not any(name.startswith("BrokersCleanerSettings.") for name in names)

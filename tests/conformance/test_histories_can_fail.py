@@ -142,6 +142,17 @@ def test_a_client_that_hangs_is_no_proof_that_the_target_does() -> None:
     assert judged(catalogue()["HIS-12"], others, reasons=[hangs], stuck=[hangs]).verdict is Verdict.FAIL
 
 
+def test_what_the_history_does_not_show_of_another_rule_is_no_lack_of_progress() -> None:
+    """As of noida-db, which reports no leader epochs: its high watermark may have begun lower under another leader."""
+    judgement = judge_history(history(CLEAN, {}, "t"))
+    reason = "2 × high-watermark-regression: the leader epoch; a new leader or a restarted node may begin lower"
+    finding = SimpleNamespace(rule="high-watermark-regression", permitted="unproven", anomalies=[], count=2)
+    unsure: Any = SimpleNamespace(findings=[finding], reasons=[reason], history=judgement.history)
+    result = SimpleNamespace(**PLENTY, verdict="invalid", reasons=[reason], unread=[], stuck=[], folder="folder")
+    found = judge(catalogue()["HIS-12"], Subject([("127.0.0.1", 1)], "4.3.1", hunt=Hunt(result, unsure, {}, ())))
+    assert found.verdict is Verdict.PASS, found.reason
+
+
 @pytest.mark.parametrize(
     ("unmarked", "result"),
     [

@@ -1,0 +1,164 @@
+"""Breaches by which no client comes to harm, of sentences that are musts: they are tolerated, and hide nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conformance.classic_groups import subscription
+from conformance.liars import Behind
+from linearizability.mutants.wire.proxy import Exchange, sized
+from linearizability.targets import open_target
+from linearizability.targets.loop import Loop
+from reference.protocol.codec import encode
+from reference.protocol.errors import ErrorCode
+from reference.protocol.messages.find_coordinator import FindCoordinatorResponse
+from reference.protocol.primitives import NO_UUID
+from tests.conformance.test_habits import Habit, judged
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Loop, Behind]]:
+    with Loop() as loop, open_target("reference:1", folder=tmp_path_factory.mktemp("sound"), config={}) as target:
+        yield loop, Behind(target)
+
+
+def no_leader_epochs(answer: Any, _: Exchange) -> None:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            partition.leader_epoch = -1
+
+
+def neither_ids_nor_epochs(answer: Any, exchange: Exchange) -> None:
+    no_leader_epochs(answer, exchange)
+    for topic in answer.topics:
+        topic.topic_id = NO_UUID
+
+
+def no_protocol(answer: Any, _: Exchange) -> None:
+    answer.protocol_type = answer.protocol_name = None
+
+
+def the_first_that_all_support(answer: Any, _: Exchange) -> None:
+    if answer.protocol_name == "c":
+        answer.protocol_name = "b"
+        for member in answer.members:
+            member.metadata = subscription(user_data=b"b")
+
+
+def another_code_for_who_leaves(answer: Any, _: Exchange) -> None:
+    for each in (answer, *answer.members):
+        if each.error_code == ErrorCode.FENCED_INSTANCE_ID:
+            each.error_code = ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def an_entry_for_no_key(answer: Any, exchange: Exchange) -> None:
+    if exchange.version >= 4 and not exchange.request.coordinator_keys:
+        answer.coordinators = [FindCoordinatorResponse.Coordinator(key="", host="127.0.0.1")]
+
+
+def another_epoch_without_a_session(answer: Any, exchange: Exchange) -> None:
+    if exchange.request.session_id == 0 and answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
+        answer.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+
+
+def any_instance_of_the_member(answer: Any, exchange: Exchange) -> None:
+    if exchange.request.group_instance_id == "two":
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                partition.error_code = 0
+
+
+def no_partition_of_offsets(answer: Any, _: Exchange) -> None:
+    for transaction in answer.transaction_states:
+        transaction.topics = []
+
+
+def nothing_in_the_second_partition(answer: Any, _: Exchange) -> None:
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            partition.offset = 0 if partition.partition_index == 1 else partition.offset
+
+
+def any_record_for_the_largest_timestamp(answer: Any, exchange: Exchange) -> None:
+    if exchange.request.topics[0].partitions[0].timestamp == -3:
+        answer.topics[0].partitions[0].offset = 0
+
+
+class Asking(Habit):
+    """Takes an empty array of topics for null."""
+
+    def __init__(self) -> None:
+        super().__init__("Metadata", lambda answer, exchange: None)
+
+    def asked(self, exchange: Exchange) -> Sequence[bytes] | None:
+        if exchange.api != self.api or not exchange.version or exchange.request.topics != []:
+            return None
+        header, request = exchange.decoded()
+        request.topics = None
+        return [sized(header + encode(request, exchange.version))]
+
+
+class LateOnce(Habit):
+    """Takes a member that was late for one of an earlier generation, once."""
+
+    def __init__(self) -> None:
+        super().__init__("Heartbeat", self.refuse)
+        self.met = False
+
+    def refuse(self, answer: Any, _: Exchange) -> None:
+        if answer.error_code == ErrorCode.UNKNOWN_MEMBER_ID and not self.met:
+            answer.error_code, self.met = ErrorCode.ILLEGAL_GENERATION, True
+
+
+@pytest.mark.parametrize(
+    ("id", "api", "change"),
+    [
+        ("COO-03", "FindCoordinator", an_entry_for_no_key),
+        ("FSS-04", "Fetch", another_epoch_without_a_session),
+        ("GRP-07", "JoinGroup", the_first_that_all_support),
+        ("GRP-10", "SyncGroup", no_protocol),
+        ("GRP-21", "LeaveGroup", another_code_for_who_leaves),
+        ("LOF-13", "ListOffsets", any_record_for_the_largest_timestamp),
+        ("MET-07", "Metadata", no_leader_epochs),
+        ("OFF-08", "OffsetCommit", any_instance_of_the_member),
+        ("TXN-35", "DescribeTransactions", no_partition_of_offsets),
+        ("TXV-04", "ListOffsets", nothing_in_the_second_partition),
+    ],
+)
+def test_a_breach_without_harm_is_tolerated(
+    id: str, api: str, change: Callable[[Any, Exchange], None], sound: tuple[Loop, Behind], tmp_path: Path
+) -> None:
+    _, verdicts = judged(sound, Habit(api, change), id, tmp_path)
+    assert verdicts == {id: "tolerated"}
+
+
+def test_a_member_that_was_late_may_be_of_an_earlier_generation(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(sound, LateOnce(), "GRP-18", tmp_path)
+    assert verdicts == {"GRP-18": "tolerated"}
+
+
+def test_a_topic_without_an_id_is_tolerated_where_no_client_needs_it(
+    sound: tuple[Loop, Behind], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below Fetch v13, which asks by id."""
+    for name, verdict in (("by id", "fail"), ("by name", "tolerated")):
+        (tmp_path / name).mkdir()
+        if name == "by name":
+            monkeypatch.setattr("conformance.requirements.metadata.FETCH_WITH_IDS", 99)
+        _, verdicts = judged(sound, Habit("Metadata", neither_ids_nor_epochs), "MET-09", tmp_path / name)
+        assert verdicts == {"MET-09": verdict}
+
+
+def test_topics_for_none_are_tolerated(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    """As by noida-db and tansu."""
+    _, verdicts = judged(sound, Asking(), "MET-01", tmp_path)
+    assert verdicts == {"MET-01": "tolerated"}
+
+
+def test_no_leader_epoch_is_checked_where_none_is_reported(sound: tuple[Loop, Behind], tmp_path: Path) -> None:
+    _, verdicts = judged(sound, Habit("Metadata", no_leader_epochs), "EPO-02 FET-07", tmp_path)
+    assert verdicts == {"EPO-02": "not judged", "FET-07": "pass"}

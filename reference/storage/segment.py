@@ -203,7 +203,7 @@ class Segment:
 
     def note_largest_timestamp(self) -> None:
         """Note the greatest timestamp in the time index. Errors: OSError."""
-        self.time_index.append(self.max_timestamp, self.max_timestamp_offset)
+        self.time_index.append_last(self.max_timestamp, self.max_timestamp_offset)
 
     @property
     def checksum(self) -> SegmentChecksum:

@@ -42,6 +42,14 @@ class TimeIndex(IndexFile):
     def append(self, timestamp: TimestampMs, offset: Offset) -> None:
         """Note the greatest timestamp so far and its batch's last offset, if it is greater than the last noted.
 
+        The room for the segment's last entry is left free. Errors: OSError, and nothing is noted.
+        """
+        if not self.is_full:
+            self.append_last(timestamp, offset)
+
+    def append_last(self, timestamp: TimestampMs, offset: Offset) -> None:
+        """Note the segment's greatest timestamp, as `append` does. Without it a start would not trust the index.
+
         Errors: OSError, and nothing is noted.
         """
         if timestamp > self.last_timestamp and self.count < self.capacity:

@@ -319,6 +319,26 @@ def test_a_map_that_is_full_ends_early_and_leaves_what_it_does_not_know() -> Non
     assert rows(log) == [(5, "k", "5")]
 
 
+def test_segments_whose_indexes_are_full_together_are_trusted_at_the_next_start() -> None:
+    """The first batch of a segment has no entry, and gets one as a later batch of the merged segment."""
+    disk = SimulatedDisk()
+    config = replace(COMPACT, segment_index_bytes=64)
+    log = open_log(disk, config)
+    for first, count in ((0, 3), (3, 4)):
+        for number in range(first, first + count):
+            put(log, (str(number), "v"), time=NOW + number)
+        log.roll(NOW)
+    log.flush()
+    compact(log, rolls=False)
+    assert [segment.base_offset for segment in log.closed_segments] == [0]
+    expected = rows(log)
+    log.close()
+    log = open_log(disk, config, clean=True)
+    assert (log.recovered_bytes, rows(log)) == (0, expected)
+    found = log.offset_for_timestamp(NOW + 6)
+    assert found is not None and found.offset == 6
+
+
 class NeverWalked(dict[bytes, int]):
     def __iter__(self) -> Iterator[bytes]:
         raise AssertionError("a batch costs what it holds, not what the map holds")

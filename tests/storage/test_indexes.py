@@ -54,8 +54,10 @@ def test_indexes_are_full_in_time(disk: SimulatedDisk) -> None:
         times.append(step, step)
     assert times.is_full, "the last slot is kept for the entry that a roll adds"
     times.append(7, 7)
-    times.append(8, 8)
-    assert times.count == 3
+    assert times.count == 2
+    times.append_last(8, 8)
+    times.append_last(9, 9)
+    assert (times.count, times.last_offset) == (3, 8)
 
 
 def test_time_index_is_kafkas_bytes_and_grows_only(disk: SimulatedDisk) -> None:

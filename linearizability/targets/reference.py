@@ -15,6 +15,11 @@ from linearizability.targets.zookeeper import ByZooKeeper, zookeeper_program
 FORMAT_TIMEOUT_S = 60
 
 
+def serve_command(member: Member, interpreter: str | Path = sys.executable) -> list[str | Path]:
+    """What starts a node of the reference, also in a cluster of another kind."""
+    return [interpreter, "-m", "tidegauge", "serve", member.properties_file]
+
+
 class ReferenceCluster(ClusterTarget):
     """`reference[:NODES]`."""
 
@@ -43,7 +48,7 @@ class ReferenceCluster(ClusterTarget):
             raise TargetError(f"tidegauge format failed: {(done.stderr or done.stdout).strip()}")
 
     def command(self, member: Member) -> list[str | Path]:
-        return [self.interpreter, "-m", "tidegauge", "serve", member.properties_file]
+        return serve_command(member, self.interpreter)
 
     def environment(self, member: Member) -> dict[str, str]:
         of_pypy = OF_PYPY if self.interpreter != sys.executable else {}

@@ -151,8 +151,9 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_digests(tmp_path):
         progress = next(line for line in there.stderr if " schedules, " in line)  # some seeds are done, others are not
         cluster.kill(1)
         said, errors = there.communicate(timeout=500)
-    assert there.returncode == 0, errors
-    here = subprocess.run([sys.executable, "-m", "tidegauge", *fuzzing], capture_output=True, text=True, timeout=300)
+    here = subprocess.run([sys.executable, "-m", "tidegauge", *fuzzing], capture_output=True, text=True, timeout=500)
+    assert there.returncode == here.returncode, errors
+    assert here.returncode in (0, 2), "a run with power losses may be undecided"
     digests = [line.split('"digest": "')[1][:64] for line in (said, here.stdout)]
     assert digests[0] == digests[1]
     assert int(progress.split()[0]) < 400

@@ -19,7 +19,7 @@ import pytest
 from linearizability.damage.content import Refused, make_batch, produce
 from linearizability.targets.cluster import ClusterTarget, Member
 from linearizability.targets.kafka import KafkaCluster
-from linearizability.targets.reference import ReferenceCluster
+from linearizability.targets.reference import ReferenceCluster, serve_command
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
@@ -101,7 +101,7 @@ class Mixed(OneBreaks, KafkaCluster):
 
     def command(self, member: Member) -> list[str | Path]:
         if member.node.id == self.reference_node and not self.throwaway:
-            return ReferenceCluster.command(self, member)  # type: ignore[arg-type]
+            return serve_command(member)
         return super().command(member)
 
     def environment(self, member: Member) -> dict[str, str]:

@@ -21,7 +21,7 @@ from linearizability.targets.cluster import write_properties
 from linearizability.targets.kafka import KafkaCluster
 from linearizability.targets.mixed import MixedCluster
 from linearizability.targets.ports import free_ports
-from linearizability.targets.reference import ReferenceCluster
+from linearizability.targets.reference import serve_command
 from linearizability.targets.wire import Wire
 from linearizability.workload.cluster import create_topic, find_controller
 from reference.protocol.messages.alter_client_quotas import AlterClientQuotasRequest as Alter
@@ -167,9 +167,7 @@ def test_kafka_finds_its_quota_in_a_snapshot_that_the_reference_wrote(tmp_path: 
         rate = Alter.OpData(key="producer_byte_rate", value=1234.0)
         ask(member.node, Alter(entries=[Alter.EntryData(entity=entity, ops=[rate])]))
         target.stop(1)
-        command, member.process.command = (
-            member.process.command, [str(part) for part in ReferenceCluster.command(target, member)],  # type: ignore[arg-type]
-        )  # fmt: skip
+        command, member.process.command = member.process.command, [*map(str, serve_command(member))]
         more_often = {"metadata.log.max.record.bytes.between.snapshots": "100"}
         write_properties(member.properties_file, member.properties | more_often)
         target.restart(1)

@@ -10,24 +10,16 @@ from dataclasses import replace
 
 import pytest
 
-from reference.coordinator.classic_group import ClassicGroup
-from reference.coordinator.classic_member import Client as Sender
 from reference.coordinator.consumer_group_records import _record, member_record, partition_metadata_tombstone
 from reference.coordinator.consumer_heartbeat_check import check_request
 from reference.coordinator.consumer_timers import RETRY_MS
 from reference.coordinator.group_settings import ConsumerGroupSettings
-from reference.protocol.codec import encode
 from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from reference.protocol.messages.consumer_group_partition_metadata_record import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
 )
-from reference.protocol.messages.consumer_protocol_assignment import ConsumerProtocolAssignment
-from reference.protocol.messages.consumer_protocol_subscription import ConsumerProtocolSubscription
-from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from tests.coordinator import classic_consumer
-from tests.coordinator.classic_consumer import Classic
 from tests.coordinator.consumer_room import REBALANCE_TIMEOUT_MS, Client, Room, settle
 
 SESSION_MS = 45_000
@@ -220,44 +212,6 @@ def test_fetches_of_offsets_name_the_epoch_or_no_member() -> None:
         assert refused.value.code == code
 
 
-def test_the_next_coordinator_knows_everything() -> None:
-    room = Room(foo=4, bar=1)
-    clients = [Client(room, name, topics=["foo"], instance="i" if name == "a" else None) for name in "abc"]
-    clients[2].regex = "b.*"
-    for client in clients:
-        client.join()
-        room.pass_time(1)
-    clients[0].beat()
-    for compacts in (False, True):
-        before = room.group()
-        if compacts:
-            room.compact()
-        room.fail_over()
-        assert replace(room.group(), checked_at_epoch=None) == replace(before, checked_at_epoch=None)
-    settle(room, clients)
-    assert set().union(*(client.names() for client in clients)) == {*[("foo", i) for i in range(4)], ("bar", 0)}
-    for client in clients[1:]:
-        client.leave()
-    room.pass_time(SESSION_MS)
-    assert room.group().is_empty, "the new coordinator's timers run"
-
-
-def test_a_deleted_group_leaves_nothing_behind() -> None:
-    room = Room(foo=1, bar=1)
-    client = Client(room, "a", topics=["foo"], regex="b.*")
-    client.join()
-    room.pass_time(1)
-    client.beat()
-    with pytest.raises(KafkaError):
-        room.group().check_delete()
-    client.leave()
-    room.group().check_delete()
-    room.write(room.group().tombstones(), room.now)
-    assert room.groups == {}
-    room.compact()
-    assert room.log == []
-
-
 def test_what_time_brings_is_tried_again_when_it_cannot_be_written() -> None:
     room = Room(foo=1)
     Client(room, "a", topics=["foo"]).join()
@@ -305,69 +259,3 @@ def test_targets_are_made_at_most_once_an_interval() -> None:
     room.now += 1
     first.beat()
     assert room.group().state_name == "Reconciling"
-
-
-@pytest.mark.parametrize("pattern", ["foo(", "[", "a**", "(?=x)", r"\1"])
-def test_patterns_that_are_none(pattern: str) -> None:
-    """CGH-16."""
-    room = Room(foo=1)
-    assert Client(room, "a", regex=pattern).join().error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert room.log == []
-
-
-# ---- members of the classic protocol in the group
-
-
-FOO = [("foo", partition) for partition in range(4)]
-
-
-def a_classic_group(room: Room) -> Classic:
-    """One classic member that owns everything."""
-    member = Classic(room)
-    member.join()
-    assert member.sync((member.id, FOO)).error_code == ErrorCode.NONE
-    return member
-
-
-def test_members_that_wait_in_a_classic_group_have_to_join_again() -> None:
-    room = Room(foo=4)
-    first = a_classic_group(room)
-    second = Classic(room)
-    second._ask_to_join()
-    waiting: object = object()
-    room.answers.clear()
-    request = JoinGroupRequest(
-        group_id="g",
-        member_id=first.id,
-        protocol_type="consumer",
-        session_timeout_ms=classic_consumer.SESSION_MS,
-        rebalance_timeout_ms=classic_consumer.REBALANCE_MS,
-        protocols=[
-            JoinGroupRequest.JoinGroupRequestProtocol(
-                name="range", metadata=b"\x00\x00" + encode(ConsumerProtocolSubscription(topics=["foo"]), 0)
-            )
-        ],
-    )
-    room.shard.join(request, 9, Sender("c", "/h"), waiting, room.now)
-    assert room.answers == {}, "a second one is expected"
-    assert Client(room, "n", topics=["foo"]).join().error_code == ErrorCode.NONE
-    reported = room.answers[waiting]
-    assert isinstance(reported, JoinGroupResponse)
-    assert reported.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_groups_that_cannot_be_upgraded() -> None:
-    """CGH-36: of another type, or with what only a custom assignor understands."""
-    room = Room(foo=4)
-    member = a_classic_group(room)
-    group = room.groups["g"]
-    assert isinstance(group, ClassicGroup)
-    custom = ConsumerProtocolAssignment(user_data=b"mine")
-    for break_it in ("type", "assignment"):
-        if break_it == "type":
-            group.protocol_type = "connect"
-        else:
-            group.protocol_type = "consumer"
-            group.members[member.id].assignment = b"\x00\x01" + encode(custom, 1)
-        assert Client(room, "n", topics=["foo"]).join().error_code == ErrorCode.GROUP_ID_NOT_FOUND
-        assert room.groups["g"] is group

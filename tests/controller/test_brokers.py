@@ -133,14 +133,6 @@ def test_the_previous_epoch_is_not_looked_at_before_it_was_in_the_request() -> N
     assert cluster.partition().eligible_leader_replicas == []
 
 
-@pytest.mark.parametrize(("broker", "epoch"), [(9, 0), (1, 1), (1, -1)])
-def test_a_stale_broker_epoch_is_refused(broker: int, epoch: int) -> None:
-    cluster = three_brokers()
-    with pytest.raises(KafkaError) as caught:
-        brokers.check_broker_epoch(cluster.image, broker, epoch)
-    assert caught.value.code == ErrorCode.STALE_BROKER_EPOCH
-
-
 # ---- fencing
 
 

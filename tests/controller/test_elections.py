@@ -63,13 +63,6 @@ def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     assert partition.leader_recovery_state == RECOVERING
 
 
-def test_a_partition_named_twice_is_elected_once() -> None:
-    cluster = three_brokers()
-    cluster.fence(0)
-    bring_back(cluster, 0)
-    assert elect(cluster, PREFERRED_ELECTION, 0, 0) == [0]
-
-
 def test_asked_for_all_only_those_are_named_that_needed_it() -> None:
     cluster = three_brokers()
     cluster.fence(0)
@@ -88,20 +81,6 @@ def test_one_decision_holds_a_limited_number_of_elections(monkeypatch: pytest.Mo
     bring_back(cluster, 0)
     decision = elections.balance_leaders(cluster.image, cluster.configuration)
     assert (len(decision.records), decision.response) == (1, True)
-
-
-def test_a_broker_without_the_replicas_directory_is_not_elected() -> None:
-    cluster = three_brokers()
-    cluster.image.brokers[1].directories = [cluster.image.brokers[2].directories[0]]
-    cluster.fence(0)
-    assert cluster.partition().leader == 2
-
-
-def test_min_isr_is_no_more_than_the_replicas() -> None:
-    cluster = three_brokers()
-    cluster.create("single", [0], min_insync_replicas="3")
-    assert elections.min_isr(cluster.configuration, cluster.image.topics["single"]) == 1
-    assert elections.min_isr(cluster.configuration, cluster.image.topics[TOPIC]) == 2
 
 
 @pytest.mark.step("replication", "ChangeMinIsr")

@@ -4,10 +4,8 @@ Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alik
 """
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from reference.controller.heartbeats import BrokerState, Heartbeats, next_state
+from reference.controller.heartbeats import Heartbeats
 from tests.controller.cluster import SESSION_MS, ControlledCluster, two_brokers
 
 
@@ -47,15 +45,6 @@ def test_a_new_controller_gives_every_unfenced_broker_a_whole_session() -> None:
     assert later.overdue(cluster.image, 1_000_001 + SESSION_MS) is None
 
 
-def test_the_silence_of_a_former_incarnation_fences_no_broker() -> None:
-    cluster = two_brokers()
-    cluster.now = SESSION_MS + 1
-    cluster.register(cluster.registration(0))
-    cluster.heartbeat(0)
-    assert cluster.heartbeats.overdue(cluster.image, cluster.now) == 1
-    assert cluster.heartbeats.overdue(cluster.image, cluster.now) is None
-
-
 def test_sessions_are_extended_while_the_controller_is_busy_and_end_all_the_same() -> None:
     cluster = two_brokers()
     heartbeats = cluster.heartbeats
@@ -90,24 +79,3 @@ def test_controlled_shutdown_waits_until_the_others_know() -> None:
     answer = cluster.heartbeat(0, want_shut_down=True)
     assert (answer.is_fenced, answer.should_shut_down) == (True, True)
     assert cluster.image.brokers[0].fenced
-
-
-@given(st.sampled_from(BrokerState), st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans())
-def test_what_a_broker_becomes(
-    state: BrokerState, wants_fence: bool, wants_shutdown: bool, is_caught_up: bool, leads: bool, has_left: bool
-) -> None:
-    after = next_state(
-        state,
-        wants_fence=wants_fence,
-        wants_shutdown=wants_shutdown,
-        is_caught_up=is_caught_up,
-        leads=leads,
-        is_known_to_have_left=has_left,
-    )
-    if after is BrokerState.UNFENCED:
-        assert not wants_shutdown and not wants_fence
-        assert state is BrokerState.UNFENCED or is_caught_up
-    if after is BrokerState.CONTROLLED_SHUTDOWN:
-        assert leads or not has_left
-    if state is BrokerState.CONTROLLED_SHUTDOWN and after is BrokerState.SHUTDOWN_NOW:
-        assert has_left and not leads

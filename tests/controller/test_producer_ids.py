@@ -8,19 +8,6 @@ from reference.protocol.messages.allocate_producer_ids import AllocateProducerId
 from tests.controller.cluster import ControlledCluster
 
 
-def test_blocks_follow_one_another() -> None:
-    cluster = ControlledCluster()
-    cluster.start(0, 1)
-    starts: list[int] = []
-    for broker in (0, 1, 0):
-        request = AllocateProducerIdsRequest(broker_id=broker, broker_epoch=cluster.image.brokers[broker].epoch)
-        decision = allocate_producer_ids(cluster.image, request)
-        cluster.write(decision.records)
-        starts.append(decision.response.producer_id_start)
-        assert decision.response.producer_id_len == 1000
-    assert starts == [0, 1000, 2000]
-
-
 @pytest.mark.parametrize(
     ("next_id", "epoch_step", "code"),
     [

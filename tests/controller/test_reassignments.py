@@ -6,7 +6,6 @@ Requests that are drawn beside Kafka have no test here (`test_kafka_decides_alik
 import pytest
 
 from reference.controller.reassignments import list_partition_reassignments
-from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.controller.cluster import TOPIC, ControlledCluster, directory_of
@@ -70,18 +69,6 @@ def test_a_reassignment_is_called_off() -> None:
     assert move(cluster, None) == 0
     partition = cluster.partition()
     assert ({*partition.replicas}, partition.isr, partition.is_reassigning) == ({0, 1, 2}, [0, 1, 2], False)
-
-
-@pytest.mark.parametrize(
-    ("replicas", "code"),
-    [
-        ([], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ([1, 1], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-        ([0, 9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
-    ],
-)
-def test_replicas_that_cannot_be(replicas: list[int], code: ErrorCode) -> None:
-    assert move(five_brokers(), replicas) == code
 
 
 def test_what_is_under_way_is_listed() -> None:

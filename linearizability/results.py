@@ -63,12 +63,6 @@ def suite_version() -> str:
     return f"{released}+g{said.rpartition('-')[2].removeprefix('g')}"
 
 
-def latest_run_folder(root: Path | None = None) -> Path | None:
-    """The newest run's folder, or None where there is none."""
-    link = (RESULTS if root is None else root) / "latest"
-    return link.resolve() if link.is_dir() else None
-
-
 def latest_with(name: str, root: Path | None = None) -> Path | None:
     """The newest run's folder that holds such a file: what another command left is passed by. None where there is none."""
     home = RESULTS if root is None else root

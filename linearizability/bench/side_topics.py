@@ -66,7 +66,6 @@ class SideLoad:
         self.refused = 0
         """Records that the producer gave up, or whose outcome it does not know."""
         self.sent = 0
-        self._bootstrap = bootstrap
         self._rate_per_s = rate_per_s
         factor = min(3, len(nodes))
         for topic, configs in CONFIGS.items():

@@ -46,11 +46,6 @@ class Codec(IntEnum):
     LZ4 = 3
     ZSTD = 4
 
-    @property
-    def config_name(self) -> str:
-        """As `compression.type` spells it."""
-        return "uncompressed" if self is Codec.NONE else self.name.lower()
-
 
 def codec_of(attributes: int) -> Codec:
     """The codec that a batch's attributes name. Errors: RecordsError for numbers that no codec has."""

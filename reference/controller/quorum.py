@@ -213,9 +213,8 @@ class Quorum(Member):
     def _stays(self) -> bool:
         """A member that shuts down begins no election; one without a vote follows the leader that it knows."""
         role = self.state.role
-        if role is Role.FOLLOWER and not self.may_stand:
-            return True
-        return self._is_shutting_down and role is not Role.LEADER
+        follows_without_a_vote = role is Role.FOLLOWER and not self.may_stand
+        return follows_without_a_vote or (self._is_shutting_down and role is not Role.LEADER)
 
     # ---- resigning
 

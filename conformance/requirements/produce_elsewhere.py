@@ -22,6 +22,7 @@ WITH_LEADER = 10
     "v10 on it names the leader, its epoch and its address.",
     accepted="NOT_LEADER_OR_FOLLOWER(6) and base offset -1 from a follower and from a broker that has no replica, in every "
     "version; the log end stays",
+    tolerated="another base offset beside the error: PRD-27 speaks of it",
     nodes=3, configs=QUICK, deadline_s=DEADLINE_S, requires=("BAS-14",),
 )  # fmt: skip
 def produce_elsewhere(broker: Broker) -> None:
@@ -38,7 +39,10 @@ def produce_elsewhere(broker: Broker) -> None:
                 broker.expect_error(
                     found.error_code, ErrorCode.NOT_LEADER_OR_FOLLOWER, what=f"v{version} at node {node}"
                 )
-                broker.expect_equal("its base offset", found.base_offset, -1)
+                if found.base_offset != -1:
+                    broker.tolerate(
+                        f"v{version} at node {node}: the base offset beside the error is {found.base_offset}"
+                    )
                 if version >= WITH_LEADER:
                     reported = (found.current_leader.leader_id, found.current_leader.leader_epoch)
                     nodes.expect_leader_named(topic, reported, answer.node_endpoints)

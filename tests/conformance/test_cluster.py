@@ -269,6 +269,38 @@ def test_leaders_are_not_balanced_by_an_order_that_is_not_heeded(
     assert unbalanced.value.built_on == step
 
 
+def test_a_base_offset_beside_an_error_is_the_business_of_another_requirement(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """crabka writes 0 beside NOT_LEADER_OR_FOLLOWER: PRD-27 speaks of it, and nothing is stored."""
+
+    @contextmanager
+    def judged(_: Broker) -> Iterator[Any]:
+        named = SimpleNamespace(expect_leader_named=lambda *_: None, cast=lambda: (1, 2, 3))
+        named.topic, named.address = nodes.topic, nodes.address
+        yield named
+
+    def refused(*_: Any, **__: Any) -> Any:
+        partition = SimpleNamespace(
+            error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            base_offset=0,
+            current_leader=SimpleNamespace(leader_id=1, leader_epoch=0),
+        )
+        return SimpleNamespace(responses=[SimpleNamespace(partition_responses=[partition])], node_endpoints=[])
+
+    nodes = JudgedCluster(broker)
+    topic = nodes.topic(1, 2)
+    monkeypatch.setattr(nodes, "topic", lambda *_: topic)
+    test: Any = catalogue()["PRD-02"].test
+    monkeypatch.setitem(test.__globals__, "cluster", judged)
+    monkeypatch.setattr(broker, "append", lambda *_: 0)
+    monkeypatch.setattr(broker, "log", lambda *_: batch(b"a"))
+    monkeypatch.setattr(broker, "versions_of", lambda *_: (9, 9))
+    monkeypatch.setattr(broker, "call", refused)
+    test(broker)
+    assert {*broker.tolerances} == {f"v9 at node {node}: the base offset beside the error is 0" for node in (2, 3)}
+
+
 def test_a_move_that_ends_in_another_order_has_lost_nothing(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     nodes = JudgedCluster(broker)
     topic = nodes.topic(1, 2)

@@ -144,6 +144,20 @@ def test_a_write_may_run_out_of_time_while_the_active_controller_is_dead(
 ) -> None:
     on(monkeypatch, controller_elections, Sound(broker, set(), late=1))
     catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
+
+    class Misplacing(Sound):
+        """Puts the second topic on the node that was ended, as crabka may."""
+
+        made = 0
+
+        def topic(self, *replicas: int, **more: Any) -> Topic:
+            self.made += 1
+            if self.made == 2:
+                raise Failed("127.0.0.1:1 takes no connection")
+            return super().topic(*replicas, **more)
+
+    on(monkeypatch, controller_elections, Misplacing(broker, set()))
+    catalogue()["ELE-16"].test(broker)  # type: ignore[misc]
     on(monkeypatch, controller_elections, Sound(broker, set(), late=99))
     with pytest.raises(Failed, match="produce goes on"):
         catalogue()["ELE-16"].test(broker)  # type: ignore[misc]

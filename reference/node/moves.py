@@ -72,6 +72,7 @@ class Moves:
         try:
             copy = directory.open_future(key, partition.topic_id, partition.log.config, now)
             copy.config = partition.log.config  # the topic's settings may have changed since it was opened
+            copy.changed()
             if not copy_step(partition.log, copy, now):
                 return False
             self.caught_up[key] = directory

@@ -235,6 +235,7 @@ class Replicas:
             partition = self._make(topic, index, config, min_isr, now)
         elif partition.log.config != config:
             partition.log.config = config
+            partition.log.changed()
         partition.learn_min_isr(min_isr)
         before = partition.role
         returns = self._set_aside.get(key) is partition

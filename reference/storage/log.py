@@ -10,6 +10,7 @@ from bisect import bisect_right
 
 from reference.protocol.errors import ErrorCode
 from reference.protocol.primitives import (
+    NEVER,
     NO_TIMESTAMP,
     Buffer,
     LeaderEpoch,
@@ -266,6 +267,8 @@ class Log(Shortening):
         except OSError as error:
             raise storage_error(self.folder, error) from error
         self.log_end_offset, self._gap_begins = last + 1, None
+        if config.flush_ms < NEVER:
+            self.changed()
 
     def assign_epoch_start(self, epoch: LeaderEpoch, start_offset: Offset) -> None:
         """Record that an epoch begins here (a new leader does so at its log's end). Errors: StorageError."""

@@ -16,6 +16,7 @@ that a clean end recovers what a crash left of it: the note of a clean end speak
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -308,6 +309,8 @@ class LogDirectory:
         of = LogIdentity(*key, topic_id)
         log = Log(self.disk, self._path(key), config, now, of, previous, self.producer_expiry)
         log.checkpoint = self._checkpoint
+        log.changed = partial(self._turns.change, key)
+        self._turns.change(key)
         self._log_repairs(log)
         if log.log_end_offset < (committed := self.high_watermark(key)):
             self._say("warning", f"{log.folder.name} ends at {log.log_end_offset}, and was committed up to {committed}")
@@ -389,17 +392,18 @@ class LogDirectory:
         self.cleaner.tick(now)
         if now < self._next_upkeep:
             return
-        due = now + UPKEEP_INTERVAL_MS
-        for key, log in self._turns.take():
+        for key, log in self._turns.take(now):
             if log.repairs:
                 self._log_repairs(log)
             try:
                 log.tick(now)
             except StorageError as error:
                 self._say("error", str(error))
-            self._turns.asked(key, deadline := log.next_deadline(), now)
-            due = min(due, deadline)
-        self._next_upkeep = max(due, now + MIN_UPKEEP_INTERVAL_MS)
+                self._turns.change(key)
+            self._turns.asked(key, log.next_deadline())
+        self._next_upkeep = max(
+            min(now + UPKEEP_INTERVAL_MS, self._turns.next_deadline()), now + MIN_UPKEEP_INTERVAL_MS
+        )
         try:
             if self._checkpoints.has_stale_lines and self._deleted and self._deleted[0][0] <= now:
                 self._checkpoint()

@@ -77,6 +77,8 @@ class SegmentList:
         self.config = config
         self.topic, self.partition, topic_id = of
         self.producer_expiry = producer_expiry
+        self.changed: Callable[[], None] = _nothing
+        """To be called where `next_deadline` may be sooner than it was."""
         self.checkpoint: Callable[[], None] = _nothing
         """Writes the checkpoints, when a truncation has moved the recovery point back."""
         try:
@@ -93,7 +95,7 @@ class SegmentList:
         """What was found damaged and was rebuilt, and is not reported yet."""
         self._segments = loaded.segments
         for segment in self._segments:
-            segment.on_repair = self.repairs.append
+            segment.on_repair = self._repaired
         self._bases = [segment.base_offset for segment in loaded.segments]
         self._active = self._segments[-1]
         self.log_start_offset: Offset = loaded.log_start
@@ -181,11 +183,16 @@ class SegmentList:
         self._folder_changed = True
         segment = Segment(self._disk, self.folder, base, now)
         segment.activate(self.config.segment_index_bytes)
-        segment.on_repair = self.repairs.append
+        segment.on_repair = self._repaired
         self._segments.append(segment)
         self._bases.append(base)
         self._active = segment
+        self.changed()
         return segment
+
+    def _repaired(self, what: str) -> None:
+        self.repairs.append(what)
+        self.changed()
 
     def flush(self, now: TimestampMs | None = None) -> None:
         """Make everything durable; the recovery point becomes the log's end. Errors: StorageError."""
@@ -251,6 +258,7 @@ class SegmentList:
                 self._pending_flush = None
                 if error is None:
                     self.recovery_point = max(self.recovery_point, end)
+                self.changed()
 
         self._pending_flush = PendingFlush(self._disk, flush, finish)
         self.run_flush(self._pending_flush)

@@ -85,6 +85,7 @@ class Shortening(SegmentList):
     def _begin_cut(self, cut: Cut) -> None:
         """Errors: OSError; where the first change of a segment failed, nothing is cut."""
         self.times_shortened += 1
+        self.changed()
         start, end, extent = self.log_start_offset, self.log_end_offset, self._extent
         # The checkpoint before the cut: a crash between the two in the other order would leave a recovery point beyond the log's
         # end, and the next start would take the cut records for lost ones.
@@ -191,6 +192,7 @@ class Shortening(SegmentList):
         try:
             self._resume()
             self.times_shortened += 1
+            self.changed()
             if due == len(self._segments):
                 self._roll(self.log_end_offset, now)
             for _ in range(due):
@@ -238,6 +240,7 @@ class Shortening(SegmentList):
             slot = self._segments.index(originals[0])
             self._segments[slot : slot + len(originals)] = [cleaned]
             self._bases[slot : slot + len(originals)] = [cleaned.base_offset]
+            self.changed()
             self._swap = Swap(cleaned, originals, now + self.config.file_delete_delay_ms)
             self._finish_swap(self._swap)
         except OSError as error:

@@ -10,7 +10,7 @@ from reference.node.node import Node
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from reference.protocol.messages.metadata import MetadataRequest
-from tests.node.three_nodes import IDS, ThreeNodes, calls_of
+from tests.node.three_nodes import IDS, NOW, ThreeNodes, calls_of
 
 SMALL_BATCH = 10
 """Records that a batch of metadata holds in these tests."""
@@ -74,6 +74,18 @@ def cost_of_one_record(partitions: int) -> int:
 
 def test_an_acknowledged_record_costs_the_same_however_many_other_partitions_there_are() -> None:
     assert cost_of_one_record(MANY) <= 1.02 * cost_of_one_record(FEW)
+
+
+def cost_of_a_quiet_minute(partitions: int) -> int:
+    cluster = in_sync(partitions)
+    cluster.run_until(lambda: cluster.now >= NOW + 120_000)  # what was written at first is checkpointed
+    end = cluster.now + 60_000
+    return calls_of(lambda: cluster.run_until(lambda: cluster.now >= end))
+
+
+def test_partitions_without_news_cost_next_to_nothing() -> None:
+    """Each is looked at when it may lag, and when checkpoints are written: not each second."""
+    assert cost_of_a_quiet_minute(MANY) <= 1.2 * cost_of_a_quiet_minute(FEW)
 
 
 def cost_of_requests_while_a_leader_is_gone(partitions: int) -> int:

@@ -340,7 +340,7 @@ def endurance(
     folder = new_run_folder("bench", "endurance")
     until = time.monotonic() + minutes * 60
     said: dict[str, Any] = {"folder": str(folder), "store": str(store)}
-    with until_interrupted(said), Progress(hours_) as progress:
+    with until_interrupted(said), Progress() as progress:
         while (left := (hours_ - hours(legs, target)) * 60) > LEAST_MINUTES and time.monotonic() < until:
             number, done = len(legs) + 1, hours(legs, target)
             home = folder / f"leg-{number}"

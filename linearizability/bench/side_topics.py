@@ -24,6 +24,8 @@ VALUE_BYTES = 1000
 FLUSH_WITHIN_S = 60.0
 READ_WITHIN_S = 120.0
 SLOWEST_STEP_S = 0.2
+SILENT = {"log_level": 2}
+"""librdkafka does not report each connection that a restart ends."""
 
 CONFIGS: Mapping[str, dict[str, str]] = {
     RETAINED: {"retention.bytes": str(RETENTION_BYTES), "segment.bytes": str(SEGMENT_BYTES)},
@@ -71,7 +73,7 @@ class SideLoad:
         for topic, configs in CONFIGS.items():
             promised = {"min.insync.replicas": str(max(1, factor - 1))}
             create_topic(nodes, topic, partitions=1, replication_factor=factor, configs=configs | promised)
-        settings = connection_settings(bootstrap, "endurance") | {"enable.idempotence": True, "linger.ms": 2}
+        settings = connection_settings(bootstrap, "endurance") | {"enable.idempotence": True, "linger.ms": 2} | SILENT
         self._producer = Producer(settings)
         self._latencies: list[float] = []
         self._stopping = threading.Event()
@@ -123,7 +125,7 @@ def read_compacted(bootstrap: str) -> dict[int, int]:
     """The last number of each key, read from the compacted topic's start to its end. Errors: TargetError."""
     from confluent_kafka import Consumer, TopicPartition
 
-    settings = connection_settings(bootstrap, "endurance-reader")
+    settings = connection_settings(bootstrap, "endurance-reader") | SILENT
     consumer = Consumer(settings | {"group.id": "endurance-reader", "enable.auto.commit": False})
     stored: dict[int, int] = {}
     try:

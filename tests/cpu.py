@@ -72,6 +72,7 @@ class Table:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         for name, value in report.user_properties:
             if name == PROPERTY:
+                assert isinstance(value, list | tuple), value
                 used, collecting = value
                 self.seconds[report.nodeid.partition("::")[0]] += used
                 self.seconds[COLLECTING] += collecting

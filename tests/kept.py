@@ -47,7 +47,8 @@ def check(job: Job) -> Outcome:
         return checker.check(job)
     judged = [jar, job.module, job.configuration, *job.options]
     judged += [part for name, text in sorted(job.modules.items()) for part in (name, text)]
-    judged += [part for path in sorted(job.folder.glob("*.tla")) for part in (path.name, path.read_text())]
+    here = sorted(job.folder.glob("*.tla")) if job.folder else []
+    judged += [part for path in here for part in (path.name, path.read_text())]
 
     def run() -> list[str | int]:
         outcome = checker.check(job)

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 from linearizability.faults.background import Background
 from linearizability.faults.injection import Injection, Who
@@ -358,11 +358,13 @@ class Fault(ABC):
         """Heal what `begin` did."""
 
 
+AnyFault = TypeVar("AnyFault", bound=Fault)
+
 FAULTS: dict[str, Fault] = {}
 """All faults by name."""
 
 
-def register(kind: type[Fault]) -> type[Fault]:
+def register(kind: type[AnyFault]) -> type[AnyFault]:
     """Class decorator: put the fault into FAULTS."""
     FAULTS[kind.name] = kind()
     return kind

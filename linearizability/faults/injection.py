@@ -2,16 +2,14 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 Who = Literal["any", "leader", "follower", "controller", "coordinator"]
 """The target's role, which is looked up when the fault is injected."""
 
 
-class Injection(BaseModel):
+class Injection(BaseModel, frozen=True, extra="forbid"):
     """Time, fault, target, duration. `pick` decides among several candidates, so that a schedule needs no chance."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     at_s: float = Field(ge=0, description="seconds after the schedule's start")
     fault: str

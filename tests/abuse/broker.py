@@ -14,6 +14,7 @@ from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.wire import Wire
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
+from reference.protocol.primitives import Offset, TimestampMs
 from reference.protocol.records.batch import build, read_batches, records_of
 from reference.protocol.records.record import Record
 
@@ -94,8 +95,8 @@ class Broker:
 
 def batch(values: list[bytes]) -> bytes:
     """One plain record batch."""
-    now_ms = time.time_ns() // 1_000_000
-    return bytes(build([Record(n, now_ms, None, value, ()) for n, value in enumerate(values)]))
+    now_ms = TimestampMs(time.time_ns() // 1_000_000)
+    return bytes(build([Record(Offset(n), now_ms, None, value, ()) for n, value in enumerate(values)]))
 
 
 def frame(body: bytes, size: int | None = None) -> bytes:

@@ -23,7 +23,7 @@ from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from reference.protocol.messages.broker_registration import BrokerRegistrationRequest
 from reference.protocol.messages.describe_quorum import DescribeQuorumRequest
-from reference.protocol.primitives import NO_UUID
+from reference.protocol.primitives import FIRST_EPOCH, FIRST_OFFSET, NO_UUID, LeaderEpoch, NodeId, Offset
 from reference.protocol.schema import Message
 from tests.targets.numbers import WITHIN_S, consumed, produce
 from tests.waiting import await_true
@@ -34,7 +34,9 @@ BOUNDS = {
     "num.partitions": "1",
     "initial.broker.registration.timeout.ms": "4000",
 }
-HIGHEST = 2**31 - 1
+HIGHEST = LeaderEpoch(2**31 - 1)
+STRANGER = NodeId(77)
+FAR = Offset(10**9)
 HOST = "127.0.0.1"
 
 
@@ -151,7 +153,7 @@ def test_a_voters_id_without_its_role_is_refused_at_once(house: House) -> None:
     ]
 
 
-def active(house: House) -> tuple[Member, int]:
+def active(house: House) -> tuple[Member, LeaderEpoch]:
     """The active controller and its epoch, as it reports itself."""
     partition = DescribeQuorumRequest.PartitionData(partition_index=0)
     topic = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
@@ -161,28 +163,30 @@ def active(house: House) -> tuple[Member, int]:
             answer = house.ask(member, DescribeQuorumRequest(topics=[topic]), 0)
             reported = answer.topics[0].partitions[0] if answer.topics else None
             if reported is not None and reported.leader_id == member.node.id:
-                return member, reported.leader_epoch
+                return member, LeaderEpoch(reported.leader_epoch)
         time.sleep(0.1)
     raise AssertionError("no member is the active controller")
 
 
 def test_absurd_epochs_and_unknown_voters_change_nothing(house: House) -> None:
     leader, epoch = active(house)
+    voter = NodeId(leader.node.id)
     asks = {
         ErrorCode.INCONSISTENT_VOTER_SET: vote_request(
-            Asker(house.cluster_id, 77, NO_UUID, epoch + 1), leader.node.id, (epoch, 10**9), pre_vote=False
+            Asker(house.cluster_id, STRANGER, NO_UUID, epoch + 1), voter, (epoch, FAR), pre_vote=False
         ),
         ErrorCode.INVALID_REQUEST: vote_request(
-            Asker(house.cluster_id, leader.node.id % 3 + 1, NO_UUID, HIGHEST),
-            leader.node.id,
-            (HIGHEST, 10**9),
+            Asker(house.cluster_id, NodeId(voter % 3 + 1), NO_UUID, HIGHEST),
+            voter,
+            (HIGHEST, FAR),
             pre_vote=False,
         ),
     }
     for expected, request in asks.items():
         answer = house.ask(leader, request, 2)
         assert answer.topics[0].partitions[0].error_code == expected
-    stranger = vote_request(Asker("AAAA", 77, NO_UUID, epoch + 1), leader.node.id, (0, 0), pre_vote=False)
+    asker = Asker("AAAA", STRANGER, NO_UUID, epoch + 1)
+    stranger = vote_request(asker, voter, (FIRST_EPOCH, FIRST_OFFSET), pre_vote=False)
     assert house.ask(leader, stranger, 2).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert active(house) == (leader, epoch)
 

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupState, ConsumerGroupType, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from linearizability.targets import Target, open_target
 from tests.tools.jvm import shared_tools
@@ -58,7 +59,9 @@ class Member:
         message = self.consumer.poll(0.05)
         if message is not None:
             assert message.error() is None, message.error()
-            self.values.append(message.value().decode())
+            value = message.value()
+            assert value is not None
+            self.values.append(value.decode())
 
     def owned(self) -> set[int]:
         return {each.partition for each in self.consumer.assignment()}

@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -92,8 +93,9 @@ def test_a_paused_test_is_not_running_and_a_parent_is_not_counted() -> None:
 
 
 def test_sarama_stops_and_starts_brokers_by_docker_compose(tmp_path: Path) -> None:
-    with open_target("reference", folder=tmp_path / "target", nodes=1) as target, docker(target, tmp_path):
+    with open_target("reference", folder=tmp_path / "target", nodes=1) as target, ExitStack() as opened:
         assert isinstance(target, ClusterTarget)
+        opened.enter_context(docker(target, tmp_path))
         states: list[bool] = []
         for command in ("stop", "start"):
             subprocess.run([tmp_path / "docker", "compose", command, "kafka-1"], check=True)

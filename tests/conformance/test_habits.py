@@ -30,6 +30,7 @@ from reference.protocol.frames import decode_request, decode_response, encode_re
 from reference.protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from tests.protocol.frame import frame_of
 
 NOT_READY_S = 2.0
 LENGTHS = {1: 32, 2: 64}
@@ -53,7 +54,7 @@ class Habit:
         correlation_id, message = decode_response(exchange.key, exchange.version, frame)
         self.change(message, exchange)
         version = max(exchange.version, self.written_in or 0)
-        return Answer([b"".join(encode_response(exchange.key, version, correlation_id, message))])  # type: ignore[arg-type]
+        return Answer([frame_of(encode_response(exchange.key, version, correlation_id, message))])
 
     def ended(self, connection: ProxiedConnection) -> bytes | None:
         return None

@@ -17,14 +17,16 @@ from conformance.results import Judgement, Verdict, profile_tallies
 MUST_KINDS = {Kind.DATA, Kind.MISREAD, Kind.STUCK, Kind.SECURITY}
 
 
-def record(id: str, notices: str, **fields: str) -> Requirement:
+def record(id: str, notices: str, since: str = "") -> Requirement:
     return Requirement(
-        id=id, level=LEVEL_OF[kind_of(notices)], notices=notices, sentence="A sentence.", source="a test", **fields
+        id=id, level=LEVEL_OF[kind_of(notices)], notices=notices, sentence="A sentence.", source="a test", since=since
     )
 
 
-def judged(id: str, verdict: Verdict, notices: str = "data: every consumer loses a record", **fields: str) -> Judgement:
-    return Judgement(requirement=record(id, notices, **fields), verdict=verdict)
+def judged(
+    id: str, verdict: Verdict, notices: str = "data: every consumer loses a record", since: str = ""
+) -> Judgement:
+    return Judgement(requirement=record(id, notices, since), verdict=verdict)
 
 
 def test_kinds_give_the_levels() -> None:

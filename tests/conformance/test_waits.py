@@ -14,9 +14,11 @@ from rich.console import Console
 
 from conformance import waits
 from conformance.broker import Broker
+from conformance.plan import Group
 from conformance.releases import Keeper
 from conformance.report import terminal
-from conformance.results import Verdict
+from conformance.requirement import Entry
+from conformance.results import Judgement, Verdict
 from conformance.runner import Plan, run
 from conformance.waits import START, Reminder, Wait, Waits
 from linearizability.progress import VERBOSE
@@ -47,9 +49,9 @@ class Listening:
     def __init__(self, *wanted: str) -> None:
         self.wanted, self.named = set(wanted), threading.Event()
 
-    def starting(self, *_: Any) -> None: ...
-    def judging(self, *_: Any) -> None: ...
-    def judged(self, *_: Any) -> None: ...
+    def starting(self, group: Group, number: int, groups: int) -> None: ...
+    def judging(self, entry: Entry) -> None: ...
+    def judged(self, judgement: Judgement) -> None: ...
 
     def waiting(self, waits: list[Wait]) -> None:
         if self.wanted <= {one.what for one in waits}:

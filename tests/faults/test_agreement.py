@@ -17,17 +17,23 @@ from reference.controller.metadata_records import encode_metadata_record
 from reference.controller.quorum_snapshots import SnapshotId, Snapshots
 from reference.protocol.messages.client_quota_record import ClientQuotaRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
+from reference.protocol.primitives import FIRST_EPOCH, FIRST_OFFSET, LeaderEpoch, Offset, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
 from reference.storage.posix_disk import PosixDisk
+
+TIME = TimestampMs(0)
 
 
 def partition(data: Path, *batches: tuple[int, int, bytes], epochs: str) -> agreement.Copy:
     """A replica of t-0 of batches of one record: offset, epoch, value."""
     home = data / "t-0"
     home.mkdir(parents=True)
-    built = (build([Record(offset, 0, None, value)], leader_epoch=epoch) for offset, epoch, value in batches)
+    built = (
+        build([Record(Offset(offset), TIME, None, value)], leader_epoch=LeaderEpoch(epoch))
+        for offset, epoch, value in batches
+    )
     (home / "00000000000000000000.log").write_bytes(b"".join(built))
     (home / "leader-epoch-checkpoint").write_text(f"0\n{epochs.count(',') + 1}\n" + epochs.replace(",", "\n") + "\n")
     return agreement._copy(data, "t-0", int(data.name))
@@ -100,8 +106,9 @@ def metadata(data: Path, logged: list[Message], snapshot: list[Message] | None, 
     home = data / METADATA_LOG
     home.mkdir(parents=True)
     if snapshot is not None:
-        Snapshots(PosixDisk(), home, 0).write(SnapshotId(1, snapshot_end), snapshot, (0, 0))
-    batches = [build([Record(at, 0, None, encode_metadata_record(each))]) for at, each in enumerate(logged)]
+        id = SnapshotId(LeaderEpoch(1), Offset(snapshot_end))
+        Snapshots(PosixDisk(), home, FIRST_OFFSET).write(id, snapshot, (TIME, TIME))
+    batches = [build([Record(Offset(at), TIME, None, encode_metadata_record(each))]) for at, each in enumerate(logged)]
     (home / "00000000000000000000.log").write_bytes(b"".join(batches))
     return home
 
@@ -142,7 +149,7 @@ def test_a_healed_cluster_agrees_and_a_changed_byte_is_found(tmp_path: Path) -> 
         agreed = compare_nodes(target)
         assert (agreed.differences, agreed.reasons) == ([], []) and agreed.replicas == 2 and agreed.image_records > 3
         checkpoint = target.members[1].data / "t-0" / "00000000000000000000.log"
-        checkpoint.write_bytes(build([Record(0, 0, None, b"of nowhere")], leader_epoch=0))
+        checkpoint.write_bytes(build([Record(FIRST_OFFSET, TIME, None, b"of nowhere")], leader_epoch=FIRST_EPOCH))
         assert compare_nodes(target, 0).differences
         target.kill(2)
         assert compare_nodes(target, 0) != Agreement()

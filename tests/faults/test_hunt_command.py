@@ -12,6 +12,7 @@ from linearizability.faults.round import RoundResult
 from linearizability.faults.schedule import Schedule
 from linearizability.faults.summary import sum_up
 from linearizability.targets import java
+from linearizability.targets.cluster import ClusterTarget
 
 
 @pytest.mark.parametrize(
@@ -23,7 +24,8 @@ def test_a_hunt_without_a_number_of_nodes_is_for_three(target, nodes, monkeypatc
     carried_out = []
     monkeypatch.setattr(commands, "_carry_out", lambda plan, *rest: carried_out.append(plan))
     commands.hunt(target=target, results=tmp_path, backend=commands.Backend.PLAIN)
-    assert planned_target(carried_out[0], tmp_path).size == nodes
+    planned = planned_target(carried_out[0], tmp_path)
+    assert isinstance(planned, ClusterTarget) and planned.size == nodes
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from linearizability.targets.target import HookMissing, TargetError
 from linearizability.targets.wire import Wire, WireError
 from linearizability.workload.cluster import create_topic
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import FIRST_OFFSET, TimestampMs
 from reference.protocol.records.batch import build
 from reference.protocol.records.record import Record
 
@@ -54,8 +55,8 @@ def call(world: World, request: Any, version: int | None = None) -> Any:
 
 def produce(world: World, text: str = "record", at_ms: int | None = None) -> int:
     """Send one record with acks=all; gives the broker's error."""
-    now = int(time.time() * 1000) if at_ms is None else at_ms
-    batch = build([Record(0, now, None, text.encode())])
+    now = TimestampMs(int(time.time() * 1000) if at_ms is None else at_ms)
+    batch = build([Record(FIRST_OFFSET, now, None, text.encode())])
     return produced(call(world, produce_request({(TOPIC, 0): batch}, timeout_ms=5000), NAMED_V)).error_code
 
 

@@ -19,6 +19,13 @@ from hypothesis.stateful import run_state_machine_as_test
 from linearizability.mutants.registry import MUTANTS, planted
 
 STEPS = 50
+UNCHECKED = (
+    HealthCheck.too_slow,
+    HealthCheck.data_too_large,
+    HealthCheck.filter_too_much,
+    HealthCheck.large_base_example,
+)
+"""What hypothesis would complain of."""
 SEED = 1
 
 
@@ -54,7 +61,7 @@ def look_for(name: str, most: int) -> Find:
             database=None,
             phases=[Phase.generate],
             report_multiple_bugs=False,
-            suppress_health_check=[*HealthCheck],
+            suppress_health_check=UNCHECKED,
         )
         what = ""
         try:

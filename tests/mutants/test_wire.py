@@ -40,6 +40,7 @@ from reference.protocol.apis import APIS
 from reference.protocol.codec import CodecError
 from reference.protocol.frames import decode_request, decode_response, encode_request, encode_response
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.protocol.frame import frame_of
 
 BY_NAME = {api.name: api for api in APIS.values()}
 ROOT = Path(__file__).parents[2]
@@ -105,7 +106,7 @@ class Broker(threading.Thread):
                 broker = MetadataResponse.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
                 topic = MetadataResponse.MetadataResponseTopic(error_code=3, name=str(header.correlation_id))
                 body = MetadataResponse(brokers=[broker], topics=[topic], cluster_id="c")
-                connection.sendall(b"".join(encode_response(METADATA, VERSION, header.correlation_id, body)))  # type: ignore[arg-type]
+                connection.sendall(frame_of(encode_response(METADATA, VERSION, header.correlation_id, body)))
 
 
 @pytest.fixture

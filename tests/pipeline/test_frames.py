@@ -31,6 +31,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 def spark():
     running = session("local[2]")
     before = running.conf.get("spark.sql.shuffle.partitions")
+    assert before is not None
     running.conf.set("spark.sql.shuffle.partitions", "2")
     yield running
     running.conf.set("spark.sql.shuffle.partitions", before)

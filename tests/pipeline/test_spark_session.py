@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -83,7 +84,8 @@ def test_places_are_files_patterns_and_uris(tmp_path):
 
 def test_a_history_in_a_file_system_of_hadoop_is_copied_whole(tmp_path):
     shutil.copy(LABELLED, tmp_path / LABELLED.name)
-    hadoop = session("local[2]")._jsc.hadoopConfiguration()
+    running: Any = session("local[2]")
+    hadoop = running._jsc.hadoopConfiguration()
     hadoop.set("fs.viewfs.mounttable.cluster.link./data", tmp_path.as_uri())
     (file,) = local_paths([f"viewfs://cluster/data/{LABELLED.name[:6]}*"])
     assert file.name == LABELLED.name and file.read_bytes() == LABELLED.read_bytes()

@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
-from kafka import KafkaConsumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions
+from kafka import KafkaConsumer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
-from kafka.structs import OffsetAndMetadata
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from linearizability.history.topic import HistoryTopic, TopicError
 from linearizability.history.topic_group import TopicGroup
@@ -37,6 +39,8 @@ PARTITIONS = 3
 PATIENCE_S = 300
 LATE = "Python worker failed to connect back"
 """What Spark says of a Python process that has not started within its ten seconds, which no setting makes longer."""
+SCHEMA = StructType()
+"""What Spark says of the columns; the source does not need it."""
 STARTS = 12
 """So often a query is started on a machine that is so busy."""
 NONE_KEPT = -1
@@ -104,8 +108,11 @@ class Followed:
         }
         self._asked(lambda admin: admin.alter_group_offsets(self.group, places))
 
-    def _asked(self, ask: Callable[[KafkaAdminClient], Any]) -> Any:
-        """The answer, once the group's coordinator is ready: kafka-python's admin does not wait for it."""
+    def _asked(self, ask: Callable[[Any], Any]) -> Any:
+        """The answer, once the group's coordinator is ready: kafka-python's admin does not wait for it.
+
+        pyright's declarations of KafkaAdminClient are of kafka-python 2, which has no such methods.
+        """
         until = time.monotonic() + PATIENCE_S
         admin = KafkaAdminClient(bootstrap_servers=self.broker.bootstrap)
         try:
@@ -125,7 +132,7 @@ class Followed:
     def reader(self, **others: object) -> HistoryStreamReader:
         """The stream reader without Spark, as it comes out of a pickle."""
         options: Any = self.options(**others)
-        reader = pickle.loads(pickle.dumps(HistorySource(options).streamReader(HistorySource(options).schema())))
+        reader = pickle.loads(pickle.dumps(HistorySource(options).streamReader(SCHEMA)))
         assert isinstance(reader, HistoryStreamReader)
         return reader
 
@@ -157,7 +164,7 @@ class Queries:
     def finish(self, name: str, checkpoint: str = "", **options: object) -> Counter[bytes]:
         """Run a query over what there is; gives the lines that came."""
         for attempt in range(1, STARTS + 1):
-            query = self.start(name, checkpoint, **options)
+            query = self.start(name, checkpoint, None, **options)
             try:
                 assert query.awaitTermination(PATIENCE_S)
                 break
@@ -395,7 +402,7 @@ def test_a_broker_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch)
 )
 def test_wrong_options_are_named(options: Any, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        HistorySource(options).streamReader(HistorySource(options).schema())
+        HistorySource(options).streamReader(SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -404,7 +411,7 @@ def test_wrong_options_are_named(options: Any, error: str) -> None:
 )
 def test_a_read_takes_no_group(options: Any, error: str) -> None:
     with pytest.raises(ValueError, match=error):
-        HistorySource(options).reader(HistorySource(options).schema())
+        HistorySource(options).reader(SCHEMA)
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,16 @@ from pathlib import Path
 
 import pytest
 
+from reference.protocol.primitives import TimestampMs
 from reference.runtime.flush_threads import FlushThreads
 from reference.storage.config import LogConfig
 from reference.storage.log import Log
 from reference.storage.log_directory import LogDirectory
 from reference.storage.posix_disk import PosixDisk
-from tests.storage.logs import NOW, append
+from tests.storage.logs import append
 from tests.storage.test_log_directory import A
+
+NOW = TimestampMs(1_700_000_000_000)
 
 
 def flush_closed_segment(folder: Path, is_over: Callable[[Log], bool]) -> Log:

@@ -8,9 +8,11 @@ import socket
 from collections.abc import Awaitable, Callable
 
 from reference.node.effects import Send
+from reference.protocol.primitives import NodeId
 from reference.runtime.peers import Channel, PeerConnections
 
 WITHIN_S = 30
+PEER = NodeId(2)
 
 
 class Ear:
@@ -45,7 +47,7 @@ def framed(data: bytes) -> bytes:
 
 
 def send(port: int, data: bytes, purpose: str = "quorum") -> Send:
-    return Send(2, "127.0.0.1", port, purpose, framed(data))
+    return Send(PEER, "127.0.0.1", port, purpose, framed(data))
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -120,8 +122,8 @@ def test_hanging_up_is_silent_and_each_purpose_has_a_connection() -> None:
         server, port = await listening(echo)
         peers.send(send(port, b"one", purpose="fetch"))
         assert await ear.next() == ((2, "fetch"), b"one")
-        peers.hang_up((2, "fetch"))
-        peers.hang_up((2, "never opened"))
+        peers.hang_up((PEER, "fetch"))
+        peers.hang_up((PEER, "never opened"))
         peers.send(send(port, b"two", purpose="quorum"))
         assert await ear.next() == ((2, "quorum"), b"two")
         peers.close()

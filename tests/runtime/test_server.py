@@ -14,6 +14,7 @@ import pytest
 from reference.node.identity import Identity
 from reference.node.node import Node
 from reference.protocol.messages.config_record import ConfigRecord
+from reference.protocol.primitives import FIRST_OFFSET, NodeId
 from reference.runtime.clock import Clock
 from reference.runtime.configuration import check_configuration
 from reference.runtime.metrics import Metrics
@@ -30,6 +31,8 @@ from reference.storage.log_directory import LogDirectory
 from reference.storage.log_manager import LogManager
 from reference.storage.posix_disk import PosixDisk
 from tests.runtime.test_configuration import GOOD
+
+NODE = NodeId(1)
 
 
 def size_of(sock: socket.socket, option: int) -> int:
@@ -69,7 +72,7 @@ def served(folder: Path, **properties: str) -> tuple[Server, Node, Clock]:
     configuration = check_configuration({**GOOD, "log.dirs": str(folder), **properties}, "f")
     configuration.folder.mkdir()
     listeners = bind_listeners(configuration)
-    identity = Identity(1, "cluster", uuid4(), advertised_endpoints(configuration, listeners))
+    identity = Identity(NODE, "cluster", uuid4(), advertised_endpoints(configuration, listeners))
     clock = Clock()
     logs = LogManager([LogDirectory(PosixDisk(), configuration.folder, id=uuid4())])
     node = Node(identity, configuration.properties, logs, Random(), clock.now())
@@ -104,7 +107,7 @@ def test_a_step_that_takes_long_ends_no_session(tmp_path: Path) -> None:
 
     async def run() -> None:
         running = asyncio.create_task(server.run())
-        while node.image.brokers[1].fenced:
+        while node.image.brokers[NODE].fenced:
             await asyncio.sleep(0.01)
         decided = node.image.end_offset
         for _ in range(2):
@@ -155,7 +158,7 @@ def test_a_node_whose_metadata_log_is_broken_ends_and_says_so(tmp_path: Path) ->
         running = asyncio.create_task(server.run())
         await asyncio.sleep(0)
         with pytest.raises(StorageError):
-            node.quorum.log.truncate(0, clock.now())
+            node.quorum.log.truncate(FIRST_OFFSET, clock.now())
         await running
 
     with pytest.raises(NodeBroken, match="only a new start"):

@@ -19,7 +19,8 @@ from spec.cluster_trace import METADATA, begins_incarnation, partition_traces, w
 from spec.commands import app
 from spec.killed_steps import with_killed_steps
 from spec.merging import merged
-from spec.trace import Trace, check_traces, cluster_traces, trace_of
+from spec.replication_trace import Trace, trace_of
+from spec.trace import check_traces, cluster_traces
 from tests.spec.clusters import Row, as_read, rows_of, small, small_traces, split
 
 FOUND = Path(__file__).parents[1] / "simulation" / "found"

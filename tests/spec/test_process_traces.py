@@ -14,16 +14,18 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from linearizability.targets import open_target
 from linearizability.targets.target import Target
 from linearizability.targets.wire import Wire, WireError
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import NodeId
 from reference.protocol.schema import Message
 from spec.checker import Verdict
-from spec.trace import Trace, check_traces, read_traces
+from spec.trace import AnyTrace, check_traces, read_traces
 
 pytestmark = pytest.mark.java
 
@@ -92,7 +94,7 @@ def wish(target: Target, request: Message) -> None:
 
 def reassigned(target: Target, *replicas: int) -> None:
     asked = AlterPartitionReassignmentsRequest
-    wanted = asked.ReassignablePartition(partition_index=0, replicas=[*replicas])
+    wanted = asked.ReassignablePartition(partition_index=0, replicas=[NodeId(replica) for replica in replicas])
     wish(target, asked(topics=[asked.ReassignableTopic(name=TOPIC, partitions=[wanted])], timeout_ms=5_000))
     time.sleep(SETTLED_S)
 
@@ -123,7 +125,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def steps_of(traces: list[Trace]) -> Counter[str]:
+def steps_of(traces: list[AnyTrace]) -> Counter[str]:
     return Counter(event["action"] for trace in traces for event in trace.events)
 
 

@@ -16,13 +16,13 @@ from spec.catalogue import all_cases
 from spec.checker import SHORT_RUN, Job, Outcome, Verdict, check
 from spec.commands import app
 from spec.engine import LocalEngine
-from spec.trace import Trace, TraceError, check_traces, read_trace
+from spec.trace import AnyTrace, TraceError, check_traces, read_trace
 from tests.spec.counterexamples import counterexample
 
 pytestmark = pytest.mark.java
 
 
-def as_trace(rows: list[dict], name: str) -> Trace:
+def as_trace(rows: list[dict], name: str) -> AnyTrace:
     return read_trace([json.dumps(row) for row in rows], name)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from spec.checker import Verdict
 from spec.cluster_trace import Incarnations, Share, replicas_ever, without_lost_decisions
-from spec.trace import NOT_FOUND, Trace, Validation, check_traces, trace_of
+from spec.replication_trace import Trace, trace_of
+from spec.trace import NOT_FOUND, Validation, check_traces
 from tests.spec.clusters import Row, as_read, rows_of, small
 
 pytestmark = pytest.mark.java

@@ -17,11 +17,14 @@ def produce(servers: str, numbers: Iterable[int], partitions: int = 1, settings:
     """Write numbers; all are acknowledged by all in-sync replicas in time, or the test fails."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, **QUIET, **(settings or {})})
     refused: list[object] = []
+
+    def note(error: object, _: object) -> None:
+        if error is not None:
+            refused.append(error)
+
     for number in numbers:
         partition = number % partitions
-        producer.produce(
-            "t", str(number), partition=partition, on_delivery=lambda error, _: error and refused.append(error)
-        )
+        producer.produce("t", str(number), partition=partition, on_delivery=note)
     assert (producer.flush(WITHIN_S), refused) == (0, [])
 
 

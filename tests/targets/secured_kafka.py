@@ -10,7 +10,7 @@ from typing import Any
 
 import jwt
 import trustme
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -90,6 +90,7 @@ class Secured(ClusterTarget):
     def _store(self, name: str, issued: trustme.LeafCert) -> None:
         """A PEM file with PKCS8 key and chain, and the same as PKCS12."""
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)
+        assert isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey)
         chain = b"".join(one.bytes() for one in issued.cert_chain_pems)
         own = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         (self.secrets / f"{name}.pem").write_bytes(own + chain)

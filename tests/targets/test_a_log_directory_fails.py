@@ -25,10 +25,11 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.metadata import MetadataRequest
+from reference.protocol.primitives import NodeId
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
 from reference.storage.posix_disk import PosixDisk
 
-STABLE, FAILING = 1, 2
+STABLE, FAILING = NodeId(1), NodeId(2)
 PARTITIONS = 4
 WITHIN_S = 60.0
 SPEC = "kafka:4.3.1:2"

@@ -10,7 +10,8 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from linearizability.targets import open_target
 from linearizability.targets.cluster import ClusterTarget, Member

@@ -19,6 +19,7 @@ from reference.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDi
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from reference.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from reference.protocol.primitives import NodeId
 from reference.storage.checkpoints import MetaProperties, write_meta_properties
 from reference.storage.posix_disk import PosixDisk
 
@@ -44,7 +45,7 @@ class TwoDirectories(ClusterTarget):
     def format(self, member: Member) -> None:
         super().format(member)
         second_of(member).mkdir(exist_ok=True)
-        id = MetaProperties(self.cluster_id, member.node.id, uuid.uuid4())
+        id = MetaProperties(self.cluster_id, NodeId(member.node.id), uuid.uuid4())
         write_meta_properties(PosixDisk(), second_of(member), id)
 
 

@@ -11,6 +11,7 @@ from linearizability.targets.wire import BEFORE_VERSIONS, Wire, WireError, answe
 from linearizability.workload.librdkafka import connection_settings, reports_versions
 from reference.protocol.frames import encode_response
 from reference.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from tests.protocol.frame import frame_of
 
 METADATA, NODE = MetadataRequest.KEY, 7
 
@@ -29,9 +30,8 @@ def serve(listener: socket.socket, *, metadata: bool) -> None:
                 if not (metadata and (key, version) == (METADATA, 0)):
                     break
                 broker = MetadataResponse.MetadataResponseBroker(node_id=NODE, host="here", port=1)
-                connection.sendall(
-                    b"".join(encode_response(METADATA, 0, correlation, MetadataResponse(brokers=[broker])))
-                )
+                answer = encode_response(METADATA, 0, correlation, MetadataResponse(brokers=[broker]))
+                connection.sendall(frame_of(answer))
 
 
 @pytest.fixture(params=[True, False])

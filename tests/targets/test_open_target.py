@@ -3,6 +3,7 @@
 import pytest
 
 from linearizability.targets import HOOKS, HookMissing, WrongTarget, open_target
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.ports import free_ports
 from linearizability.targets.target import TargetError
 
@@ -31,10 +32,15 @@ def test_wrong_targets_are_refused_with_the_reason(spec, reason, tmp_path):
 
 
 def test_numbers_of_nodes(tmp_path):
-    assert open_target("reference", folder=tmp_path).size == 1
-    assert open_target("reference:3", folder=tmp_path).size == 3
-    assert open_target("kafka:4.3.1", folder=tmp_path, nodes=3).size == 3
-    assert open_target("kafka:4.3.1:1", folder=tmp_path, nodes=3).size == 1
+    def size(spec, nodes=None):
+        target = open_target(spec, folder=tmp_path, nodes=nodes)
+        assert isinstance(target, ClusterTarget)
+        return target.size
+
+    assert size("reference") == 1
+    assert size("reference:3") == 3
+    assert size("kafka:4.3.1", nodes=3) == 3
+    assert size("kafka:4.3.1:1", nodes=3) == 1
 
 
 def test_the_configuration_of_an_address_is_unknown(tmp_path):

@@ -10,6 +10,7 @@ from confluent_kafka import Consumer, Producer
 
 from linearizability.bench.brokers import process_ids, resident_mb
 from linearizability.targets import open_target
+from linearizability.targets.cluster import ClusterTarget
 from linearizability.targets.ports import free_ports
 from linearizability.targets.pypy import ENVIRONMENT, NAMED_BY, PyPyMissing, pypy
 
@@ -133,6 +134,7 @@ def test_objects_end_in_a_node_without_work(program):
 def test_a_node_takes_and_gives_what_clients_sent(program, tmp_path):
     sent = [os.urandom(100) * 1_000 for _ in range(20)] * 150  # 300 MB
     with open_target("reference-pypy", folder=tmp_path) as target:
+        assert isinstance(target, ClusterTarget)
         producer = Producer({"bootstrap.servers": target.bootstrap, "queue.buffering.max.kbytes": 1 << 20})
         for value in sent[:300]:
             producer.produce("blobs", value, partition=0)

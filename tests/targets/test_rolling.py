@@ -72,7 +72,7 @@ def test_kafka_becomes_the_reference_and_kafka_again(first: str, last: str, tmp_
     config = FAST_FAILOVER | SNAPSHOT_OFTEN | {"min.insync.replicas": "2"}
     with open_target(spec, folder=tmp_path, config=config) as target:
         schedule = Schedule(seed=1, seconds=0, waves=[])
-        rolling = Rolling(plan, target, None, tmp_path, 1, "rolling", schedule)
+        rolling = Rolling(plan, target, None, tmp_path, "rolling", schedule)
         rolling.kinds = ["reference:1", last]
         result = rolling.run(print)
         print(result.model_dump_json(indent=1))

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
@@ -20,6 +21,7 @@ from linearizability.targets.artifacts import java, kafka_jars
 from linearizability.targets.kafka_start import class_path
 from linearizability.targets.zookeeper import ByZooKeeper
 from linearizability.workload.cluster import look
+from reference.protocol.primitives import NodeId
 from reference.zookeeper import znodes
 from tests.waiting import await_true
 
@@ -125,7 +127,7 @@ def test_a_reassignment_waits_for_replicas_that_stay(spec: str, tmp_path: Path) 
     """Broker 2 stays, and is down; 3 is added, and in sync. With a metadata quorum the reassignment would be over."""
     with cluster(spec, tmp_path) as tried:
         tried.target.kill(2)
-        await_true(lambda: tried.data(znodes.broker_path(2)) is None, "the broker is still registered")
+        await_true(lambda: tried.data(znodes.broker_path(NodeId(2))) is None, "the broker is still registered")
         tried.client.create(znodes.REASSIGNMENTS, asked(entry([2, 3])))
         await_true(lambda: tried.partition()[2] == [1, 3], "the added replica is not in sync")
         time.sleep(3)
@@ -141,7 +143,7 @@ def test_a_reassignment_goes_on_when_the_controller_is_killed(spec: str, tmp_pat
     """Broker 3 is down: the reassignment waits for it, and the next controller goes on with it."""
     with cluster(spec, tmp_path) as tried:
         tried.target.kill(3)
-        await_true(lambda: tried.data(znodes.broker_path(3)) is None, "the broker is still registered")
+        await_true(lambda: tried.data(znodes.broker_path(NodeId(3))) is None, "the broker is still registered")
         tried.client.create(znodes.REASSIGNMENTS, asked(entry([1, 3])))
         await_true(lambda: {*tried.partition()[1]} == {1, 2, 3}, "the reassignment is not begun")
         controller = look(tried.target.nodes, "t").controller

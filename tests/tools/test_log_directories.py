@@ -15,6 +15,7 @@ import pytest
 
 from linearizability.targets import TargetError, open_target
 from linearizability.targets.cluster import ClusterTarget
+from reference.protocol.primitives import NodeId
 from reference.storage.checkpoints import META_PROPERTIES, MetaProperties, write_meta_properties
 from reference.storage.posix_disk import PosixDisk
 from tests.tools.conftest import Admin
@@ -37,7 +38,7 @@ class TwoDirectories:
 
     def format(self) -> None:
         self.other.mkdir()
-        write_meta_properties(PosixDisk(), self.other, MetaProperties(self.target.cluster_id, 1, uuid.uuid4()))
+        write_meta_properties(PosixDisk(), self.other, MetaProperties(self.target.cluster_id, NodeId(1), uuid.uuid4()))
 
     def leaders(self, topic: str = "t") -> list[str]:
         return re.findall(r"Leader: (\S+)", self.admin("kafka-topics", "--describe", "--topic", topic).well())

@@ -15,6 +15,7 @@ from reference.protocol.messages.config_record import ConfigRecord
 from reference.protocol.messages.feature_level_record import FeatureLevelRecord
 from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.primitives import FIRST_OFFSET, NodeId, TimestampMs
 from reference.protocol.schema import Message
 from reference.storage.log_directory import LogDirectory
 from reference.storage.posix_disk import PosixDisk
@@ -22,13 +23,16 @@ from tests.storage.dump import complaints, dump
 
 pytestmark = pytest.mark.java
 
-TIME = 1_700_000_000_000
+TIME = TimestampMs(1_700_000_000_000)
+NODE = NodeId(1)
 TOPIC = UUID(int=77)
 DECISIONS: list[list[Message]] = [
     [FeatureLevelRecord(name="metadata.version", feature_level=30)],
     [
         TopicRecord(name="orders", topic_id=TOPIC),
-        PartitionRecord(partition_id=0, topic_id=TOPIC, replicas=[1], isr=[1], leader=1, directories=[UUID(int=5)]),
+        PartitionRecord(
+            partition_id=0, topic_id=TOPIC, replicas=[NODE], isr=[NODE], leader=NODE, directories=[UUID(int=5)]
+        ),
     ],
     [ConfigRecord(resource_type=2, resource_name="orders", name="retention.ms", value="5")],
 ]
@@ -42,10 +46,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         logs = LogDirectory(PosixDisk(), data)
         logs.load(TIME)
         log = logs.metadata_log(TIME)
-        quorum = Quorum(1, "a-cluster", QuorumSettings((1,)), PosixDisk(), log, random.Random(1), TIME)
+        quorum = Quorum(NODE, "a-cluster", QuorumSettings((NODE,)), PosixDisk(), log, random.Random(1), TIME)
         for records in decisions:
             quorum.append(records, TIME)
-        committed = [record for _, record in quorum.committed(0)]
+        committed = [record for _, record in quorum.committed(FIRST_OFFSET)]
         quorum.write_snapshot(quorum.high_watermark, committed, TIME)
         quorum.resign(TIME)
         logs.shut_down({}, TIME)

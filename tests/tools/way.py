@@ -40,7 +40,7 @@ from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.protocol.messages.find_coordinator import FindCoordinatorRequest
 from reference.protocol.messages.init_producer_id import InitProducerIdRequest
 from reference.protocol.messages.offset_fetch import OffsetFetchRequest
-from reference.protocol.primitives import NodeId
+from reference.protocol.primitives import FIRST_OFFSET, NodeId
 from reference.protocol.records.batch import BatchProducer, build
 from reference.protocol.records.record import Record
 from reference.protocol.schema import Message
@@ -184,7 +184,7 @@ class Operations(Nodes):
         """The node that leads the only partition of an internal topic, once it answers for it."""
         request = FindCoordinatorRequest(key=NAME, key_type=key_type)
         self.run_until(lambda: self.asked(request, 3).error_code == ErrorCode.NONE)
-        leader = self.nodes[1].image.topics[topic].partitions[0].leader
+        leader = self.nodes[NodeId(1)].image.topics[topic].partitions[0].leader
         offsets = [OffsetFetchRequest.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])]
         loaded = [
             OffsetFetchRequest(group_id=NAME, topics=offsets),
@@ -194,7 +194,7 @@ class Operations(Nodes):
         return leader
 
     def write(self, traced: Traced = "nothing", id: str | None = None, acks: int = -1, **fields: Any) -> None:
-        records = bytes(build([Record(0, self.now, None, b"value")], **fields))
+        records = bytes(build([Record(FIRST_OFFSET, self.now, None, b"value")], **fields))
         body = produce_request({(TOPIC, 0): records}, acks=acks, transactional_id=id)
         check(error_of(self.asked(body, 9, of=self.leader, traced=traced)))
 

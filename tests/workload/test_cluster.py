@@ -20,6 +20,7 @@ from linearizability.workload.cluster import (
 )
 from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from reference.protocol.primitives import NodeId
 
 TOPIC = "placed"
 WITHIN_S = 60.0
@@ -28,7 +29,9 @@ WITHIN_S = 60.0
 def reorder(target: Target, replicas: list[int]) -> None:
     """Another order of the same replicas: who leads goes on, and another is preferred."""
     wanted = [
-        AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=number, replicas=replicas)
+        AlterPartitionReassignmentsRequest.ReassignablePartition(
+            partition_index=number, replicas=[NodeId(each) for each in replicas]
+        )
         for number in range(2)
     ]
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name=TOPIC, partitions=wanted)

@@ -11,6 +11,7 @@ from linearizability.workload.client_run import ClientRun, ClientTask
 from linearizability.workload.exact_producer import PartitionSender, Session, SessionLost
 from linearizability.workload.profile import Producing
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import ProducerEpoch, ProducerId
 
 NO_ANSWER = None
 
@@ -91,7 +92,7 @@ def test_an_idempotent_batch_is_sent_again_under_the_same_numbers(sender, tmp_pa
     one = sender(
         True, (NO_ANSWER, -1), (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1), (ErrorCode.NONE, 3), (ErrorCode.NONE, 5)
     )
-    one.session = Session(producer_id=9, epoch=0, sequence=0)
+    one.session = Session(ProducerId(9), ProducerEpoch(0), sequence=0)
     send_batches(one, count=2)
     assert outcomes(tmp_path) == [("ok", 3, None), ("ok", 4, None), ("ok", 5, None), ("ok", 6, None)]
     assert [(session.sequence, len(values)) for session, values in one.sent] == [(0, 2), (0, 2), (0, 2), (2, 2)]
@@ -119,7 +120,7 @@ def test_a_lost_session_ends_the_incarnation_and_leaves_the_batch_uncertain(send
 
 def test_after_a_lost_session_another_process_number_goes_on(sender, tmp_path, monkeypatch):
     one = sender(True, (ErrorCode.UNKNOWN_PRODUCER_ID, -1), (ErrorCode.NONE, 0))
-    monkeypatch.setattr(one, "_new_session", lambda: Session(producer_id=9, epoch=0, sequence=0))
+    monkeypatch.setattr(one, "_new_session", lambda: Session(ProducerId(9), ProducerEpoch(0), sequence=0))
     monkeypatch.setattr(one, "_find_leader", lambda: object())
     one.run()
     assert one.broken is None

@@ -99,7 +99,7 @@ def _run(program: Path, test: str, name: str, settings: Mapping[str, str]) -> Ou
         done = subprocess.run(
             [program, test, "--exact"],
             cwd=program.parents[3],
-            env=os.environ | {"RUST_BACKTRACE": "0"} | settings,
+            env={**os.environ, "RUST_BACKTRACE": "0", **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             timeout=TEST_S,

@@ -122,7 +122,7 @@ def go_tests(
         with subprocess.Popen(
             ["go", "test", *options, suite.library, *arguments],
             cwd=module(suite),
-            env=os.environ | {"PATH": f"{order.folder}{os.pathsep}{os.environ['PATH']}"} | settings,
+            env={**os.environ, "PATH": f"{order.folder}{os.pathsep}{os.environ['PATH']}", **settings},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -126,7 +126,7 @@ class RemoteInterpreter:
             [program_of(python), "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_environment()
         )
 
-    def runs(self, task: Task) -> Iterator[RemoteRun]:
+    def runs(self, task: Task) -> Generator[RemoteRun]:
         """The runs of a task, one after the other; the next ones go on there meanwhile. Errors: InterpreterError."""
         tasks, answers = self._child.stdin, self._child.stdout
         assert tasks is not None and answers is not None

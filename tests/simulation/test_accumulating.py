@@ -1,7 +1,9 @@
 """Recorded runs: what is kept of them, where the next one begins, what they sum up to."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -10,18 +12,20 @@ from linearizability.simulation.accumulating import PAGE, STORE, Run, next_seed,
 from linearizability.simulation.commands import app
 
 
-def run(nodes: int, first_seed: int, schedules: int, workload: str = "records", **fields: object) -> Run:
-    known = {
-        "date": "2026-11-22",
-        "commit": "abc",
-        "valid": schedules,
-        "unknown": 0,
-        "messages": 10,
-        "cpu_seconds": 1.0,
-    }
-    return Run(
-        **known | fields | {"nodes": nodes, "workload": workload, "first_seed": first_seed, "schedules": schedules}
-    )  # type: ignore[arg-type]
+def run(nodes: int, first_seed: int, schedules: int, workload: str = "records", **fields: Any) -> Run:
+    known = Run(
+        date="2026-11-22",
+        commit="abc",
+        nodes=nodes,
+        workload=workload,
+        first_seed=first_seed,
+        schedules=schedules,
+        valid=schedules,
+        unknown=0,
+        messages=10,
+        cpu_seconds=1.0,
+    )
+    return replace(known, **fields)
 
 
 def test_what_is_recorded_is_read_again(tmp_path: Path):

@@ -1,5 +1,7 @@
 """Several nodes in one world: clients find the leader, and a leader that fails is replaced."""
 
+from typing import Literal
+
 import pytest
 
 from linearizability.simulation.drawing import draw
@@ -19,7 +21,9 @@ def quiet(*faults: Fault) -> Schedule:
 
 @pytest.mark.step("replication", "Crash")
 @pytest.mark.parametrize("kind", ["cut", "cut-out", "cut-in", "isolate", "pause", "crash", "power-loss"])
-def test_a_leader_that_fails_is_replaced_and_nothing_is_lost(kind: str):
+def test_a_leader_that_fails_is_replaced_and_nothing_is_lost(
+    kind: Literal["cut", "cut-out", "cut-in", "isolate", "pause", "crash", "power-loss"],
+):
     topic = quiet().topics[0].name
     fault = Fault(at_ms=500, kind=kind, role="leader", topic=topic, node=1, for_ms=900)
     outcome, _ = run_schedule(quiet(fault))

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from linearizability.history.contract import Acks
 from linearizability.pipeline.engine import check
 from linearizability.simulation.drawing import draw
 from linearizability.simulation.judging import judge, run_schedule
@@ -23,7 +24,7 @@ from reference.replication.leader import Leading
 FLUSHED = {"flush.messages": "1"}
 
 
-def schedule(*faults: Fault, configs: dict[str, str] | None = None, seed: int = 1, acks: str = "all") -> Schedule:
+def schedule(*faults: Fault, configs: dict[str, str] | None = None, seed: int = 1, acks: Acks = "all") -> Schedule:
     return Schedule(
         seed=seed,
         duration_ms=600,
@@ -39,7 +40,7 @@ def schedule(*faults: Fault, configs: dict[str, str] | None = None, seed: int = 
 
 def fault(kind: str) -> Fault:
     amount = {"disk-full": 100, "clock-jump": -60_000, "reset": 100, "flaky": 20, "slow": 50}.get(kind, 0)
-    return Fault(at_ms=150, kind=kind, for_ms=100, amount=amount)
+    return Fault.model_validate({"at_ms": 150, "kind": kind, "for_ms": 100, "amount": amount})
 
 
 def test_a_quiet_run_is_valid_and_loses_nothing():

@@ -11,6 +11,7 @@ from linearizability.simulation.drawing import draw
 from linearizability.simulation.faults import inject
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic
+from reference.protocol.primitives import TimestampMs
 from reference.storage.log import Log
 from reference.storage.log_manager import LogManager
 
@@ -107,7 +108,7 @@ def test_a_replica_that_was_moved_and_killed_begins_with_its_high_watermark(monk
     assert run_schedule(idle)[0].rule == "high-watermark-forgotten"
 
 
-def replace_without_high_watermark(logs: LogManager, key: tuple[str, int], _: int, now: int) -> Log:
+def replace_without_high_watermark(logs: LogManager, key: tuple[str, int], _: int, now: TimestampMs) -> Log:
     holder, future = logs.holder(key), logs.future_holder(key)
     assert holder is not None and future is not None
     holder.delete(key, now)

@@ -63,7 +63,9 @@ def test_a_lost_answer_is_asked_for_again() -> None:
 def test_what_is_produced_waits_and_arrives_although_its_producer_has_gone_on() -> None:
     """And nothing else of its clients waits: the transaction is ended meanwhile, and the batch that comes late is refused."""
     client = Transactor(transactions=40, pause_ms=20, patience_ms=60, version=1)
-    faults = [Fault(at_ms=at, kind="hold", messages="produce", node=1, for_ms=200) for at in range(300, 1_500, 400)]
+    faults = tuple(
+        Fault(at_ms=at, kind="hold", messages="produce", node=1, for_ms=200) for at in range(300, 1_500, 400)
+    )
     topic = Topic(name="orders", replicas=(1, 2, 3))
     base: dict[str, Any] = {"seed": 5, "nodes": 3, "duration_ms": 1_500, "clients": (client,), "topics": (topic,)}
     free, _ = run_schedule(Schedule(**base))

@@ -13,6 +13,7 @@ from reference.coordinator.classic_group import ClassicGroup
 from reference.coordinator.classic_rebalances import Rebalances
 from reference.node.coordination import Coordination
 from reference.protocol.messages.join_group import JoinGroupResponse
+from reference.protocol.primitives import TimestampMs
 
 ORDERS = Topic(name="orders", partitions=3)
 WRITER = Producer(batches=60, pause_ms=20)
@@ -125,7 +126,7 @@ def test_the_same_members_leave_the_same_trace():
 def test_a_generation_given_out_twice_has_two_owners(monkeypatch: pytest.MonkeyPatch):
     begin_generation = ClassicGroup.begin_generation
 
-    def begin_no_generation(group: ClassicGroup, now: int) -> None:
+    def begin_no_generation(group: ClassicGroup, now: TimestampMs) -> None:
         begin_generation(group, now)
         group.generation = 1
 

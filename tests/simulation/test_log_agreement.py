@@ -6,22 +6,25 @@ import pytest
 
 from linearizability.simulation.log_agreement import require_agreement
 from linearizability.simulation.world import Violation
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset, ProducerId
 from reference.storage.checkpoints import LEADER_EPOCHS, RECOVERY_POINTS, write_lines, write_offsets
 from reference.storage.config import LogConfig
 from reference.storage.log import Log
 from tests.storage.logs import append, append_as, end_transaction, open_log
 
+FIRST, SECOND, NEITHER = ProducerId(7), ProducerId(8), ProducerId(9)
+
 
 def sound_log() -> Log:
     """Two epochs, two producers, committed, aborted and open transactions, several segments with full indexes."""
     log = open_log(config=LogConfig(segment_bytes=400, index_interval_bytes=0))
-    append_as(log, 7, 0, transactional=True)
-    append_as(log, 8, 0, transactional=True)
-    end_transaction(log, 7, commit=False)
+    append_as(log, FIRST, 0, transactional=True)
+    append_as(log, SECOND, 0, transactional=True)
+    end_transaction(log, FIRST, commit=False)
     for sequence in range(1, 9):
-        append_as(log, 8, sequence, transactional=True)
-    end_transaction(log, 8, commit=True)
-    append_as(log, 7, 1, transactional=True)
+        append_as(log, SECOND, sequence, transactional=True)
+    end_transaction(log, SECOND, commit=True)
+    append_as(log, FIRST, 1, transactional=True)
     for epoch in (0, 1, 3, 3, 3):
         append(log, 2, epoch=epoch)
     return log
@@ -37,7 +40,7 @@ def test_what_is_right_agrees():
     assert log.segment_count > 3 and log._segments[0].offset_index.count and log._segments[0].time_index.count
     log.truncate_to(log.log_end_offset - 3)
     compare(log, is_cut=True)
-    log.advance_log_start_offset(3)
+    log.advance_log_start_offset(Offset(3))
     compare(log)
     log.close()
     compare(open_log(log._disk, log.config, clean=True, log_start=3))  # pyright: ignore[reportArgumentType]
@@ -49,7 +52,11 @@ def _epoch_forgotten(log: Log) -> None:
 
 
 def _epoch_of_a_cut_log(log: Log) -> None:
-    log._epochs.entries = [*log._epochs.entries, (4, log.log_end_offset), (5, log.log_end_offset + 2)]
+    log._epochs.entries = [
+        *log._epochs.entries,
+        (LeaderEpoch(4), log.log_end_offset),
+        (LeaderEpoch(5), log.log_end_offset + 2),
+    ]
 
 
 def _epochs_unwritten(log: Log) -> None:
@@ -58,27 +65,27 @@ def _epochs_unwritten(log: Log) -> None:
 
 
 def _latest_epoch_kept(log: Log) -> None:
-    log._epochs.latest = 9
+    log._epochs.latest = LeaderEpoch(9)
 
 
 def _producer_forgotten(log: Log) -> None:
-    del log._producers.producers[8]
+    del log._producers.producers[SECOND]
 
 
 def _producer_of_a_cut_log(log: Log) -> None:
-    log._producers.producers[9] = log._producers.producers[8]
+    log._producers.producers[NEITHER] = log._producers.producers[SECOND]
 
 
 def _sequence_behind(log: Log) -> None:
-    log._producers.producers[8].batches.pop()
+    log._producers.producers[SECOND].batches.pop()
 
 
 def _coordinator_epoch_forgotten(log: Log) -> None:
-    log._producers.producers[8].coordinator_epoch = 3
+    log._producers.producers[SECOND].coordinator_epoch = LeaderEpoch(3)
 
 
 def _duplicates_forgotten(log: Log) -> None:
-    batches = log._producers.producers[8].batches
+    batches = log._producers.producers[SECOND].batches
     batches[0] = batches[0]._replace(first_sequence=77)
 
 
@@ -87,7 +94,7 @@ def _open_transaction_forgotten(log: Log) -> None:
 
 
 def _marker_of_a_cut_log(log: Log) -> None:
-    log._producers._undecided.append((0, log.log_end_offset))
+    log._producers._undecided.append((FIRST_OFFSET, log.log_end_offset))
 
 
 def _snapshot_of_a_cut_log(log: Log) -> None:

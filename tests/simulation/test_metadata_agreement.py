@@ -16,6 +16,7 @@ from reference.protocol.messages.partition_record import PartitionRecord
 from reference.protocol.messages.producer_ids_record import ProducerIdsRecord
 from reference.protocol.messages.register_broker_record import RegisterBrokerRecord
 from reference.protocol.messages.topic_record import TopicRecord
+from reference.protocol.primitives import Offset
 from reference.protocol.schema import Message
 
 TOPIC = UUID(int=1)
@@ -38,8 +39,8 @@ class Log:
         is_first = number not in self.images
         image = self.images.setdefault(number, MetadataImage())
         for offset in range(image.end_offset, len(self.records)):
-            image.apply(self.records[offset], offset)
-        image.end_offset = len(self.records)
+            image.apply(self.records[offset], Offset(offset))
+        image.end_offset = Offset(len(self.records))
         quorum = SimpleNamespace(
             records_log=SimpleNamespace(log_start_offset=0),
             is_leader=False,

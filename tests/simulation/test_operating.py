@@ -7,6 +7,7 @@ from linearizability.simulation.cluster import SimulatedCluster
 from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.operating import farthest_first
 from linearizability.simulation.schedule import Fault, Producer, Schedule, Topic, read_schedule
+from reference.protocol.primitives import LeaderEpoch, NodeId, Offset
 
 FOUND = Path(__file__).parent / "found" / "min-isr-changed-while-the-isr-empties.json"
 TWO = {"min.insync.replicas": "2"}
@@ -14,7 +15,9 @@ ORDERS, PAYMENTS = Topic(name="orders", configs=TWO), Topic(name="payments", con
 
 
 def test_the_last_epoch_counts_before_the_end_of_a_log():
-    assert farthest_first({1: (2, 9), 2: (3, 5), 3: (3, 7)}) == (3, 2, 1)
+    reached = [(1, 2, 9), (2, 3, 5), (3, 3, 7)]
+    logs = {NodeId(node): (LeaderEpoch(epoch), Offset(end)) for node, epoch, end in reached}
+    assert farthest_first(logs) == (3, 2, 1)
 
 
 def test_partitions_that_a_change_left_without_an_eligible_replica_are_led_again():
@@ -27,7 +30,7 @@ def test_only_topics_whose_min_isr_was_changed_are_looked_after(monkeypatch):
     looked_at: set[str] = set()
     unelectable = SimulatedCluster.unelectable
 
-    def look(cluster: SimulatedCluster, topic: str) -> dict[int, dict[int, tuple[int, int]]]:
+    def look(cluster: SimulatedCluster, topic: str) -> dict[int, dict[NodeId, tuple[LeaderEpoch, Offset]]]:
         looked_at.add(topic)
         return unelectable(cluster, topic)
 

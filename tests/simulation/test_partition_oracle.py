@@ -11,10 +11,11 @@ from linearizability.simulation import partition_oracle as module
 from linearizability.simulation.invariants import BatchRecord
 from linearizability.simulation.partition_oracle import Decided, PartitionOracle
 from linearizability.simulation.world import Violation
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset
 
 
 def batch(offset: int, epoch: int, crc: int = 0) -> BatchRecord:
-    return BatchRecord(offset, offset + 1, epoch, crc)
+    return BatchRecord(Offset(offset), Offset(offset + 1), LeaderEpoch(epoch), crc)
 
 
 class FakeLog:
@@ -188,7 +189,7 @@ def test_a_deposed_leader_counts_what_a_later_leader_had_a_member_cut(had: int):
         show(book, number, replica(logs[number]))
     deposed = replica(logs[1])(1)
     book.decide(Decided(9, 2, 2, (1, 2, 3), (2, 3)))
-    book.truncated(3, 0)
+    book.truncated(3, FIRST_OFFSET)
     with nullcontext() if had == 2 else pytest.raises(Violation, match=r"high-watermark-too-high.*node 3"):
         book.advance(1, deposed, 2)
 
@@ -205,7 +206,7 @@ def test_a_proposed_member_counts_for_the_high_watermark():
 def test_a_log_that_is_cut_and_grows_again_is_read_again():
     book, logs = agreeing(hw=1)
     del logs[3].batches[1:]
-    book.truncated(3, 1)
+    book.truncated(3, Offset(1))
     logs[3].batches += [batch(1, 2), batch(2, 2)]
     show(book, 3, replica(logs[3]))
     assert [each.leader_epoch for each in book.views[3].batches] == [1, 2, 2]

@@ -10,6 +10,7 @@ from linearizability.simulation.judging import run_schedule
 from linearizability.simulation.schedule import Producer, Schedule, Seeker, Topic
 from linearizability.simulation.seeking import MAX_TIMESTAMP, Found, _require_right
 from linearizability.simulation.world import Violation, World
+from reference.protocol.primitives import LeaderEpoch, Offset, TimestampMs
 from reference.storage.segment import Segment
 
 KEY = ("orders", 0)
@@ -56,7 +57,9 @@ def test_what_is_wrong(found: Found, rule: str):
 def test_a_look_up_that_passes_over_a_record_is_found(monkeypatch: pytest.MonkeyPatch):
     original = Segment.find_timestamp
 
-    def passes_over(segment: Segment, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
+    def passes_over(
+        segment: Segment, timestamp: TimestampMs, from_offset: Offset
+    ) -> tuple[TimestampMs, Offset, LeaderEpoch] | None:
         found = original(segment, timestamp, from_offset)
         return original(segment, timestamp, found[1] + 1) if found is not None else None
 

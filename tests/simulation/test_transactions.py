@@ -1,5 +1,7 @@
 """Transactional producers in the simulated world: what they commit is read as a whole, and no transaction hangs."""
 
+from typing import Literal
+
 import pytest
 
 from linearizability.simulation.drawing import draw
@@ -21,7 +23,7 @@ def outcome_of(*transactors: Transactor, faults: tuple[Fault, ...] = (), nodes: 
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_transactions_are_committed_and_aborted(version: int):
+def test_transactions_are_committed_and_aborted(version: Literal[1, 2]):
     counts = outcome_of(Transactor(transactions=15, aborts_percent=50, pause_ms=20, version=version)).counts
     assert counts["answer EndTxn NONE"] >= 8
     assert bool(counts["answer AddPartitionsToTxn NONE"]) == (version == 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from linearizability.simulation.znode_tree import ZnodeTree
+from reference.protocol.primitives import NodeId, TimestampMs
 from reference.zookeeper.operations import (
     Answered,
     AskZooKeeper,
@@ -20,6 +21,11 @@ from reference.zookeeper.session import Session
 
 OWN, OTHER = 1, 2
 """Sessions."""
+NOW = TimestampMs(0)
+
+
+def nodes(*numbers: int) -> list[NodeId]:
+    return [NodeId(number) for number in numbers]
 
 
 class LocalZooKeeper:
@@ -30,7 +36,7 @@ class LocalZooKeeper:
         self.session = Session(self._carry_out)
         self._asked: deque[AskZooKeeper] = deque()
         self._watches: set[tuple[str, bool]] = set()
-        self.session.take(SessionConnected(OWN), 0)
+        self.session.take(SessionConnected(OWN), NOW)
 
     def create(self, path: str, data: bytes = b"", session: int = 0) -> None:
         """By another client, with the znodes above it."""
@@ -52,7 +58,7 @@ class LocalZooKeeper:
         if isinstance(asked.operation, GetData | GetChildren) and asked.operation.watch:
             self._watches.add((asked.operation.path, isinstance(asked.operation, GetChildren)))
         self._fire()
-        self.session.take(Answered(asked.number, result), 0)
+        self.session.take(Answered(asked.number, result), NOW)
         return asked.operation
 
     def settle(self) -> None:
@@ -67,4 +73,4 @@ class LocalZooKeeper:
         changed, self.tree.changed = {*self.tree.changed}, []
         for place in sorted(self._watches & changed):
             self._watches.discard(place)
-            self.session.take(Watched(place[0]), 0)
+            self.session.take(Watched(place[0]), NOW)

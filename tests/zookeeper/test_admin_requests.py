@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from reference.protocol.messages.alter_partition_reassignments import AlterParti
 from reference.protocol.messages.create_topics import CreateTopicsRequest
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Delete, Multi, SetData, ZnodeVersion
-from tests.zookeeper.local import OTHER
+from tests.zookeeper.local import NOW, OTHER, nodes
 from tests.zookeeper.test_controller import TOPIC_ID, Alone
 
 REPLICAS = [1, 2, 3]
@@ -61,7 +62,7 @@ def assignment(alone: Alone) -> znodes.Assignment:
     return znodes.decode_assignment("", data)
 
 
-def propose(alone: Alone, isr: list[int]) -> None:
+def propose(alone: Alone, isr: Sequence[int]) -> None:
     """The leader's AlterPartition."""
     partition = alone.controller.image.topics["t"].partitions[0]
     wanted = AlterPartitionRequest.PartitionData(
@@ -69,7 +70,7 @@ def propose(alone: Alone, isr: list[int]) -> None:
         partition_epoch=partition.partition_epoch,
         new_isr_with_epochs=[
             AlterPartitionRequest.BrokerState(broker_id=each, broker_epoch=alone.controller.image.brokers[each].epoch)
-            for each in isr
+            for each in nodes(*isr)
         ],
     )
     body = AlterPartitionRequest(
@@ -78,18 +79,19 @@ def propose(alone: Alone, isr: list[int]) -> None:
         topics=[AlterPartitionRequest.TopicData(topic_id=TOPIC_ID, partitions=[wanted])],
     )
     found: list[Any] = []
-    alone.controller.decide(Asked(56, 3, body), lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(56, 3, body), lambda answer, now: found.append(answer), lambda now: None, NOW)
     alone.settle()
     assert found[0].topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
 def ask_to_reassign(alone: Alone, replicas: list[int] | None) -> int:
     """AlterPartitionReassignments; gives the partition's error."""
-    partition = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=replicas)
+    wanted = None if replicas is None else nodes(*replicas)
+    partition = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=0, replicas=wanted)
     topic = AlterPartitionReassignmentsRequest.ReassignableTopic(name="t", partitions=[partition])
     body = AlterPartitionReassignmentsRequest(topics=[topic])
     found: list[Any] = []
-    alone.controller.decide(Asked(45, 0, body), lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(45, 0, body), lambda answer, now: found.append(answer), lambda now: None, NOW)
     alone.settle()
     return found[0].responses[0].partitions[0].error_code
 
@@ -177,7 +179,7 @@ def test_a_later_controller_goes_on_where_the_former_stopped(steps: int) -> None
     for _ in range(steps):
         if alone.zookeeper._asked:
             alone.zookeeper.step()
-    alone.controller.resign(0)
+    alone.controller.resign(NOW)
     alone.zookeeper.settle()
     alone.win_again()
     alone.settle()
@@ -301,7 +303,7 @@ def test_a_new_topic_may_be_given_to_a_broker_that_is_down(replicas: list[int], 
     )
     found: list[Any] = []
     body = CreateTopicsRequest(topics=[topic])
-    alone.controller.decide(Asked(19, 5, body), lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(19, 5, body), lambda answer, now: found.append(answer), lambda now: None, NOW)
     alone.settle()
     assert found[0].topics[0].error_code == error
 

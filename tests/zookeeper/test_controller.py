@@ -21,6 +21,7 @@ from reference.protocol.messages.alter_partition import AlterPartitionRequest
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from reference.protocol.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from reference.protocol.primitives import LeaderEpoch, NodeId
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import (
     ConnectionLost,
@@ -33,8 +34,9 @@ from reference.zookeeper.operations import (
     SetData,
     ZnodeVersion,
 )
-from tests.zookeeper.local import OTHER, OWN, LocalZooKeeper
+from tests.zookeeper.local import NOW, OTHER, OWN, LocalZooKeeper, nodes
 
+NODE = NodeId(1)
 TOPIC_ID = UUID(int=7, version=4)
 ANSWERS = {
     LeaderAndIsrRequest: LeaderAndIsrResponse,
@@ -52,12 +54,12 @@ class Alone:
         self.logged: list[str] = []
         image = MetadataImage()
         self.controller = ZooKeeperController(
-            Writer(1, image, self.zookeeper.session),
-            Configuration(1, {}, image),
-            Identity(1, "cluster", UUID(int=1), ()),
+            Writer(NODE, image, self.zookeeper.session),
+            Configuration(NODE, {}, image),
+            Identity(NODE, "cluster", UUID(int=1), ()),
             random.Random(0),
             DECIDED,
-            ControllerRequests(1, image, self._ask, lambda level, text: self.logged.append(text)),
+            ControllerRequests(NODE, image, self._ask, lambda level, text: self.logged.append(text)),
             None,
         )
         for path in znodes.PERSISTENT:
@@ -67,28 +69,28 @@ class Alone:
 
     def register(self, broker: int) -> None:
         endpoints = (Endpoint("PLAINTEXT", "localhost", 9000 + broker, 0),)
-        data = znodes.encode_registration(znodes.Registration(endpoints, None), 0)
-        self.zookeeper.create(znodes.broker_path(broker), data, session=OTHER + broker)
+        data = znodes.encode_registration(znodes.Registration(endpoints, None), NOW)
+        self.zookeeper.create(znodes.broker_path(NodeId(broker)), data, session=OTHER + broker)
 
     def end(self, broker: int) -> None:
-        self.zookeeper.tree.carry_out(Delete(znodes.broker_path(broker)), OTHER)
+        self.zookeeper.tree.carry_out(Delete(znodes.broker_path(NodeId(broker))), OTHER)
         self.zookeeper._fire()
 
     def win(self) -> None:
         """The election is over; nothing is read yet."""
-        self.controller.won(1, ZnodeVersion(0), True, 0)
+        self.controller.won(LeaderEpoch(1), ZnodeVersion(0), True, NOW)
 
     def win_again(self) -> None:
         """In the same epoch, over another connection."""
         self.zookeeper.session.connections += 1
-        self.controller.won(1, ZnodeVersion(0), False, 0)
+        self.controller.won(LeaderEpoch(1), ZnodeVersion(0), False, NOW)
 
     def settle(self) -> None:
         self.zookeeper.settle()
-        self.controller.requests.send(0)
+        self.controller.requests.send(NOW)
 
     def make_topic(self, isr: list[int], leader: int = 1) -> None:
-        assignment = znodes.Assignment({0: [1, 2, 3]}, TOPIC_ID, {}, {})
+        assignment = znodes.Assignment({0: nodes(1, 2, 3)}, TOPIC_ID, {}, {})
         self.zookeeper.create(znodes.topic_path("t"), znodes.encode_assignment(assignment))
         state = b'{"controller_epoch":1,"leader":%d,"version":1,"leader_epoch":5,"isr":%s}'
         self.zookeeper.create(znodes.state_path("t", 0), state % (leader, str(isr).encode()))
@@ -110,7 +112,7 @@ def test_a_broker_that_registers_while_a_new_controller_reads_is_seen() -> None:
     alone = Alone()
     alone.make_topic([1])
     alone.win()
-    while alone.zookeeper.step() != GetData(znodes.broker_path(1)):
+    while alone.zookeeper.step() != GetData(znodes.broker_path(NODE)):
         pass
     alone.register(2)
     alone.settle()
@@ -123,7 +125,7 @@ def test_a_topic_that_others_make_while_a_new_controller_reads_is_seen() -> None
     alone.win()
     while alone.zookeeper.step() != GetChildren(znodes.TOPICS, watch=True):
         pass
-    assignment = znodes.Assignment({0: [1]}, UUID(int=9, version=4), {}, {})
+    assignment = znodes.Assignment({0: [NODE]}, UUID(int=9, version=4), {}, {})
     alone.zookeeper.create(znodes.topic_path("later"), znodes.encode_assignment(assignment))
     alone.settle()
     assert sorted(alone.controller.image.topics) == ["later", "t"]
@@ -136,7 +138,7 @@ def test_partitions_that_others_add_to_a_topic_are_led(times: int) -> None:
     alone.win()
     alone.settle()
     for count in range(2, 2 + times):
-        partitions = {0: [1, 2, 3]} | {index: [1] for index in range(1, count)}
+        partitions = {0: nodes(1, 2, 3)} | {index: [NODE] for index in range(1, count)}
         assignment = znodes.encode_assignment(znodes.Assignment(partitions, TOPIC_ID, {}, {}))
         alone.zookeeper.tree.carry_out(SetData(znodes.topic_path("t"), assignment), OTHER)
         alone.zookeeper._fire()
@@ -204,9 +206,9 @@ def test_a_session_that_ends_in_the_middle_of_a_multi_ends_the_term(event: Conne
     alone.end(2)
     while not isinstance(alone.zookeeper.next, Multi):
         alone.zookeeper.step()
-    alone.zookeeper.session.take(event, 0)
+    alone.zookeeper.session.take(event, NOW)
     assert not alone.controller.is_active
-    alone.zookeeper.session.take(SessionConnected(OWN), 0)
+    alone.zookeeper.session.take(SessionConnected(OWN), NOW)
     alone.zookeeper.settle()  # what was asked before is carried out, and answers to no one
     assert alone.state().isr == (1,)
     alone.win()
@@ -230,11 +232,11 @@ def test_a_proposal_that_is_written_already_is_accepted_again(isr: list[int], er
     )
     body = AlterPartitionRequest(
         broker_id=1,
-        broker_epoch=alone.controller.image.brokers[1].epoch,
+        broker_epoch=alone.controller.image.brokers[NODE].epoch,
         topics=[AlterPartitionRequest.TopicData(topic_id=TOPIC_ID, partitions=[asked])],
     )
     found: list[Any] = []
-    alone.controller.decide(Asked(56, 3, body), lambda answer, now: found.append(answer), lambda now: None, 0)
+    alone.controller.decide(Asked(56, 3, body), lambda answer, now: found.append(answer), lambda now: None, NOW)
     alone.settle()
     (answer,) = found[0].topics[0].partitions
     assert (answer.error_code, answer.partition_epoch) == (error, 1 if error is ErrorCode.NONE else 0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from reference.node.zookeeper.election import Election
+from reference.protocol.primitives import NodeId
 from reference.zookeeper import znodes
 from reference.zookeeper.operations import Create, Delete, Multi, SetData, ZnodeVersion
-from tests.zookeeper.local import OTHER, OWN, LocalZooKeeper
+from tests.zookeeper.local import NOW, OTHER, OWN, LocalZooKeeper
 
-NODE = 1
+NODE = NodeId(1)
 
 
 class Candidate:
@@ -35,7 +36,7 @@ class Candidate:
         """By another client: /controller of a session, and the epoch, in one transaction."""
         found = self.zookeeper.tree.find(znodes.CONTROLLER_EPOCH)
         assert found is not None
-        creation = Create(znodes.CONTROLLER, znodes.encode_controller(NODE, 0), ephemeral=True)
+        creation = Create(znodes.CONTROLLER, znodes.encode_controller(NODE, NOW), ephemeral=True)
         counting = SetData(znodes.CONTROLLER_EPOCH, str(epoch).encode(), ZnodeVersion(found.version))
         self.zookeeper.tree.carry_out(Multi((creation, counting)), session)
         self.zookeeper._fire()
@@ -49,7 +50,7 @@ class Candidate:
 def test_a_controller_that_reconnects_has_the_epoch_of_its_znode():
     candidate = Candidate()
     candidate.elect(OWN, 5)
-    candidate.election.look(0)
+    candidate.election.look(NOW)
     candidate.zookeeper.settle()
     assert (candidate.won, candidate.losses) == ([(5, False)], 0)
 
@@ -59,7 +60,7 @@ def test_an_epoch_that_a_later_controller_counted_is_not_taken(reads: int):
     """The broker has read that /controller is its own; before the epoch is read, or its answer comes, another one is elected."""
     candidate = Candidate()
     candidate.elect(OWN, 5)
-    candidate.election.look(0)
+    candidate.election.look(NOW)
     for _ in range(reads):
         candidate.zookeeper.step()
     before = [*candidate.won]

@@ -14,7 +14,8 @@ from reference.protocol.errors import ErrorCode
 from reference.protocol.messages.leader_and_isr import LeaderAndIsrRequest
 from reference.protocol.messages.stop_replica import StopReplicaRequest
 from reference.protocol.messages.update_metadata import UpdateMetadataRequest
-from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, TopicName
+from reference.protocol.primitives import BrokerEpoch, LeaderEpoch, NodeId, TimestampMs, TopicName
+from tests.zookeeper.local import NOW
 
 NODE, CONTROLLER = NodeId(1), NodeId(2)
 TOPIC_ID = UUID(int=7)
@@ -30,7 +31,7 @@ class Broker:
 
     def take(self, body: Order, connection: int = OWN) -> ErrorCode:
         answers: list[Any] = []
-        self.orders.take(body, lambda answer, now: answers.append(answer), 0, connection)
+        self.orders.take(body, lambda answer, now: answers.append(answer), NOW, connection)
         (answer,) = answers
         return ErrorCode(answer.error_code)
 
@@ -82,11 +83,15 @@ def test_what_waits_for_the_registration_is_taken_in_order():
     registered, epoch = BrokerEpoch(5), [BrokerEpoch(-1)]
     broker.orders._broker_epoch = lambda: epoch[0]
     answers: list[Any] = []
+
+    def note(answer: Any, now: TimestampMs) -> None:
+        answers.append(answer.error_code)
+
     for live, connection in (((1, 2), 8), ((1,), 6)):
-        broker.orders.take(brokers(*live), lambda answer, now: answers.append(answer.error_code), 0, connection)
+        broker.orders.take(brokers(*live), note, NOW, connection)
     assert not answers
     epoch[0] = registered
-    broker.orders.registered(0)
+    broker.orders.registered(NOW)
     assert answers == [ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT]
     assert sorted(broker.image.brokers) == [1, 2]
 

@@ -1,5 +1,7 @@
 """Three simulated brokers beside a simulated ZooKeeper."""
 
+from typing import Literal, get_args
+
 import pytest
 
 from linearizability.simulation.drawing import draw
@@ -7,6 +9,7 @@ from linearizability.simulation.fuzzing import run_planted, run_schedule
 from linearizability.simulation.run import SimulatedRun
 from linearizability.simulation.schedule import FAULTS, Consumer, Fault, Producer, Schedule, Topic
 from linearizability.simulation.settling import unfinished
+from reference.protocol.primitives import NodeId
 from reference.zookeeper import znodes
 
 TOPIC = Topic(name="orders", configs={"min.insync.replicas": "2"})
@@ -60,12 +63,13 @@ def test_a_quorum_has_no_zookeeper_to_be_cut_from():
         Schedule(nodes=3, faults=(Fault(at_ms=1, kind="zookeeper-cut", node=1),))
 
 
-BEFALLS = ("crash", "zookeeper-expire", "zookeeper-depose", "zookeeper-cut", "pause")
+Befalls = Literal["crash", "zookeeper-expire", "zookeeper-depose", "zookeeper-cut", "pause"]
+BEFALLS = get_args(Befalls)
 
 
 @pytest.mark.parametrize("at_ms", [595, 605, 615])
 @pytest.mark.parametrize("kind", BEFALLS)
-def test_a_reassignment_that_a_tool_wrote_is_carried_out_by_one_controller_or_the_next(kind: str, at_ms: int):
+def test_a_reassignment_that_a_tool_wrote_is_carried_out_by_one_controller_or_the_next(kind: Befalls, at_ms: int):
     written = Fault(at_ms=600, kind="zookeeper-reassign", topic="orders", others=(3, 1))
     befalls = Fault(at_ms=at_ms, kind=kind, role="controller", node=1, for_ms=900)
     run = SimulatedRun(schedule_of(*sorted((written, befalls), key=lambda fault: fault.at_ms)))
@@ -79,7 +83,7 @@ def test_a_reassignment_that_a_tool_wrote_is_carried_out_by_one_controller_or_th
 
 
 @pytest.mark.parametrize("kind", BEFALLS)
-def test_a_preferred_election_that_a_tool_wrote_is_held(kind: str):
+def test_a_preferred_election_that_a_tool_wrote_is_held(kind: Befalls):
     befalls = Fault(at_ms=605, kind=kind, role="controller", node=1, for_ms=900)
     outcome = completed(Fault(at_ms=600, kind="zookeeper-elect"), befalls)
     assert outcome.counts["zookeeper /admin/preferred_replica_election written"] == 1
@@ -126,7 +130,7 @@ def test_what_a_broker_reports_otherwise_than_zookeeper_is_found(what: str):
     assert node is not None
     match what:
         case "broker":
-            node.image.brokers.pop(3)
+            node.image.brokers.pop(NodeId(3))
         case "leader":
             node.image.topics["orders"].partitions[0].leader_epoch += 1
         case _:

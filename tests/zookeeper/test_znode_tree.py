@@ -1,9 +1,20 @@
 """The simulated ZooKeeper's znodes behave as ZooKeeper's do."""
 
 from linearizability.simulation.znode_tree import ZnodeTree
-from reference.zookeeper.operations import Check, Code, Create, Delete, GetChildren, GetData, Multi, SetData
+from reference.zookeeper.operations import (
+    Check,
+    Code,
+    Create,
+    Delete,
+    GetChildren,
+    GetData,
+    Multi,
+    SetData,
+    ZnodeVersion,
+)
 
 ME, OTHER = 1, 2
+BEGINNING = ZnodeVersion(0)
 
 
 def tree_with(*paths: str) -> ZnodeTree:
@@ -16,8 +27,8 @@ def tree_with(*paths: str) -> ZnodeTree:
 
 def test_a_write_on_condition_of_another_version_is_refused():
     tree = tree_with("/a")
-    assert tree.carry_out(SetData("/a", b"y", 0), ME).code == Code.OK
-    assert tree.carry_out(SetData("/a", b"z", 0), ME).code == Code.BAD_VERSION
+    assert tree.carry_out(SetData("/a", b"y", BEGINNING), ME).code == Code.OK
+    assert tree.carry_out(SetData("/a", b"z", BEGINNING), ME).code == Code.BAD_VERSION
     found = tree.carry_out(GetData("/a"), ME)
     assert (found.data, found.stat.version) == (b"y", 1)
     assert found.stat.mzxid > found.stat.czxid
@@ -25,7 +36,7 @@ def test_a_write_on_condition_of_another_version_is_refused():
 
 def test_a_multi_that_fails_changes_nothing_and_names_its_operation():
     tree = tree_with("/a")
-    result = tree.carry_out(Multi((SetData("/a", b"y"), Create("/b", b""), Check("/a", 0))), ME)
+    result = tree.carry_out(Multi((SetData("/a", b"y"), Create("/b", b""), Check("/a", BEGINNING))), ME)
     assert (result.code, result.failed) == (Code.BAD_VERSION, 2)
     assert tree.carry_out(GetData("/a"), ME).data == b"x"
     assert tree.carry_out(GetChildren("/"), ME).children == ("a",)

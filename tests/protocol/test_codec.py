@@ -5,13 +5,14 @@ import struct
 import time
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.protocol.codec import CodecError, decode, encode, encode_into
+from reference.protocol.codec import CodecError, Part, decode, encode, encode_into
 from reference.protocol.codec_decoding import MAX_REQUEST_ELEMENTS
 from reference.protocol.codec_writer import write_varint
 from reference.protocol.messages.api_versions import ApiVersionsRequest
@@ -133,15 +134,15 @@ def test_null_where_it_may_not_be_is_refused() -> None:
 
 
 def test_unknown_tagged_fields_are_kept() -> None:
-    request = ApiVersionsRequest(client_software_name="x", client_software_version="1")
+    request: Any = ApiVersionsRequest(client_software_name="x", client_software_version="1")
     request.unknown_tagged_fields = ((7, b"seven"), (300, b""))
-    again = decode(ApiVersionsRequest, 3, encode(request, 3))
+    again: Any = decode(ApiVersionsRequest, 3, encode(request, 3))
     assert again == request
     assert again.unknown_tagged_fields == ((7, b"seven"), (300, b""))
 
 
 def test_unknown_tagged_fields_stand_in_order_among_known_ones() -> None:
-    request = FetchRequest(cluster_id="c")
+    request: Any = FetchRequest(cluster_id="c")
     request.unknown_tagged_fields = ((5, b"five"),)
     again = decode(FetchRequest, 17, encode(request, 17))
     assert again == request
@@ -172,7 +173,7 @@ def test_records_stay_the_objects_that_they_are_when_encoding() -> None:
     piece = Slice()
     data = FetchResponse.PartitionData(records=piece)
     response = FetchResponse(responses=[FetchResponse.FetchableTopicResponse(topic="t", partitions=[data])])
-    parts: list[object] = []
+    parts: list[Part] = []
     encode_into(response, 11, parts)
     assert piece in parts
 

@@ -3,9 +3,16 @@
 import random
 from collections.abc import Sequence
 
+from reference.protocol.primitives import Buffer, Offset, TimestampMs
 from reference.protocol.records.record import Header, Record
 
-TIME = 1_700_000_000_000
+TIME = TimestampMs(1_700_000_000_000)
+
+
+def record_at(
+    offset: int, timestamp: int, key: Buffer | None, value: Buffer | None, headers: tuple[Header, ...] = ()
+) -> Record:
+    return Record(Offset(offset), TimestampMs(timestamp), key, value, headers)
 
 
 def random_bytes(chance: random.Random) -> bytes | None:
@@ -32,10 +39,10 @@ def random_records(chance: random.Random, base_offset: int = 0, headers: bool = 
     for index in range(count):
         time += chance.choice((0, 0, 0, 1, 40, -3, 5000) if chance.random() < 0.3 else (0,))
         if twins:
-            record = Record(base_offset + index, time, b"key", bytes(size))
+            record = record_at(base_offset + index, time, b"key", bytes(size))
         else:
             extra = random_headers(chance) if headers else ()
-            record = Record(base_offset + index, time, random_bytes(chance), random_bytes(chance), extra)
+            record = record_at(base_offset + index, time, random_bytes(chance), random_bytes(chance), extra)
         records.append(record)
     return records
 
@@ -43,8 +50,8 @@ def random_records(chance: random.Random, base_offset: int = 0, headers: bool = 
 def plain(records: Sequence[Record]) -> list[tuple[object, ...]]:
     """Records with bytes instead of views, to compare."""
 
-    def copied(data: object) -> bytes | None:
-        return None if data is None else bytes(data)  # type: ignore[call-overload]
+    def copied(data: Buffer | None) -> bytes | None:
+        return None if data is None else bytes(data)
 
     return [
         (r.offset, r.timestamp, copied(r.key), copied(r.value), tuple((copied(k), copied(v)) for k, v in r.headers))

@@ -1,9 +1,11 @@
 """Kafka's Java client reads what we write, and we read what it writes: all codecs, magics 0 to 2, markers."""
 
 import random
+from typing import TypedDict
 
 import pytest
 
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import BatchProducer, build, check_crc, read_batches, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction, read_end_transaction
@@ -14,23 +16,32 @@ from tests.protocol.records.random_records import TIME, plain, random_records
 
 pytestmark = pytest.mark.java
 
-VARIANTS = [
+
+class Variant(TypedDict, total=False):
+    """What a batch has beside its records."""
+
+    producer: BatchProducer
+    leader_epoch: LeaderEpoch
+
+
+VARIANTS: list[Variant] = [
     {},
-    {"producer": BatchProducer(4000, 3, 0)},
-    {"producer": BatchProducer(1 << 40, 32767, 2**31 - 2, transactional=True)},
-    {"leader_epoch": 77},
+    {"producer": BatchProducer(ProducerId(4000), ProducerEpoch(3), 0)},
+    {"producer": BatchProducer(ProducerId(1 << 40), ProducerEpoch(32767), 2**31 - 2, transactional=True)},
+    {"leader_epoch": LeaderEpoch(77)},
 ]
 
 
-def samples() -> list[tuple[list[Record], Codec, dict[str, object]]]:
+def samples() -> list[tuple[list[Record], Codec, Variant]]:
     chance = random.Random(4)
     cases = [(codec, variant) for codec in Codec for variant in VARIANTS for _ in range(6)]
     return [(random_records(chance, chance.choice((0, 5, 1 << 40))), codec, variant) for codec, variant in cases]
 
 
 def test_java_reads_our_batches() -> None:
-    batches = [bytes(build(records, codec=codec, **variant)) for records, codec, variant in samples()]  # type: ignore[arg-type]
-    batches += [bytes(build(records, codec=codec, log_append_time=TIME + 9)) for records, codec, _ in samples()[::9]]
+    batches = [bytes(build(records, codec=codec, **variant)) for records, codec, variant in samples()]
+    later = TIME + 9
+    batches += [bytes(build(records, codec=codec, log_append_time=later)) for records, codec, _ in samples()[::9]]
     answers = ask_java([f"read {batch.hex()}" for batch in batches])
     for batch, answer in zip(batches, answers, strict=True):
         assert answer == describe(batch)
@@ -38,7 +49,7 @@ def test_java_reads_our_batches() -> None:
 
 def test_we_read_javas_batches() -> None:
     cases = samples()
-    lines = [write_line(records, codec=codec, **variant) for records, codec, variant in cases]  # type: ignore[arg-type]
+    lines = [write_line(records, codec=codec, **variant) for records, codec, variant in cases]
     written = ask_java(lines)
     understood = ask_java([f"read {batch}" for batch in written])
     for (records, _, _), batch, javas in zip(cases, written, understood, strict=True):
@@ -49,9 +60,9 @@ def test_we_read_javas_batches() -> None:
 
 def test_our_uncompressed_batches_are_javas_bytes() -> None:
     cases = [(records, variant) for records, codec, variant in samples() if codec is Codec.NONE]
-    written = ask_java([write_line(records, **variant) for records, variant in cases])  # type: ignore[arg-type]
+    written = ask_java([write_line(records, **variant) for records, variant in cases])
     for (records, variant), batch in zip(cases, written, strict=True):
-        assert build(records, **variant).hex() == batch  # type: ignore[arg-type]
+        assert build(records, **variant).hex() == batch
 
 
 def test_log_append_time_of_java() -> None:
@@ -75,10 +86,11 @@ def test_message_sets_both_ways() -> None:
 
 
 def test_markers_both_ways() -> None:
-    markers = {"COMMIT": EndTransaction(True, 7), "ABORT": EndTransaction(False, 0)}
+    markers = {"COMMIT": EndTransaction(True, LeaderEpoch(7)), "ABORT": EndTransaction(False, LeaderEpoch(0))}
     javas = ask_java([f"marker {kind} 12 3 {marker.coordinator_epoch} {TIME} 99" for kind, marker in markers.items()])
     for marker, text in zip(markers.values(), javas, strict=True):
-        assert build_end_transaction(marker, producer_id=12, producer_epoch=3, now=TIME, offset=99).hex() == text
+        ours = build_end_transaction(marker, ProducerId(12), ProducerEpoch(3), now=TIME, offset=Offset(99))
+        assert ours.hex() == text
         (batch,) = read_batches(bytes.fromhex(text))
         check_crc(batch.data, batch.header)
         assert batch.header.is_control

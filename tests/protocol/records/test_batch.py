@@ -8,12 +8,20 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference.protocol.primitives import NO_EPOCH, NO_TIMESTAMP
+from reference.protocol.primitives import (
+    NO_EPOCH,
+    NO_TIMESTAMP,
+    LeaderEpoch,
+    Offset,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
 from reference.protocol.records.batch import (
     DELETE_HORIZON,
     HEADER_BYTES,
     LENGTH_END,
-    NO_SEQUENCE,
+    NOT_IDEMPOTENT,
     BatchHeader,
     BatchProducer,
     assign,
@@ -27,9 +35,9 @@ from reference.protocol.records.batch import (
 )
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.errors import CorruptBatch, RecordsError
-from reference.protocol.records.record import Record
-from tests.protocol.records.random_records import TIME, random_records
+from tests.protocol.records.random_records import TIME, random_records, record_at
 
+PRODUCER = (ProducerId(7), ProducerEpoch(2))
 GOLDEN = (
     "0000000000000005" "00000044" "00000003" "02" "{crc:08x}" "0010" "00000001" "0000018bcfe56800" "0000018bcfe56801"
     "0000000000000007" "0002" "0000000a" "00000002"
@@ -41,8 +49,8 @@ epoch, base sequence, record count; then two records: size, attributes, timestam
 
 
 def golden() -> bytearray:
-    records = [Record(5, TIME, b"k", b"v"), Record(6, TIME + 1, None, None, ((b"h", None),))]
-    return build(records, leader_epoch=3, producer=BatchProducer(7, 2, 10, transactional=True))
+    records = [record_at(5, TIME, b"k", b"v"), record_at(6, TIME + 1, None, None, ((b"h", None),))]
+    return build(records, leader_epoch=LeaderEpoch(3), producer=BatchProducer(*PRODUCER, 10, transactional=True))
 
 
 def test_every_byte() -> None:
@@ -51,13 +59,16 @@ def test_every_byte() -> None:
 
 
 def test_sequences_wrap_inside_of_a_batch() -> None:
-    batch = build([Record(index, 0, None, None) for index in range(4)], producer=BatchProducer(1, 0, 2**31 - 2))
+    batch = build([record_at(index, 0, None, None) for index in range(4)], producer=BatchProducer(*PRODUCER, 2**31 - 2))
     assert read_header(batch).last_sequence == 1
 
 
 def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
     length = HEADER_BYTES - LENGTH_END
-    emptied = BatchHeader(10, length, NO_EPOCH, 2, 0, DELETE_HORIZON, 4, 99, NO_TIMESTAMP, -1, -1, NO_SEQUENCE, 0)
+    place, horizon = Offset(10), TimestampMs(99)
+    emptied = BatchHeader(
+        place, length, NO_EPOCH, 2, 0, DELETE_HORIZON, 4, horizon, NO_TIMESTAMP, *NOT_IDEMPOTENT[:3], 0
+    )
     batch = struct.pack(">qiibIhiqqqhii", *emptied)
     header = read_header(batch)
     assert (header.base_offset, header.last_offset, header.record_count, header.delete_horizon) == (10, 14, 0, 99)
@@ -66,7 +77,7 @@ def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
 
 def test_place_and_epoch_are_outside_of_the_checksum() -> None:
     batch = golden()
-    assign(batch, 1 << 40, 12)
+    assign(batch, Offset(1 << 40), LeaderEpoch(12))
     header = read_header(batch)
     assert (header.base_offset, header.leader_epoch) == (1 << 40, 12)
     check_crc(memoryview(batch), header)

@@ -8,7 +8,7 @@ from reference.protocol.records.control import (
     read_end_transaction,
 )
 from reference.protocol.records.errors import InvalidRecord
-from reference.protocol.records.record import Record
+from tests.protocol.records.random_records import record_at
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from reference.protocol.records.record import Record
 )  # fmt: skip
 def test_what_is_no_marker(key: bytes | None, value: bytes | None) -> None:
     with pytest.raises(InvalidRecord):
-        read_end_transaction(Record(0, 0, key, value))
+        read_end_transaction(record_at(0, 0, key, value))

@@ -1,18 +1,20 @@
 """Batches of kafka-python and aiokafka, both ways; librdkafka's are read from Kafka's folder (tests/storage), Java's beside."""
 
 import random
+from typing import Any
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder as AiokafkaBuilder
 from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
+from reference.protocol.primitives import Buffer
 from reference.protocol.records.batch import build, check_crc, read_batches, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.legacy import read_message_set, write_message_set
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import MAX_LONG, ProduceRules, validate
-from tests.protocol.records.random_records import TIME, plain, random_records
+from tests.protocol.records.random_records import TIME, plain, random_records, record_at
 
 KAFKA_PYTHON = [Codec.NONE, Codec.GZIP]
 """Codecs that kafka-python brings itself."""
@@ -24,14 +26,18 @@ def samples(codec: Codec, headers: bool = True) -> list[list[Record]]:
     return [random_records(chance, headers=headers) for _ in range(8)]
 
 
+def copied(data: Buffer | None) -> bytes | None:
+    return None if data is None else bytes(data)
+
+
 def text_keys(record: Record) -> list[tuple[str, bytes | None]]:
-    return [(bytes(key).decode(), None if value is None else bytes(value)) for key, value in record.headers]
+    return [(bytes(key).decode(), copied(value)) for key, value in record.headers]
 
 
-def ours_of(theirs: object) -> Record:
+def ours_of(theirs: Any) -> Record:
     """A record of either library."""
-    headers = tuple((key.encode(), value) for key, value in theirs.headers)  # type: ignore[attr-defined]
-    return Record(theirs.offset, theirs.timestamp, theirs.key, theirs.value, headers)  # type: ignore[attr-defined]
+    headers = tuple((key.encode(), value) for key, value in theirs.headers)
+    return Record(theirs.offset, theirs.timestamp, theirs.key, theirs.value, headers)
 
 
 @pytest.mark.parametrize("codec", KAFKA_PYTHON)
@@ -57,7 +63,7 @@ def test_we_read_aiokafkas(codec: Codec) -> None:
             batch_size=1 << 30,
         )
         for record in records:
-            builder.append(record.offset, record.timestamp, record.key, record.value, text_keys(record))
+            builder.append(record.offset, record.timestamp, copied(record.key), copied(record.value), text_keys(record))
         read_back(bytes(builder.build()), records)
 
 
@@ -80,7 +86,7 @@ def test_kafka_python_reads_ours(codec: Codec) -> None:
 def test_aiokafka_reads_ours(codec: Codec) -> None:
     for records in samples(codec):
         batch = AiokafkaRecords(bytes(build(records, codec=codec))).next_batch()
-        assert batch.validate_crc()
+        assert batch is not None and batch.validate_crc()
         assert plain([ours_of(record) for record in batch]) == plain(records)
 
 
@@ -98,14 +104,14 @@ def test_message_sets_of_kafka_python_both_ways(magic: int, codec: Codec) -> Non
         found = [record._replace(offset=record.offset + shift) for record in read_message_set(builder.buffer())]
         assert plain(found) == plain(expected)
         theirs = [
-            Record(record.offset, -1 if record.timestamp is None else record.timestamp, record.key, record.value)
+            record_at(record.offset, -1 if record.timestamp is None else record.timestamp, record.key, record.value)
             for batch in batches_of(MemoryRecords(write_message_set(records, magic, codec)))
             for record in batch
         ]
         assert plain(theirs) == plain(expected)
 
 
-def batches_of(records: MemoryRecords) -> list[list[object]]:
+def batches_of(records: MemoryRecords) -> list[list[Any]]:
     found = []
     while records.has_next():
         found.append(list(records.next_batch()))

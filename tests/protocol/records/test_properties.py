@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TimestampMs
 from reference.protocol.records.batch import build, check_crc, read_batches, read_header, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import (
@@ -24,7 +25,7 @@ from reference.protocol.records.legacy import read_message_set, write_message_se
 from reference.protocol.records.record import Record
 from reference.protocol.records.validate import MAX_LONG, ProduceRules, validate
 from reference.protocol.records.varint import read_varint, read_varlong
-from tests.protocol.records.random_records import TIME, plain
+from tests.protocol.records.random_records import TIME, plain, record_at
 
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -39,7 +40,7 @@ def records(draw: st.DrawFn, *, headers: bool = True, times: st.SearchStrategy[i
     offset = draw(st.integers(0, 2**62))
     found: list[Record] = []
     for _ in range(draw(st.integers(1, 6))):
-        found.append(Record(offset, draw(times), draw(DATA), draw(DATA), draw(HEADERS) if headers else ()))
+        found.append(record_at(offset, draw(times), draw(DATA), draw(DATA), draw(HEADERS) if headers else ()))
         offset += draw(st.integers(1, 2**20))
     return found
 
@@ -48,8 +49,8 @@ def records(draw: st.DrawFn, *, headers: bool = True, times: st.SearchStrategy[i
 
 
 @given(records(), st.sampled_from(Codec))
-@example([Record(0, -1, None, None), Record(1, 2**63 - 1, None, None)], Codec.NONE)
-@example([Record(0, 2**63 - 1, None, None), Record(1, -(2**63), None, None)], Codec.NONE)
+@example([record_at(0, -1, None, None), record_at(1, 2**63 - 1, None, None)], Codec.NONE)
+@example([record_at(0, 2**63 - 1, None, None), record_at(1, -(2**63), None, None)], Codec.NONE)
 def test_a_batch_gives_back_its_records(given_records: list[Record], codec: Codec) -> None:
     """Timestamps too that lie further apart than 64 bits can say: deltas wrap, as Java's do."""
     batch = memoryview(build(given_records, codec=codec))
@@ -81,7 +82,7 @@ def test_a_batch_that_is_cut_is_refused_whole(given_records: list[Record], codec
 @example(-(2**63), 2**63 - 1, False, True)
 def test_any_timestamps_are_stored_or_refused(first: int, second: int, append_time: bool, bounded: bool) -> None:
     """Sums that leave 64 bits must neither break the broker nor reach the log."""
-    batch = build([Record(0, first, None, b"a"), Record(1, second, None, b"b")])
+    batch = build([record_at(0, first, None, b"a"), record_at(1, second, None, b"b")])
     base = struct.pack(">q", second)
     rules = ProduceRules(log_append_time=append_time, after_max_ms=3_600_000 if bounded else MAX_LONG)
     for damaged in (batch, batch[:27] + base + batch[35:]):
@@ -107,12 +108,13 @@ def _with_crc(batch: bytearray) -> bytearray:
 @given(
     records(headers=False), st.sampled_from([0, 1]), st.sampled_from(LEGACY_CODECS), st.none() | st.integers(0, TIME)
 )
-@example([Record(0, 5, b"k", b"v")], 1, Codec.NONE, 0)
-@example([Record(0, 5, b"k", b"v")], 1, Codec.GZIP, 0)
+@example([record_at(0, 5, b"k", b"v")], 1, Codec.NONE, 0)
+@example([record_at(0, 5, b"k", b"v")], 1, Codec.GZIP, 0)
 def test_a_message_set_gives_back_its_records(
     given_records: list[Record], magic: int, codec: Codec, append_time: int | None
 ) -> None:
-    found = list(read_message_set(write_message_set(given_records, magic, codec, append_time)))
+    logged = None if append_time is None else TimestampMs(append_time)
+    found = list(read_message_set(write_message_set(given_records, magic, codec, logged)))
     if magic == 0:
         expected = [record._replace(timestamp=-1) for record in given_records]
     elif append_time is not None:
@@ -139,8 +141,9 @@ def test_a_cut_takes_only_the_messages_that_it_hits(
 def test_a_marker_says_what_it_was_given(
     committed: bool, coordinator: int, producer: int, epoch: int, offset: int
 ) -> None:
-    marker = EndTransaction(committed, coordinator)
-    batch = memoryview(build_end_transaction(marker, producer, epoch, TIME, offset))
+    marker = EndTransaction(committed, LeaderEpoch(coordinator))
+    built = build_end_transaction(marker, ProducerId(producer), ProducerEpoch(epoch), TIME, Offset(offset))
+    batch = memoryview(built)
     header = read_header(batch)
     (record,) = records_of(batch)
     assert read_end_transaction(record) == marker
@@ -151,7 +154,7 @@ def test_a_marker_says_what_it_was_given(
 
 @given(st.sampled_from(ControlType))
 def test_a_control_key_says_its_type(kind: ControlType) -> None:
-    assert control_type(Record(0, 0, control_key(kind), None)) == kind
+    assert control_type(record_at(0, 0, control_key(kind), None)) == kind
 
 
 @given(st.binary(min_size=1, max_size=12))

@@ -7,17 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reference.protocol.primitives import FIRST_OFFSET, TimestampMs
 from reference.protocol.records.errors import InvalidRecord
 from reference.protocol.records.record import Record, Walk, read_records, walk, write_record
-from tests.protocol.records.random_records import random_records
+from tests.protocol.records.random_records import random_records, record_at
+
+ZERO = TimestampMs(0)
 
 
 def written(records: list[Record]) -> bytes:
-    return b"".join(write_record(record, 0, 0) for record in records)
+    return b"".join(write_record(record, FIRST_OFFSET, ZERO) for record in records)
 
 
 def found_by_reading(data: bytes, count: int) -> Walk:
-    records = list(read_records(memoryview(data), count, 0, 0))
+    records = list(read_records(memoryview(data), count, FIRST_OFFSET, ZERO))
     times = [record.timestamp for record in records]
     return Walk(
         min(times),
@@ -46,7 +49,7 @@ def test_the_walk_agrees_with_reading(runs: list[tuple], rising: bool) -> None:
     records: list[Record] = []
     for delta, key, value, headers, times in runs:
         for step in range(times):
-            records.append(Record(len(records), delta + (step if rising else 0), key, value, headers))
+            records.append(record_at(len(records), delta + (step if rising else 0), key, value, headers))
     data = written(records)
     assert walk(data, len(records)) == found_by_reading(data, len(records))
 
@@ -71,7 +74,7 @@ def test_walk_and_reading_agree_on_every_changed_byte(chance: random.Random, cha
 
 @given(st.binary(max_size=300), st.integers(-1, 400))
 def test_random_bytes_raise_nothing_else(data: bytes, count: int) -> None:
-    for read in (lambda: walk(data, count), lambda: list(read_records(memoryview(data), count, 0, 0))):
+    for read in (lambda: walk(data, count), lambda: list(read_records(memoryview(data), count, FIRST_OFFSET, ZERO))):
         try:
             read()
         except InvalidRecord as error:
@@ -79,14 +82,14 @@ def test_random_bytes_raise_nothing_else(data: bytes, count: int) -> None:
 
 
 def test_every_truncation_is_refused() -> None:
-    records = [Record(index, index, b"key", b"value", ((b"h", b"v"),)) for index in range(3)]
-    records += [Record(3 + index, 0, b"key", b"value") for index in range(3)]
+    records = [record_at(index, index, b"key", b"value", ((b"h", b"v"),)) for index in range(3)]
+    records += [record_at(3 + index, 0, b"key", b"value") for index in range(3)]
     data = written(records)
     for end in range(len(data)):
         with pytest.raises(InvalidRecord):
             walk(data[:end], len(records))
         with pytest.raises(InvalidRecord):
-            list(read_records(memoryview(data)[:end], len(records), 0, 0))
+            list(read_records(memoryview(data)[:end], len(records), FIRST_OFFSET, ZERO))
     for count in (5, 7):
         with pytest.raises(InvalidRecord):
             walk(data, count)
@@ -120,5 +123,5 @@ def test_a_header_bomb_is_refused_at_once() -> None:
     with pytest.raises(InvalidRecord):
         walk(data, 1)
     with pytest.raises(InvalidRecord):
-        list(read_records(memoryview(data), 1, 0, 0))
+        list(read_records(memoryview(data), 1, FIRST_OFFSET, ZERO))
     assert time.process_time() - began < 1

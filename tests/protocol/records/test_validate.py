@@ -8,20 +8,39 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reference.protocol.errors import ErrorCode
-from reference.protocol.records.batch import BatchProducer, build, read_header, records_of
+from reference.protocol.primitives import (
+    FIRST_EPOCH,
+    FIRST_OFFSET,
+    NO_TIMESTAMP,
+    ProducerEpoch,
+    ProducerId,
+    TimestampMs,
+)
+from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, build, read_header, records_of
 from reference.protocol.records.compression import Codec
 from reference.protocol.records.control import EndTransaction, build_end_transaction
 from reference.protocol.records.errors import RecordsError
-from reference.protocol.records.record import Record, write_record
+from reference.protocol.records.record import write_record
 from reference.protocol.records.validate import MAX_RECORD_ERRORS, Origin, ProduceRules, refuse_zstd, validate
+from tests.protocol.records.random_records import record_at
 
-NOW = 1_700_000_000_000
+NOW = TimestampMs(1_700_000_000_000)
+PRODUCER = (ProducerId(1), ProducerEpoch(0))
 RULES = ProduceRules()
 
 
-def batch(*times: int, **arguments: object) -> bytearray:
-    records = [Record(index, time, b"k", b"v") for index, time in enumerate(times or (NOW, NOW))]
-    return build(records, **arguments)  # type: ignore[arg-type]
+def batch(
+    *times: int,
+    codec: Codec = Codec.NONE,
+    producer: BatchProducer = NOT_IDEMPOTENT,
+    log_append_time: TimestampMs | None = None,
+) -> bytearray:
+    records = [record_at(index, time, b"k", b"v") for index, time in enumerate(times or (NOW, NOW))]
+    return build(records, codec=codec, producer=producer, log_append_time=log_append_time)
+
+
+def marker() -> bytearray:
+    return build_end_transaction(EndTransaction(True, FIRST_EPOCH), *PRODUCER, NOW)
 
 
 def sealed(data: bytearray, position: int, form: str, value: int) -> bytes:
@@ -41,8 +60,7 @@ def refused(data: bytes | bytearray, rules: ProduceRules = RULES, origin: Origin
 
 def test_a_client_writes_no_marker() -> None:
     """PRD-11."""
-    marker = build_end_transaction(EndTransaction(True, 0), 1, 0, NOW)
-    error = refused(marker)
+    error = refused(marker())
     assert error.code is ErrorCode.INVALID_RECORD and "control records" in error.message
 
 
@@ -51,7 +69,7 @@ def test_too_large() -> None:
     data = batch()
     assert refused(data, ProduceRules(max_message_bytes=len(data) - 1)).code is ErrorCode.MESSAGE_TOO_LARGE
     validate(data, ProduceRules(max_message_bytes=len(data)), NOW)
-    packed = build([Record(0, NOW, None, bytes(5000))], codec=Codec.GZIP)
+    packed = build([record_at(0, NOW, None, bytes(5000))], codec=Codec.GZIP)
     rules = ProduceRules(max_message_bytes=len(packed), codec=Codec.NONE)
     assert refused(packed, rules).code is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -75,7 +93,7 @@ def test_one_hour_ahead_is_the_default() -> None:
 
 def test_many_bad_records_are_counted_not_listed() -> None:
     count = MAX_RECORD_ERRORS + 10
-    data = build([Record(index, NOW, None, b"v") for index in range(count)])
+    data = build([record_at(index, NOW, None, b"v") for index in range(count)])
     error = refused(data, ProduceRules(compacted=True))
     assert len(error.record_errors) == MAX_RECORD_ERRORS
     assert str(count) in error.message
@@ -85,7 +103,7 @@ def test_a_producer_does_not_set_log_append_time() -> None:
     """PRD-15, as Kafka 4.3.1 has it: only where no timestamp says otherwise, or the topic sets it itself."""
     data = batch(log_append_time=NOW)
     assert refused(bytes(data), ProduceRules(log_append_time=True)).code is ErrorCode.INVALID_TIMESTAMP
-    assert refused(batch(log_append_time=-1)).code is ErrorCode.INVALID_TIMESTAMP
+    assert refused(batch(log_append_time=NO_TIMESTAMP)).code is ErrorCode.INVALID_TIMESTAMP
     stored = validate(data, RULES, NOW).batch
     assert not read_header(stored).is_log_append_time
 
@@ -99,13 +117,13 @@ def test_zstd_before_version_7() -> None:
 
 
 def test_coordinators_may_what_clients_may_not() -> None:
-    validate(build_end_transaction(EndTransaction(True, 0), 1, 0, NOW), RULES, NOW, Origin.COORDINATOR)
-    validate(batch(producer=BatchProducer(1, 0)), RULES, NOW, Origin.COORDINATOR)
+    validate(marker(), RULES, NOW, Origin.COORDINATOR)
+    validate(batch(producer=BatchProducer(*PRODUCER)), RULES, NOW, Origin.COORDINATOR)
 
 
 def test_a_good_batch_is_left_as_it_is() -> None:
     for codec in Codec:
-        data = batch(codec=codec, producer=BatchProducer(1, 0, 0))
+        data = batch(codec=codec, producer=BatchProducer(*PRODUCER, 0))
         before = bytes(data)
         valid = validate(memoryview(data), RULES, NOW)
         assert bytes(valid.batch) == before
@@ -114,15 +132,14 @@ def test_a_good_batch_is_left_as_it_is() -> None:
 
 
 def test_control_batches_are_not_packed() -> None:
-    marker = build_end_transaction(EndTransaction(True, 0), 1, 0, NOW)
-    valid = validate(marker, ProduceRules(codec=Codec.GZIP), NOW, Origin.COORDINATOR)
+    valid = validate(marker(), ProduceRules(codec=Codec.GZIP), NOW, Origin.COORDINATOR)
     assert read_header(valid.batch).codec is Codec.NONE
 
 
 def test_wrong_offset_deltas_are_renumbered() -> None:
-    records = [Record(offset, NOW, b"k", b"v") for offset in (0, 5, 9)]
+    records = [record_at(offset, NOW, b"k", b"v") for offset in (0, 5, 9)]
     data = bytearray(batch(NOW, NOW, NOW))
-    data[61:] = b"".join(write_record(record, 0, NOW) for record in records)
+    data[61:] = b"".join(write_record(record, FIRST_OFFSET, NOW) for record in records)
     valid = validate(sealed(data, 27, ">q", NOW), RULES, NOW)
     assert [record.offset for record in records_of(valid.batch)] == [0, 1, 2]
 

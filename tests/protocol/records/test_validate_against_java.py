@@ -11,6 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from reference.protocol.errors import ErrorCode
+from reference.protocol.primitives import FIRST_OFFSET, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from reference.protocol.records.batch import NOT_IDEMPOTENT, BatchProducer, assign, build, read_header
 from reference.protocol.records.compression import Codec, compress
 from reference.protocol.records.errors import RecordsError
@@ -76,7 +77,7 @@ def misnumbered(chance: random.Random, records: list[Record], batch: bytearray, 
     deltas = list(range(len(records)))
     deltas[chance.randrange(len(deltas))] += chance.choice((-1, 1, 5))
     payload = b"".join(
-        write_record(record._replace(offset=delta), 0, header.base_timestamp)
+        write_record(record._replace(offset=delta), FIRST_OFFSET, header.base_timestamp)
         for record, delta in zip(records, deltas, strict=True)
     )
     changed = batch[:61] + compress(codec, payload)
@@ -89,7 +90,7 @@ def sample(chance: random.Random) -> Case:
     records = random_records(chance)[: chance.choice((1, 3, 70, 200))]
     if chance.random() < 0.3:
         records = [record._replace(timestamp=chance.choice((-1, 0, TIME, NOW + 5000))) for record in records]
-    producer = BatchProducer(7, 0, 3) if chance.random() < 0.3 else NOT_IDEMPOTENT
+    producer = BatchProducer(ProducerId(7), ProducerEpoch(0), 3) if chance.random() < 0.3 else NOT_IDEMPOTENT
     append_time = NOW - 5 if chance.random() < 0.1 else None
     batch = build(records, codec=codec, log_append_time=append_time, producer=producer)
     kind = chance.randrange(6)
@@ -126,7 +127,7 @@ def ours(case: Case) -> str:
         batch = validate(data, rules, NOW).batch
     except RecordsError as error:
         return f"{int(error.code)} {','.join(str(record.batch_index) for record in error.record_errors)}"
-    assign(batch, 1000, 7)
+    assign(batch, Offset(1000), LeaderEpoch(7))
     return f"ok {batch.hex()}"
 
 

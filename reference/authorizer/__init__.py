@@ -1,1 +1,1 @@
-"""What a principal may do: access control lists and the rule that decides by them, without a socket or a clock."""
+"""Access control lists and the rule that decides by them, without a socket or a clock."""

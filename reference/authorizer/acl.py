@@ -1,4 +1,4 @@
-"""An access control list entry (ACL), what it matches, and all of them.
+"""Access control list entries (ACLs), their table, and filters over it.
 
 Source: KIP-11, KIP-290 (prefixed patterns), KIP-801; org.apache.kafka.metadata.authorizer.StandardAcl.
 """
@@ -14,15 +14,15 @@ from reference.protocol.acls import Operation, PatternType, Permission, Resource
 from reference.protocol.messages.access_control_entry_record import AccessControlEntryRecord
 
 WILDCARD = "*"
-"""Any name of a literal pattern, any host."""
+"""Matches any name in a literal pattern, or any host."""
 
 WILDCARD_PRINCIPAL = "User:*"
-"""Any principal, of whatever type."""
+"""Matches any principal of any type."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """One entry: a principal, from a host, may or may not do an operation with the resources of a pattern."""
+    """One entry: it allows or denies a principal, from a host, an operation on the resources of a pattern."""
 
     resource_type: int
     name: str
@@ -39,7 +39,7 @@ class Acl:
         return self.name in (WILDCARD, name)
 
     def as_record(self, id: UUID) -> AccessControlEntryRecord:
-        """The metadata record that adds it."""
+        """The metadata record that adds the entry."""
         return AccessControlEntryRecord(
             id=id,
             resource_type=self.resource_type,
@@ -66,19 +66,19 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
 
 
 Index = dict[tuple[int, str], dict[UUID, Acl]]
-"""Kind of resource and name of a pattern -> the ACLs that have it."""
+"""Resource type and pattern name -> the ACLs with that pattern."""
 
 
 @dataclass(slots=True)
 class AclTable:
-    """All ACLs, by their ids and by what their patterns name. `changes` counts every change of the table."""
+    """All ACLs, by id and by pattern name. `changes` counts the changes of the table."""
 
     by_id: dict[UUID, Acl] = field(default_factory=dict[UUID, Acl])
     changes: int = field(default=0, compare=False)
     _literal: Index = field(default_factory=Index, compare=False, repr=False)
     _prefixed: Index = field(default_factory=Index, compare=False, repr=False)
     _prefix_lengths: Counter[int] = field(default_factory=Counter[int], compare=False, repr=False)
-    """Length of a prefix -> the ACLs that have such a one: a long name is cut to these lengths, not to all."""
+    """Length of a prefix -> the number of ACLs with such a prefix: a name is looked up by these lengths alone."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -91,7 +91,7 @@ class AclTable:
             self._prefix_lengths[len(acl.name)] += 1
 
     def remove(self, id: UUID) -> None:
-        """Remove an ACL; an id that is not there changes nothing."""
+        """Remove an ACL; an unknown id is ignored."""
         self.changes += 1
         acl = self.by_id.pop(id, None)
         if acl is not None:
@@ -101,7 +101,7 @@ class AclTable:
                 del index[key]
             if acl.pattern_type == PatternType.PREFIXED:
                 self._prefix_lengths[len(acl.name)] -= 1
-                self._prefix_lengths += Counter()  # leaves out lengths that none has
+                self._prefix_lengths += Counter()  # drops lengths without ACLs
 
     def clear(self) -> None:
         self.changes += 1
@@ -111,7 +111,7 @@ class AclTable:
     def of(self, resource_type: int, name: str) -> Iterator[Acl]:
         """The ACLs whose patterns match a resource: by its name, by each of its prefixes, by the wildcard.
 
-        Kafka takes the wildcard for a literal name where the resource's name begins with it, and passes over such ACLs for
+        Kafka treats the wildcard as a literal name if the resource's name begins with it, and ignores wildcard ACLs for
         a group named `*a` (StandardAuthorizerData.checkSection).
         """
         names = (name,) if name.startswith(WILDCARD) else (name, WILDCARD)
@@ -127,10 +127,10 @@ class AclTable:
 
 @dataclass(frozen=True, slots=True)
 class AclFilter:
-    """Which ACLs are meant; None and ANY stand for all.
+    """Selects ACLs; None and ANY match all.
 
-    The pattern type MATCH means the ACLs that apply to the resource of that name; LITERAL and PREFIXED those with this very
-    pattern (org.apache.kafka.common.resource.ResourcePatternFilter).
+    The pattern type MATCH selects ACLs that apply to the resource of that name; LITERAL and PREFIXED those with exactly
+    this pattern (org.apache.kafka.common.resource.ResourcePatternFilter).
     """
 
     resource_type: int
@@ -159,7 +159,7 @@ class AclFilter:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it speaks of a kind that this release does not know."""
+        """Whether the filter has a type, operation or permission that this release does not know."""
         kinds = (
             (ResourceType, self.resource_type),
             (PatternType, self.pattern_type),

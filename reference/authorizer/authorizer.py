@@ -1,11 +1,11 @@
-"""The rule: whether a principal may do an operation with a resource.
+"""The rule that decides whether a principal may do an operation on a resource.
 
 1. A super user may do everything.
-2. Of the ACLs whose pattern matches the resource, those count that name the principal (or `User:*`), the client's host (or
-   `*`), and the operation (or ALL). One that denies decides, whatever others allow.
-3. One that allows decides next. It also allows what its operation implies: Describe follows from Read, Write, Delete and Alter,
-   DescribeConfigs from AlterConfigs. A denial implies nothing.
-4. A resource that no ACL matches at all is allowed where `allow.everyone.if.no.acl.found` says so. All else is refused.
+2. Of the ACLs whose pattern matches the resource, those apply that name the principal (or `User:*`), the client's host
+(or `*`), and the operation (or ALL). If one of them denies, the operation is denied.
+3. Otherwise, if one of them allows, it is allowed. An ALLOW also implies other operations: Read, Write, Delete and
+Alter imply Describe; AlterConfigs implies DescribeConfigs. A DENY implies nothing.
+4. Without a matching ACL, `allow.everyone.if.no.acl.found` decides. Everything else is denied.
 
 Source: org.apache.kafka.metadata.authorizer.StandardAuthorizerData; org.apache.kafka.server.authorizer.Authorizer.
 """
@@ -25,12 +25,12 @@ IMPLIED_BY: dict[Operation, frozenset[Operation]] = {
 """Operation -> the operations whose permission includes it."""
 
 MAX_REMEMBERED = 10_000
-"""Results that are kept until the ACLs change: a client asks for the same resources with every record."""
+"""The size of the cache of results, which is valid until the ACLs change: a client requests the same resources repeatedly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks: a principal as `TYPE:NAME`, and the address of its host."""
+    """The requester: its principal as `TYPE:NAME`, and the address of its host."""
 
     principal: str
     host: str
@@ -40,7 +40,7 @@ class Asker:
 
 
 class Authorizer:
-    """Decides by the ACLs of one table, which others change."""
+    """Decides by the ACLs of a table, which its owner may change."""
 
     def __init__(self, acls: AclTable, super_users: Collection[str] = (), allow_if_no_acl: bool = False) -> None:
         self.acls = acls
@@ -76,9 +76,9 @@ class Authorizer:
         return is_allowed if has_acls else self._allow_if_no_acl
 
     def authorize_any(self, asker: Asker, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether the operation is allowed with some resource of a type, whether or not that exists.
+        """Whether the operation is allowed on some resource of a type, which need not exist.
 
-        Kafka asks first for a resource named `hardcode`, so that super users and `allow.everyone` count.
+        Kafka first checks a resource named `hardcode`, so that super users and `allow.everyone` apply.
         """
         if self.authorize(asker, operation, resource_type, "hardcode"):
             return True
@@ -106,9 +106,10 @@ def _is_wildcard(acl: Acl) -> bool:
 
 
 def _is_dominated(allowance: Acl, denials: Iterable[Acl]) -> bool:
-    """Whether a denial covers all that is allowed: one of a prefix, or for a literal name one of this name.
+    """Whether a denial covers all resources of an ALLOW: a prefix of its name, or for a literal name the same name.
 
-    An empty prefix does not count, as in Kafka's `authorizeByResourceType`, though it matches each name. No client can make one.
+    An empty prefix is ignored, as in Kafka's `authorizeByResourceType`, although it matches every name. No client can
+    create one.
     """
     is_literal = allowance.pattern_type == PatternType.LITERAL
     return any(
@@ -120,5 +121,5 @@ def _is_dominated(allowance: Acl, denials: Iterable[Acl]) -> bool:
 
 
 def super_users_of(properties: Mapping[str, str]) -> list[str]:
-    """The principals of super.users, which stand between semicolons: a name may have commas."""
+    """The principals of super.users, separated by semicolons, because a name may have commas."""
     return [user.strip() for user in properties.get("super.users", "").split(";") if user.strip()]

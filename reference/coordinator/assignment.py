@@ -1,4 +1,4 @@
-"""Sets of partitions as consumer groups (KIP-848) use them: by topic id, so that a topic's next incarnation is another topic."""
+"""Sets of partitions as consumer groups (KIP-848) use them: by topic id, so that a re-created topic is another topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TypeAlias
 from reference.protocol.primitives import TopicId
 
 MemberEpoch: TypeAlias = int
-"""The target assignment to which a member has come; grows with the group's epoch."""
+"""The epoch of the target assignment that a member has reached; it grows with the group epoch."""
 
 TopicIdPartition: TypeAlias = tuple[TopicId, int]
 
@@ -16,13 +16,14 @@ Assignment: TypeAlias = frozenset[TopicIdPartition]
 """A member's target assignment."""
 
 Owned: TypeAlias = Mapping[TopicIdPartition, MemberEpoch]
-"""The partitions that a member owns, each with the member's epoch when it was assigned (commits are fenced by it: KIP-1251)."""
+"""The partitions that a member owns, each with the member's epoch when it was assigned. Commits are fenced by that
+epoch (KIP-1251)."""
 
 NOTHING: Assignment = frozenset()
 
 
 def in_order(partitions: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
-    """By topic id and number."""
+    """The partitions, sorted by topic id and number."""
     return sorted(partitions, key=lambda partition: (partition[0].int, partition[1]))
 
 
@@ -35,5 +36,5 @@ def by_topic(partitions: Iterable[TopicIdPartition]) -> dict[TopicId, list[int]]
 
 
 def with_epoch(partitions: Iterable[TopicIdPartition], epoch: MemberEpoch) -> dict[TopicIdPartition, MemberEpoch]:
-    """These partitions, all given in one epoch."""
+    """These partitions, all assigned in one epoch."""
     return dict.fromkeys(partitions, epoch)

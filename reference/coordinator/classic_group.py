@@ -1,8 +1,8 @@
 """A classic group: its members, its generation, and the leader's assignment.
 
-The broker keeps the *generation*: a set of members that all answered one call to join, and one assignment for them. What
-the log has of it (`record`, `replay`) is the last generation whose assignment was written; who is joining and waiting now
-is known only here, and begins again with another coordinator (GRP-24). How members come and go is `classic_groups`.
+The *generation* is the set of members that have joined in one rebalance, and one assignment for them. The log
+(`record`, `replay`) has the last generation whose assignment was written. Joins and syncs that are pending are only in
+memory, and a new coordinator begins without them (GRP-24). `classic_groups` handles members that join and leave.
 
 Source: requirements GRP-*; org.apache.kafka.coordinator.group.classic.ClassicGroup.
 """
@@ -37,25 +37,25 @@ class ClassicGroup:
         self.generation = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
-        """The chosen protocol; None while there is no generation."""
+        """The chosen protocol; None before the first generation, and in an empty group."""
         self.leader: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
         """Member ids by instance id."""
         self.pending_members: set[str] = set()
-        """Ids that were given out and with which no member has joined yet (KIP-394)."""
+        """Member ids that were returned to clients, and with which no member has joined yet (KIP-394)."""
         self.pending_syncs: set[str] = set()
-        """Members of the generation that have not asked for their assignment yet (KIP-559)."""
+        """Members of the generation that have not sent SyncGroup yet (KIP-559)."""
         self.was_joined_since_delay = False
-        """A member joined while a first rebalance was being delayed: it is delayed again, or else the next one (GRP-09)."""
+        """Whether a member joined during the delay of a first rebalance, which then extends the delay (GRP-09)."""
         self._supporters: dict[str, int] = {}
-        """How many members know each protocol."""
+        """The number of members that support each protocol."""
         self._subscribed: frozenset[TopicName] | None = None
 
     # ---- the state
 
     def move_to(self, state: State, now: TimestampMs) -> None:
-        """Go to another state; a move that the table does not have is a mistake of ours."""
+        """Change the state. A transition that the table does not have is a bug of this coordinator."""
         assert state in TRANSITIONS[self.state], f"group {self.id}: from {self.state.value} to {state.value}"
         self.previous_state, self.state, self.state_since = self.state, state, now
 
@@ -69,7 +69,7 @@ class ClassicGroup:
 
     @property
     def is_first_rebalance(self) -> bool:
-        """Whether the members come together for the first time: then there is a delay to wait for more of them."""
+        """Whether this is the first rebalance of an empty group, which is delayed to wait for more members."""
         return self.state is State.PREPARING_REBALANCE and self.previous_state is State.EMPTY
 
     @property
@@ -83,7 +83,7 @@ class ClassicGroup:
     # ---- members
 
     def add(self, member: Member) -> None:
-        """A member that supports one of the group's protocols becomes part of the group; the first one leads it."""
+        """Add a member that supports one of the group's protocols; the first one becomes the leader."""
         if not self.members:
             self.protocol_type = member.protocol_type
         if self.leader is None:
@@ -95,7 +95,8 @@ class ClassicGroup:
         self._count(member, +1)
 
     def remove(self, id: str) -> Member | None:
-        """A member, or an id that was given out, is part of the group no more; the next member leads if it was the leader."""
+        """Remove a member, or a member id with which no member has joined; if it was the leader, the next member
+        becomes the leader."""
         self.pending_members.discard(id)
         self.pending_syncs.discard(id)
         member = self.members.pop(id, None)
@@ -108,13 +109,13 @@ class ClassicGroup:
         return member
 
     def update(self, member: Member, terms: Terms) -> None:
-        """A member says again what it is."""
+        """Replace the member's protocols and timeouts."""
         self._count(member, -1)
         member.terms = terms
         self._count(member, +1)
 
     def rename(self, member: Member, id: str) -> None:
-        """A static member is known by another member id from here on: the old one is fenced (GRP-21)."""
+        """Give a static member another member id, which fences the old id (GRP-21)."""
         assert member.instance_id is not None, "only a static member is known by more than its member id"
         old = member.id
         self.members = {id if key == old else key: each for key, each in self.members.items()}
@@ -125,15 +126,16 @@ class ClassicGroup:
         member.id = id
 
     def _count(self, member: Member, change: int) -> None:
-        """A name counts once, also for a member that says it twice. A known deviation: Apache Kafka 4.3.1 counts it twice,
-        finds that the group has no protocol in common, and leaves the join without an answer."""
+        """Add `change` to the count of each protocol of the member, once also for a name that it lists twice. A known
+        deviation: Apache Kafka 4.3.1 counts it twice, finds no common protocol in the group, and never answers the
+        JoinGroup."""
         for name in {name for name, _ in member.protocols}:
             self._supporters[name] = self._supporters.get(name, 0) + change
             if not self._supporters[name]:
                 del self._supporters[name]
 
     def elect_joined_leader(self) -> bool:
-        """Let a member lead that has joined; False where no member has (GRP-06)."""
+        """Replace a leader that has not joined by a member that has; return False if no member has joined (GRP-06)."""
         if self.leader is not None and self.members[self.leader].joining is None:
             joined = next((member.id for member in self.members.values() if member.joining is not None), None)
             self.leader = joined or self.leader
@@ -143,9 +145,10 @@ class ClassicGroup:
     # ---- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
-        """Whether a member of that type that knows these protocols can join (GRP-05).
+        """Whether a member of that protocol type with these protocols can join (GRP-05).
 
-        A group that is called again and has lost all its members meanwhile takes any protocol of its type.
+        An empty group accepts any protocol type. A rebalancing group that has lost all members accepts any protocol of
+        its type.
         """
         if self.is_empty:
             return bool(protocol_type) and any(True for _ in names)
@@ -160,7 +163,8 @@ class ClassicGroup:
         return bool(self._common_protocols())
 
     def select_protocol(self) -> str:
-        """Each member votes for the protocol that it wants most of those that all know; most votes win (GRP-07)."""
+        """The protocol with the most votes; each member votes for its most preferred protocol that all members support
+        (GRP-07)."""
         common = self._common_protocols()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -172,11 +176,11 @@ class ClassicGroup:
 
     @property
     def _next_generation(self) -> int:
-        """One higher (GRP-08); after the last one that a record can hold, the first again."""
+        """The generation plus one (GRP-08); after the last one that a record can hold, the first again."""
         return self.generation + 1 if self.generation < LAST_GENERATION else FIRST_GENERATION
 
     def begin_generation(self, now: TimestampMs) -> None:
-        """The members that are here form the next generation, which waits for its assignment (GRP-08)."""
+        """Form the next generation from the present members; it then waits for its assignment (GRP-08)."""
         self.generation = self._next_generation
         self.protocol = self.select_protocol()
         self._subscribed = self._compute_subscribed()
@@ -184,7 +188,7 @@ class ClassicGroup:
         self.move_to(State.COMPLETING_REBALANCE, now)
 
     def joined(self, member: Member, *, skip_assignment: bool = False) -> JoinGroupResponse:
-        """The generation as one member learns of it: the leader also gets what all say of themselves (GRP-06)."""
+        """The JoinGroup response to one member; the leader's also lists all members and their metadata (GRP-06)."""
         is_leader = member.id == self.leader
         return JoinGroupResponse(
             generation_id=self.generation,
@@ -199,7 +203,7 @@ class ClassicGroup:
     # ---- the log
 
     def record(self, assignments: Mapping[str, bytes]) -> KeyValue:
-        """The generation with an assignment for each member, nothing for those that are left out (GRP-10)."""
+        """The record of the generation, with an assignment for each member; it is empty for members without one (GRP-10)."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation,
@@ -211,7 +215,7 @@ class ClassicGroup:
         return group_record(self.id, value)
 
     def empty_record(self, now: TimestampMs) -> KeyValue:
-        """The generation after which no member is left."""
+        """The record of the next generation, which has no members."""
         value = GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self._next_generation,
@@ -225,8 +229,7 @@ class ClassicGroup:
         return {member.id: member.assignment for member in self.members.values()}
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Take up a record of the group: its own decision, which the members that are here have led to, or an earlier
-        incarnation's."""
+        """Replay a record of the group, which this coordinator or an earlier one has written."""
         reported = {each.member_id for each in value.members}
         for gone in [id for id in self.members if id not in reported]:
             self.remove(gone)
@@ -244,7 +247,7 @@ class ClassicGroup:
         self.state_since = value.current_state_timestamp
 
     def _learn(self, reported: Member) -> None:
-        """A record names a member: a new one, or a known one with other terms than in an earlier record."""
+        """Replay a record's member: add a new one, or update a known one whose record differs from it."""
         known = self.members.get(reported.id)
         if known is None:
             self.add(reported)
@@ -301,7 +304,7 @@ class ClassicGroup:
         """A fetch of a classic group's offsets is never refused."""
 
     def check_offset_delete(self) -> None:
-        """Errors: KafkaError NON_EMPTY_GROUP: what members that are no consumers use is unknown (OFF-14)."""
+        """Errors: KafkaError NON_EMPTY_GROUP: the topics of members that are no consumers are unknown (OFF-14)."""
         if not self.is_empty and self.protocol_type != CONSUMER:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
@@ -311,8 +314,9 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP)
 
     def expires_from(self, commit_timestamp: TimestampMs) -> TimestampMs | None:
-        """An empty group's offsets expire from when it became so, those of no group from their commit; of a live
-        group of consumers those of topics that it does not subscribe to (KIP-211, OFF-15)."""
+        """When the retention of an offset begins: in an empty group when it became empty, and without a group at the
+        commit. In a stable group of consumers it begins at the commit, for topics without a subscriber (KIP-211,
+        OFF-15). Otherwise None."""
         if self.protocol_type is None:
             return commit_timestamp
         if self.is_empty:
@@ -322,7 +326,7 @@ class ClassicGroup:
         return None
 
     def is_subscribed_to(self, topic: TopicName) -> bool:
-        """Whether members consume the topic; yes where that is not known of a group of consumers."""
+        """Whether members consume the topic; True also for a group of consumers whose subscriptions are unknown."""
         return topic in self._subscribed if self._subscribed is not None else self.protocol_type == CONSUMER
 
     def _compute_subscribed(self) -> frozenset[TopicName] | None:

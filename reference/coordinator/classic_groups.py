@@ -1,8 +1,8 @@
 """The requests of classic members: JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-Joins and syncs are answered when their generation, or its assignment, is there: they come with a token and are answered
-through `say`. Heartbeats and leaves are answered at once. Source: requirements GRP-01 to GRP-24; KIP-345, KIP-394, KIP-814;
-org.apache.kafka.coordinator.group.GroupMetadataManager.
+A JoinGroup is answered when its generation is formed, a SyncGroup when the assignment is written. Both come with a
+token, and the response is sent through `say`. Heartbeats and leaves are answered at once. Source: requirements GRP-01
+to GRP-24; KIP-345, KIP-394, KIP-814; org.apache.kafka.coordinator.group.GroupMetadataManager.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ FIRST_LEAVE_OF_SEVERAL = 3
 FIRST_SYNC_WITH_PROTOCOL = 5
 
 NewMemberId = Callable[[str], str]
-"""Makes a member id that no member has; it begins with the given text."""
+"""Makes a new, unused member id that begins with the given text."""
 
 
 class ClassicGroups:
-    """The classic groups of a shard, as their members see them."""
+    """Handles the requests of members of a shard's classic groups."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ClassicGroups:
     # ---- joining
 
     def join(self, request: JoinGroupRequest, version: int, client: Client, token: Token, now: TimestampMs) -> None:
-        """JoinGroup: become a member, or answer the call to join again (GRP-01 to GRP-09, GRP-16, GRP-20 to GRP-22)."""
+        """JoinGroup: add a member, or let a member join again (GRP-01 to GRP-09, GRP-16, GRP-20 to GRP-22)."""
         try:
             self._join(request, version, client, token, now)
         except KafkaError as error:
@@ -90,9 +90,10 @@ class ClassicGroups:
             self._join_again(group, member, request, token, now)
 
     def _group_to_join(self, request: JoinGroupRequest, now: TimestampMs) -> ClassicGroup:
-        """The group; it is created for its first member, and may replace an empty consumer group (KIP-848).
+        """The group. It is created for its first member, and may replace an empty consumer group (KIP-848).
 
-        Errors: KafkaError UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL, and why the new group could not be written.
+        Errors: KafkaError UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL; the write's error if the new group cannot be
+        written.
         """
         found = self._groups.get(request.group_id)
         if isinstance(found, ClassicGroup):
@@ -106,7 +107,7 @@ class ClassicGroups:
         return self._get(request.group_id)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """Whether one more fits; while the members are called, those count that have joined (GRP-22)."""
+        """Whether one more member fits; during PreparingRebalance only members that have joined count (GRP-22)."""
         if group.is_empty or len(group.members) < self._settings.max_size:
             return True
         if group.state is State.PREPARING_REBALANCE:
@@ -124,7 +125,7 @@ class ClassicGroups:
         token: Token,
         now: TimestampMs,
     ) -> None:
-        """Give out a member id: a static member joins with it at once, a dynamic one has to join again with it."""
+        """Make a member id. A static member joins with it at once; since version 4 a dynamic one has to join again with it."""
         if request.group_instance_id is not None:
             id = self._new_member_id(request.group_instance_id)
             current = group.static_members.get(request.group_instance_id)
@@ -151,8 +152,8 @@ class ClassicGroups:
     def _join_again(
         self, group: ClassicGroup, member: Member, request: JoinGroupRequest, token: Token, now: TimestampMs
     ) -> None:
-        """A member joins again (GRP-16): one that changed nothing gets the present generation, unless it is the leader,
-        who joins again to have the group rebalanced."""
+        """Let a member join again (GRP-16). One with unchanged protocols gets the present generation. The leader of a
+        stable group instead starts a rebalance."""
         stands = group.state is State.COMPLETING_REBALANCE or (
             group.state is State.STABLE and member.id != group.leader
         )
@@ -176,7 +177,7 @@ class ClassicGroups:
         token: Token,
         now: TimestampMs,
     ) -> None:
-        """A static member comes back after a restart: it takes its own place under a new member id (KIP-345, GRP-20)."""
+        """A static member restarts: it replaces its former incarnation under a new member id (KIP-345, GRP-20)."""
         former_id, former_leader, former_terms = member.id, group.leader, member.terms
         self.rebalances.rename(group, member, new_id, now)
         group.update(member, terms_of(request))
@@ -198,7 +199,7 @@ class ClassicGroups:
     # ---- syncing
 
     def sync(self, request: SyncGroupRequest, token: Token, now: TimestampMs) -> None:
-        """SyncGroup: bring or fetch the assignment of the generation (GRP-10 to GRP-15)."""
+        """SyncGroup: take the leader's assignment, and answer with the member's part of it (GRP-10 to GRP-15)."""
         try:
             self._sync(request, token, now)
         except KafkaError as error:
@@ -227,7 +228,7 @@ class ClassicGroups:
     # ---- living and leaving
 
     def heartbeat(self, request: HeartbeatRequest, now: TimestampMs) -> HeartbeatResponse:
-        """Heartbeat: renews the session; the response says whether the group rebalances (GRP-12, GRP-14)."""
+        """Heartbeat: renew the session; the response reports a rebalance in progress (GRP-12, GRP-14)."""
         try:
             group = self._get(request.group_id)
             member = group.check_member(request.member_id, request.group_instance_id)
@@ -239,7 +240,7 @@ class ClassicGroups:
         return HeartbeatResponse(error_code=ErrorCode.REBALANCE_IN_PROGRESS if is_called else ErrorCode.NONE)
 
     def leave(self, request: LeaveGroupRequest, version: int, now: TimestampMs) -> LeaveGroupResponse:
-        """LeaveGroup: one member, or several of which each has its own error (GRP-19)."""
+        """LeaveGroup: remove one member, or several, each with its own error (GRP-19)."""
         group = self.find(request.group_id)
         leaving = request.members
         if version < FIRST_LEAVE_OF_SEVERAL:
@@ -259,7 +260,7 @@ class ClassicGroups:
         return LeaveGroupResponse(members=results)
 
     def _leave_one(self, group: ClassicGroup | None, member_id: str, instance_id: str | None) -> ErrorCode:
-        """A static member may also be named by its instance id alone, by an administrator of the group."""
+        """Remove one member. An administrator may name a static member by its instance id alone."""
         try:
             if group is None:
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -275,7 +276,7 @@ class ClassicGroups:
     # ---- offsets
 
     def committed(self, id: GroupId, member_id: str, now: TimestampMs) -> None:
-        """A member has committed offsets, which is as good as a heartbeat."""
+        """Renew the session of a member that has committed offsets, as a heartbeat does."""
         group = self.find(id)
         member = group.members.get(member_id) if group is not None else None
         if group is not None and member is not None:
@@ -284,7 +285,7 @@ class ClassicGroups:
     # ---- coming and going
 
     def replay(self, id: GroupId, value: GroupMetadataValue | None) -> None:
-        """Take up a record; a tombstone removes the group."""
+        """Replay a record; a tombstone removes the group."""
         group = self.find(id)
         if value is None:
             if group is not None:
@@ -296,20 +297,20 @@ class ClassicGroups:
         group.replay(value)
 
     def loaded(self, now: TimestampMs) -> None:
-        """Everything was replayed: the members' sessions begin."""
+        """Start the members' sessions after all records were replayed."""
         for group in [*self._groups.values()]:
             if isinstance(group, ClassicGroup):
                 self.rebalances.loaded(group, now)
 
     def unload(self) -> None:
-        """Another node coordinates now: members that wait learn it."""
+        """Fail all pending JoinGroup and SyncGroup requests: another node is the coordinator now."""
         for group in self._groups.values():
             for member in group.members.values() if isinstance(group, ClassicGroup) else ():
                 self.rebalances.refuse_waiting(member, ErrorCode.NOT_COORDINATOR)
 
 
 def check_group_id(id: GroupId) -> None:
-    """Any text is a group id, but the empty one has no members (GRP-01). Errors: KafkaError INVALID_GROUP_ID."""
+    """Check that the group id is not empty (GRP-01). Errors: KafkaError INVALID_GROUP_ID."""
     if not id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
@@ -336,8 +337,9 @@ def _new_group_record(id: GroupId, now: TimestampMs) -> KeyValue:
 
 
 def _rejoined(group: ClassicGroup, member: Member, former_leader: str | None, version: int) -> JoinGroupResponse:
-    """The generation that goes on for a static member. A leader learns that there is nothing to assign (KIP-814); before
-    that could be said, it received its former member id as the leader's, and so did not know itself to be it."""
+    """The answer to a static member that replaces its former incarnation without a rebalance. Since version 9 it has
+    skip_assignment for the leader (KIP-814). Before, it names the leader's former member id, so that the member does
+    not see itself as the leader."""
     if version >= FIRST_JOIN_WITH_SKIPPED_ASSIGNMENT:
         return group.joined(member, skip_assignment=member.id == group.leader)
     response = group.joined(member)

@@ -1,7 +1,7 @@
 """One member of a classic group.
 
-The broker never looks into what members say of themselves or into what their leader assigns: both are bytes that pass
-through, of whatever protocol type the group is (consumers, Connect's workers, anything).
+The broker does not decode the members' metadata or the leader's assignment. Both are opaque bytes, for any protocol
+type (consumers, Connect's workers, or others).
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroupMember.
 """
 
@@ -16,7 +16,7 @@ from reference.protocol.messages.group_metadata_record import GroupMetadataValue
 from reference.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 Protocols = list[tuple[str, bytes]]
-"""The protocols (assignors) that a member knows, the most wanted first, with its metadata for each."""
+"""The protocols (assignors) that a member supports, the most preferred first, with its metadata for each."""
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Terms:
 
 @dataclass(slots=True)
 class Member:
-    """One member. Without an instance id it is dynamic: when it goes, it is gone (KIP-345)."""
+    """One member. Without an instance id it is dynamic: it loses its place when it leaves (KIP-345)."""
 
     id: str
     instance_id: str | None
@@ -49,11 +49,11 @@ class Member:
     protocols: Protocols
     assignment: bytes = b""
     joining: Token | None = None
-    """Its JoinGroup that waits for the generation."""
+    """The pending JoinGroup of the member, which waits for the generation."""
     syncing: Token | None = None
-    """Its SyncGroup that waits for the leader's assignment."""
+    """The pending SyncGroup of the member, which waits for the leader's assignment."""
     is_new: bool = False
-    """It has never seen a generation: it waits for its first one, and is not held to its session timeout (KAFKA-7610)."""
+    """Whether the member waits for its first generation. Then its session timeout does not apply (KAFKA-7610)."""
 
     @property
     def is_static(self) -> bool:
@@ -61,14 +61,14 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the member cannot send a heartbeat, because this coordinator owes it an answer."""
+        """Whether the member has a pending request, so that it cannot send heartbeats."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata_for(self, protocol: str | None) -> bytes:
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Set[str]) -> str:
-        """The protocol that the member wants most of those that all members know."""
+        """The member's most preferred protocol among those that all members support."""
         return next(name for name, _ in self.protocols if name in candidates)
 
     @property
@@ -82,7 +82,7 @@ class Member:
         self.rebalance_timeout_ms = terms.rebalance_timeout_ms
 
     def agrees_with(self, reported: Terms) -> bool:
-        """Whether the log's terms, which have the chosen protocol only, are what the member says of itself."""
+        """Whether the terms in the log, which have the chosen protocol only, match the member's own."""
         timeouts_ms = reported.session_timeout_ms, reported.rebalance_timeout_ms
         return (
             timeouts_ms == (self.session_timeout_ms, self.rebalance_timeout_ms)
@@ -92,13 +92,13 @@ class Member:
     # ---- as others learn of it
 
     def joined(self, protocol: str | None) -> JoinGroupResponse.JoinGroupResponseMember:
-        """For the group's leader."""
+        """The member as the JoinGroup response to the leader lists it."""
         return JoinGroupResponse.JoinGroupResponseMember(
             member_id=self.id, group_instance_id=self.instance_id, metadata=self.metadata_for(protocol)
         )
 
     def described(self, protocol: str | None) -> DescribeGroupsResponse.DescribedGroupMember:
-        """For DescribeGroups; what it says of itself only where a protocol is chosen (GAD-02)."""
+        """The member as DescribeGroups reports it, with metadata only if a protocol is chosen (GAD-02)."""
         return DescribeGroupsResponse.DescribedGroupMember(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -109,7 +109,7 @@ class Member:
         )
 
     def recorded(self, protocol: str | None, assignment: bytes) -> GroupMetadataValue.MemberMetadata:
-        """For the log."""
+        """The member as the group's record stores it."""
         return GroupMetadataValue.MemberMetadata(
             member_id=self.id,
             group_instance_id=self.instance_id,
@@ -139,7 +139,7 @@ def member_of(request: JoinGroupRequest, id: str, client: Client, token: Token) 
 
 
 def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue) -> Member:
-    """A member replayed from the log: of its protocols only the chosen one is known."""
+    """A member replayed from the log, with the chosen protocol only."""
     return Member(
         id=each.member_id,
         instance_id=each.group_instance_id,
@@ -152,7 +152,8 @@ def replayed(each: GroupMetadataValue.MemberMetadata, value: GroupMetadataValue)
 
 
 def terms_of(request: JoinGroupRequest) -> Terms:
-    """The request's terms; the metadata are copied out of the receive buffer. A negative timeout waits for no member (GRP-18)."""
+    """The request's terms, with the metadata copied out of the receive buffer. A negative rebalance timeout becomes 0
+    (GRP-18)."""
     return Terms(
         [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols],
         request.session_timeout_ms,

@@ -1,8 +1,9 @@
 """Members of consumer groups that speak the classic protocol (KIP-848, online migration; CGH-17).
 
-To such a member the group looks like a classic one that is led by another member: the generation is its member epoch, a
-rebalance is whatever it has to do to come to its target, and SyncGroup gives it what it owns. It says what it owns in the
-subscription with which it joins. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and its like of 4.3.1.
+To such a member the group looks like a classic group with another member as leader. The generation is its member epoch.
+It rebalances when it has to move towards its target assignment, and SyncGroup returns its assignment. Its subscription
+in JoinGroup lists the partitions that it owns. Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and its
+like of 4.3.1.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FIRST_LEAVE_OF_SEVERAL = 3
 
 
 class ClassicMembers:
-    """Members of the classic protocol in consumer groups: their requests."""
+    """Handles the requests of classic members of consumer groups."""
 
     def __init__(self, consumer: ConsumerGroups, say: Say) -> None:
         self._consumer = consumer
@@ -57,7 +58,7 @@ class ClassicMembers:
         token: Token,
         now: TimestampMs,
     ) -> None:
-        """JoinGroup: the answer is the member's epoch as its generation; no member is asked to lead."""
+        """JoinGroup: answer with the member's epoch as its generation; no member is the leader."""
         try:
             self._say(token, self._join(group, request, version, client, now))
         except KafkaError as error:
@@ -108,9 +109,10 @@ class ClassicMembers:
     def _join_last(
         self, beat: Heartbeat, before: ConsumerMember, said: ConsumerMember, owned: Assignment
     ) -> JoinGroupResponse:
-        """A static member in the place of the last one of the new protocol: the group becomes a classic one.
+        """A static member replaces the last member of the new protocol: the group becomes a classic one.
 
-        Where that one has to rebalance first, the member has no epoch yet, and its answer says so.
+        If the target assignment is out of date, the answer has the member's epoch from before this join, 0 for a new
+        member id.
         """
         group = beat.group
         is_changed = beat.take_up(before, said)
@@ -147,7 +149,7 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, request: HeartbeatRequest, now: TimestampMs) -> HeartbeatResponse:
-        """Heartbeat: REBALANCE_IN_PROGRESS as long as joining again would bring the member closer to its target."""
+        """Heartbeat: REBALANCE_IN_PROGRESS while joining again would bring the member closer to its target."""
         try:
             member, _ = _classic_member(group, request.member_id, request.group_instance_id)
             _check_generation(member, request.generation_id)
@@ -164,7 +166,7 @@ class ClassicMembers:
     def leave(
         self, group: ConsumerGroup, request: LeaveGroupRequest, version: int, now: TimestampMs
     ) -> LeaveGroupResponse:
-        """LeaveGroup: of members of either protocol, each with its own error. Errors: KafkaError of the write."""
+        """LeaveGroup: remove members of either protocol, each with its own error. Errors: KafkaError of the write."""
         leaving = request.members
         if version < FIRST_LEAVE_OF_SEVERAL:
             leaving = [LeaveGroupRequest.MemberIdentity(member_id=request.member_id)]
@@ -243,7 +245,7 @@ def _static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerM
 
 
 def _leaving(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """An administrator may name a static member by its instance id alone."""
+    """The member that leaves. An administrator may name a static member by its instance id alone."""
     if instance_id is None:
         return group.member(member_id)
     existing = group.static_member(instance_id)

@@ -1,11 +1,12 @@
-"""How a classic group comes from one generation to the next.
+"""How a classic group moves from one generation to the next.
 
-`prepare` calls the members: each has to join again. When all have (`try_complete_join`), or when the slowest has had its
-rebalance timeout, those that are here form the next generation and wait for what their leader assigns. The first members
-of an empty group wait a little for others, so that a starting application does not rebalance once for each of its members.
+`prepare` starts a rebalance: each member has to join again. When all have joined (`try_complete_join`), or the longest
+rebalance timeout has passed, the members that have joined form the next generation and wait for the leader's
+assignment. The first rebalance of an empty group is delayed, so that a starting application does not rebalance once per
+member.
 
-A member whose session timeout passes without a request of its own is removed; so is a member of a new generation that does
-not ask for its assignment. While a member waits for our response it cannot send heartbeats, and its session does not end.
+A member without a request during its session timeout is removed. So is a member of a new generation that does not send
+SyncGroup. A member with a pending request cannot send heartbeats, so its session does not expire.
 
 Source: requirements GRP-08, GRP-09, GRP-17, GRP-18; KIP-134, KIP-394, KIP-559;
 org.apache.kafka.coordinator.group.GroupMetadataManager.
@@ -28,10 +29,10 @@ from reference.protocol.messages.sync_group import SyncGroupResponse
 from reference.protocol.primitives import GroupId, TimestampMs
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member may wait for its first generation (KAFKA-7610)."""
+"""How long a new member's JoinGroup may wait for its first generation (KAFKA-7610)."""
 
 RETRY_MS = 1_000
-"""After how long it is tried again to write that no member is left."""
+"""The interval between attempts to write the record of an empty group."""
 
 
 class Timer(Enum):
@@ -40,15 +41,15 @@ class Timer(Enum):
     MEMBER = auto()
     """A member's session: the time until its next request."""
     DELAY = auto()
-    """More members, before the first generation."""
+    """The delay of a first rebalance, for more members."""
     JOIN = auto()
-    """All members to join."""
+    """The rebalance timeout: the time for all members to join."""
     SYNC = auto()
-    """All members of the generation to ask for their assignment."""
+    """The time for all members of the generation to send SyncGroup."""
 
 
 TimerKey = tuple[GroupId, Timer, str]
-"""Group, timer, and the member id where it is a member's."""
+"""Group, timer, and for a member's timer the member id."""
 
 
 class Rebalances:
@@ -67,7 +68,7 @@ class Rebalances:
         self._say = say
         self._timers: Timers[TimerKey] = Timers()
         self._delay_left_ms: dict[GroupId, int] = {}
-        """How much longer a first rebalance may be delayed."""
+        """How much longer each first rebalance may be delayed."""
         self._on_timer = {
             Timer.MEMBER: self._member_expired,
             Timer.DELAY: self._delay_passed,
@@ -78,7 +79,7 @@ class Rebalances:
     # ---- members
 
     def admit(self, group: ClassicGroup, member: Member, now: TimestampMs) -> None:
-        """A new member joins."""
+        """Add a new member, and rebalance."""
         if group.is_first_rebalance:
             group.was_joined_since_delay = True
         group.add(member)
@@ -86,12 +87,12 @@ class Rebalances:
         self.rebalance(group, now)
 
     def expect(self, group: ClassicGroup, member_id: str, session_timeout_ms: int, now: TimestampMs) -> None:
-        """An id was given out: the member has to join with it in time (KIP-394)."""
+        """Wait for a member to join with an id that was returned to it (KIP-394)."""
         group.pending_members.add(member_id)
         self._timers.schedule((group.id, Timer.MEMBER, member_id), now + session_timeout_ms)
 
     def touch(self, group: ClassicGroup, member: Member, now: TimestampMs) -> None:
-        """The member's session begins again."""
+        """Restart the member's session."""
         self._timers.schedule((group.id, Timer.MEMBER, member.id), now + member.session_timeout_ms)
 
     def remove(self, group: ClassicGroup, member_id: str) -> None:
@@ -103,7 +104,7 @@ class Rebalances:
             self.answer_sync(member, SyncGroupResponse(error_code=ErrorCode.UNKNOWN_MEMBER_ID))
 
     def rename(self, group: ClassicGroup, member: Member, new_id: str, now: TimestampMs) -> None:
-        """A static member is known by another member id; any member that waits under the old one is fenced (GRP-21)."""
+        """Give a static member another member id, and fence the requests that wait under the old one (GRP-21)."""
         self._timers.cancel((group.id, Timer.MEMBER, member.id))
         self.refuse_waiting(member, ErrorCode.FENCED_INSTANCE_ID)
         group.rename(member, new_id)
@@ -116,7 +117,7 @@ class Rebalances:
         self.answer_sync(member, SyncGroupResponse(error_code=error))
 
     def forget(self, group: ClassicGroup) -> None:
-        """The group is gone."""
+        """Cancel all timers of a removed group."""
         for id in (*group.members, *group.pending_members):
             self._timers.cancel((group.id, Timer.MEMBER, id))
         for timer in (Timer.DELAY, Timer.JOIN, Timer.SYNC):
@@ -138,14 +139,14 @@ class Rebalances:
     # ---- the call to join
 
     def rebalance(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """A change requires a new generation: begin a rebalance, or complete the present one if all have joined."""
+        """Begin a rebalance because a new generation is needed, or complete the present one if all have joined."""
         if group.state is State.PREPARING_REBALANCE:
             self.try_complete_join(group, now)
         else:
             self.prepare(group, now)
 
     def go_on(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """A member has left: the others form a generation without it."""
+        """Rebalance the rest of the group after a member has left."""
         if not group.is_empty:
             self.rebalance(group, now)
 
@@ -179,12 +180,12 @@ class Rebalances:
         self._timers.schedule((group.id, Timer.DELAY, ""), now + delay_ms)
 
     def try_complete_join(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Form the generation if all members have joined; the first one waits for its delay to pass."""
+        """Form the generation if all members have joined; a first rebalance waits for its delay."""
         if group.state is State.PREPARING_REBALANCE and not group.is_first_rebalance and group.have_all_joined:
             self._complete_join(group, now)
 
     def _complete_join(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """Those that have joined form the next generation; static members are waited for until their session ends."""
+        """Form the next generation from the members that have joined; static members are kept until their session expires."""
         self._timers.cancel((group.id, Timer.JOIN, ""))
         self._timers.cancel((group.id, Timer.DELAY, ""))
         self._delay_left_ms.pop(group.id, None)
@@ -214,7 +215,7 @@ class Rebalances:
     # ---- the assignment
 
     def assign(self, group: ClassicGroup, assignments: dict[str, bytes], now: TimestampMs) -> None:
-        """The leader brings the assignment: once it is written, every waiting member gets its part (GRP-10)."""
+        """Write the leader's assignment, then answer each pending SyncGroup with the member's part (GRP-10)."""
         try:
             self._write([group.record(assignments)], now)
         except KafkaError as error:
@@ -228,7 +229,7 @@ class Rebalances:
                 self.touch(group, member, now)
 
     def has_synced(self, group: ClassicGroup, member: Member) -> None:
-        """A member of the generation has asked for its assignment."""
+        """Note that a member of the generation has sent SyncGroup."""
         group.pending_syncs.discard(member.id)
         if not group.pending_syncs:
             self._timers.cancel((group.id, Timer.SYNC, ""))
@@ -236,14 +237,14 @@ class Rebalances:
     # ---- time
 
     def loaded(self, group: ClassicGroup, now: TimestampMs) -> None:
-        """A group was replayed: its members' sessions begin; too large a group rebalances to shrink (GRP-22)."""
+        """Start the sessions of a replayed group's members; a group that is too large rebalances to shrink (GRP-22)."""
         for member in group.members.values():
             self.touch(group, member, now)
         if len(group.members) > self._settings.max_size:
             self.prepare(group, now)
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due; what becomes due meanwhile comes with the next tick."""
+        """Handle the timers that are due; those that become due meanwhile wait for the next tick."""
         for _ in range(len(self._timers)):
             key = self._timers.take_due(now)
             if key is None:
@@ -287,7 +288,7 @@ class Rebalances:
 
 
 def join_refused(member_id: str, error: ErrorCode) -> JoinGroupResponse:
-    """The answer to a JoinGroup that is refused."""
+    """The error response to a JoinGroup."""
     return JoinGroupResponse(error_code=error, member_id=member_id, protocol_name=None)
 
 

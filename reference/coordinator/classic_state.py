@@ -1,9 +1,9 @@
 """The states of a classic group, as a table.
 
 - *Empty*: no members; only offsets may be kept.
-- *PreparingRebalance*: the members are called; they join (JoinGroup) until all have or the time is over.
-- *CompletingRebalance*: the generation is formed; all wait (SyncGroup) for the leader's assignment.
-- *Stable*: every member may have its assignment and sends heartbeats.
+- *PreparingRebalance*: the members send JoinGroup, until all have or the rebalance timeout passes.
+- *CompletingRebalance*: the generation is formed; its members (SyncGroup) wait for the leader's assignment.
+- *Stable*: the assignment is written; the members send heartbeats.
 - *Dead*: the group is gone, or another node coordinates it.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroupState.
@@ -43,7 +43,7 @@ TRANSITIONS: dict[State, dict[State, str]] = {
     },
     State.DEAD: {},
 }
-"""Where a group may go from each state, and what takes it there."""
+"""For each state the next states, with the cause of each transition."""
 
 
 def diagram() -> str:

@@ -1,18 +1,18 @@
 """A consumer group (KIP-848): its members, their target assignments, and their present ones.
 
-Three epochs order its changes. The *group epoch* grows with every change of members, subscriptions or topics. The *assignment
-epoch* is the group epoch for which the targets were made. A *member epoch* is the assignment epoch to which a member has
-come. So the group is
+Three epochs order its changes. The *group epoch* grows with every change of members, subscriptions or topics. The
+*assignment epoch* is the group epoch for which the target assignments were computed. A *member epoch* is the assignment
+epoch that a member has reached. The group is
 
 | state | when |
 | --- | --- |
 | Empty | it has no members |
-| Assigning | the group epoch is above the assignment epoch: targets are to be made |
-| Reconciling | some member has not come to its target |
+| Assigning | the group epoch is above the assignment epoch: targets are to be computed |
+| Reconciling | some member has not reached its target |
 | Stable | every member has |
-| Dead | it is gone |
+| Dead | it was removed |
 
-Nothing here changes but by the replay of a record (`consumer_group_replay`).
+The group changes only by the replay of records (`consumer_group_replay`).
 Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.
 """
 
@@ -33,7 +33,7 @@ FIRST_EPOCH = 1
 """Group and assignment epoch of a group before its first member's subscription counts."""
 
 NO_EPOCH = -1
-"""Group and assignment epoch of a group whose record of it was removed."""
+"""Group and assignment epoch of a group after the tombstone of the record that has it."""
 
 FIRST_COMMIT_VERSION = 9
 """The first version of OffsetCommit that names a member epoch."""
@@ -46,10 +46,10 @@ class ConsumerGroup:
     id: GroupId
     epoch: int = FIRST_EPOCH
     metadata_hash: int = 0
-    """Of the subscribed topics, when the epoch was last raised."""
+    """The hash of the subscribed topics, from when the epoch was last raised."""
     assignment_epoch: int = FIRST_EPOCH
     assigned_at: TimestampMs = LONG_AGO
-    """When the targets were made; 0 for never."""
+    """When the targets were computed; 0 for never."""
     members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
     static_members: dict[str, str] = field(default_factory=dict[str, str])
     """Member ids by instance id."""
@@ -57,11 +57,11 @@ class ConsumerGroup:
     patterns: dict[str, ResolvedPattern] = field(default_factory=dict[str, ResolvedPattern])
     holders: dict[TopicIdPartition, str] = field(default_factory=dict[TopicIdPartition, str])
     pattern_users: dict[str, int] = field(default_factory=dict[str, int])
-    """How many members subscribe by each pattern."""
+    """The number of members that subscribe by each pattern."""
     has_partition_metadata: bool = False
-    """Whether an older version left its partition metadata in the log."""
+    """Whether the log has partition metadata of an older version, to be removed."""
     checked_at_epoch: int | None = None
-    """The group epoch whose hash was compared with the topics as they are; None asks for it. Not a record's matter."""
+    """The group epoch at the last comparison of its hash with the topics; None requires a comparison. It is not in the log."""
 
     type = "Consumer"
     protocol_type = "consumer"
@@ -99,7 +99,7 @@ class ConsumerGroup:
         return self.members[id]
 
     def topics_of(self, member: ConsumerMember) -> frozenset[TopicName]:
-        """A member's topics: those it names and those that its pattern matched."""
+        """A member's topics: its subscription by name, and the topics that its pattern matched."""
         resolved = self.patterns.get(member.regex) if member.regex else None
         return member.topics | resolved.topics if resolved is not None else member.topics
 
@@ -107,7 +107,7 @@ class ConsumerGroup:
         return any(topic in self.topics_of(member) for member in self.members.values())
 
     def preferred_assignor(self, members: Iterable[ConsumerMember]) -> str | None:
-        """The assignor that most members name, of those that name one."""
+        """The assignor that most members name, among members that name one; None if none does."""
         votes: dict[str, int] = {}
         for member in members:
             if member.assignor is not None:
@@ -123,16 +123,17 @@ class ConsumerGroup:
     # ---- what offsets ask
 
     def expires_from(self, commit_timestamp: TimestampMs) -> TimestampMs | None:
-        """Offsets of topics without a subscriber expire from their commit on."""
+        """Always the commit timestamp: offsets of topics without a subscriber expire from their commit on."""
         return commit_timestamp
 
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: MemberEpoch, version: int, transactional: bool
     ) -> CheckPartition | None:
-        """Whether offsets may be committed; what it gives is asked for each partition too (CGH-14, KIP-1251).
+        """Whether offsets may be committed. A returned function must also be called for each partition (CGH-14,
+        KIP-1251).
 
-        Errors: KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION in its place for a
-        member that speaks the classic protocol.
+        Errors: KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; for a member of the classic
+        protocol ILLEGAL_GENERATION instead.
         """
         if generation < 0 and self.is_empty:
             return None
@@ -159,7 +160,7 @@ class ConsumerGroup:
             raise KafkaError(_stale(member), f"The epoch {epoch} is not the member's, {member.epoch}.")
 
     def check_offset_delete(self) -> None:
-        """Offsets of topics without a subscriber may always be deleted (GAD)."""
+        """Never raises: offsets of topics without a subscriber may always be deleted (GAD)."""
 
     def check_delete(self) -> None:
         """Errors: KafkaError NON_EMPTY_GROUP."""
@@ -179,7 +180,7 @@ class ConsumerGroup:
         self.holders.update(dict.fromkeys(member.held, member.id))
 
     def drop(self, id: str) -> None:
-        """A member is gone."""
+        """Remove a member, and free its partitions."""
         self._let_go(id)
         gone = self.members.pop(id, None)
         if gone is not None and gone.instance_id is not None and self.static_members.get(gone.instance_id) == id:
@@ -199,7 +200,7 @@ class ConsumerGroup:
 
 
 def target_of(group: ConsumerGroup, member: ConsumerMember) -> Assignment:
-    """A member's target; a static member has that of the last one in its place, also where it was a dynamic one before."""
+    """A member's target. A static member has the target of its instance's last member, also if it was dynamic before."""
     id = member.id if member.instance_id is None else group.static_members.get(member.instance_id, "")
     return group.targets.get(id, NOTHING)
 
@@ -209,7 +210,7 @@ def _stale(member: ConsumerMember) -> ErrorCode:
 
 
 def _check_partition(member: ConsumerMember, epoch: MemberEpoch, topic: TopicName, partition: TopicIdPartition) -> None:
-    """A member of an older epoch may commit what it has owned since then: no other member had it in between."""
+    """A member of an older epoch may commit for a partition that it has owned since then: no other member had it in between."""
     since = member.held.get(partition)
     if since is None or epoch < since:
         raise KafkaError(_stale(member), f"{topic}-{partition[1]} was not the member's in epoch {epoch}.")

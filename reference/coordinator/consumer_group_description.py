@@ -17,7 +17,7 @@ Described = ConsumerGroupDescribeResponse
 
 
 def describe(group: ConsumerGroup, topics: Topics, default_assignor: str) -> Described.DescribedGroup:
-    """The group, its epochs, and for each member what it owns and what it shall own."""
+    """The group, its epochs, and each member's current and target assignment."""
     return Described.DescribedGroup(
         group_id=group.id,
         group_state=group.state_name,
@@ -45,7 +45,7 @@ def _member(group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Des
 
 
 def _assignment(partitions: Iterable[TopicIdPartition], topics: Topics) -> Described.Assignment:
-    """Partitions by topic; topics that exist no more are left out."""
+    """Partitions by topic, without topics that no longer exist."""
     return Described.Assignment(
         topic_partitions=[
             Described.TopicPartitions(topic_id=id, topic_name=name, partitions=indexes)

@@ -1,13 +1,13 @@
 """The records of consumer groups (KIP-848) in `__consumer_offsets`, in Kafka's formats.
 
-| record | key | says |
+| record | key | content |
 | --- | --- | --- |
 | ConsumerGroupMetadata | 3, group | the group's epoch, and a hash of the topics' metadata that it was made for |
-| ConsumerGroupPartitionMetadata | 4, group | nothing any more: 4.1 and later only remove it |
-| ConsumerGroupMemberMetadata | 5, group, member | what a member said of itself |
-| ConsumerGroupTargetAssignmentMetadata | 6, group | for which group epoch the targets were made, and when |
-| ConsumerGroupTargetAssignmentMember | 7, group, member | what a member shall own |
-| ConsumerGroupCurrentMemberAssignment | 8, group, member | its epoch, its state, and what it owns |
+| ConsumerGroupPartitionMetadata | 4, group | unused: 4.1 and later only remove it |
+| ConsumerGroupMemberMetadata | 5, group, member | the member's subscription and other fields of its heartbeats |
+| ConsumerGroupTargetAssignmentMetadata | 6, group | the group epoch of the targets, and their time |
+| ConsumerGroupTargetAssignmentMember | 7, group, member | the member's target assignment |
+| ConsumerGroupCurrentMemberAssignment | 8, group, member | its epoch, its state, and its partitions |
 | ConsumerGroupRegularExpression | 16, group, pattern | the topics that a pattern matched |
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorRecordHelpers and GroupCoordinatorRecordSerde of 4.3.1.
@@ -64,7 +64,7 @@ VALUES: dict[type[Message], type[Message]] = {
     ConsumerGroupCurrentMemberAssignmentKey: ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
 }
-"""Which value goes with which key; a record's type is its key's number."""
+"""The value type of each key type; a record's type is its key's number."""
 
 _KEYS = {key.KEY: key for key in VALUES}
 RECORD_TYPES = frozenset(_KEYS)
@@ -166,7 +166,7 @@ def partition_metadata_tombstone(group: GroupId) -> KeyValue:
 
 
 def member_tombstones(group: GroupId, member_id: str) -> list[KeyValue]:
-    """Everything that is kept of a member, in the order in which it must go."""
+    """The tombstones of all records of a member, in the order in which they must be written."""
     return [
         _record(ConsumerGroupCurrentMemberAssignmentKey(group_id=group, member_id=member_id), None),
         _record(ConsumerGroupTargetAssignmentMemberKey(group_id=group, member_id=member_id), None),
@@ -216,7 +216,7 @@ def target_of(value: ConsumerGroupTargetAssignmentMemberValue) -> Assignment:
 
 
 def owned_of(topics: list[_OwnedTopic], default_epoch: MemberEpoch) -> dict[TopicIdPartition, MemberEpoch]:
-    """What a record says a member owns; before 4.3 records named no epochs: the member's own stands in for them."""
+    """The partitions that a record assigns to a member. Records before 4.3 have no epochs: `default_epoch` replaces them."""
     owned: dict[TopicIdPartition, MemberEpoch] = {}
     for topic in topics:
         epochs = topic.assignment_epochs or []
@@ -227,9 +227,9 @@ def owned_of(topics: list[_OwnedTopic], default_epoch: MemberEpoch) -> dict[Topi
 
 
 def classic_of(value: ConsumerGroupMemberMetadataValue) -> ClassicMember | None:
-    """The classic side of a member, where it has one.
+    """The classic fields of a member; None for a member of the new protocol.
 
-    Errors: CodecError where it names no protocol, or says with the one that it wants most what is no subscription.
+    Errors: CodecError if it names no protocol, or if the metadata of its most preferred protocol are no subscription.
     """
     classic = value.classic_member_metadata
     if classic is None:

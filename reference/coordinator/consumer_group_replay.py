@@ -1,7 +1,7 @@
 """Replays the records of `__consumer_offsets` into consumer groups (KIP-848).
 
-Records may come in an order that no coordinator wrote: compaction keeps the newest of each key. So a member may come to be
-with any of its records, and is gone with the last of its tombstones.
+Compaction keeps the newest record of each key, so records may come in an order that no coordinator wrote. So a member is
+created by its metadata or by its current assignment, and removed by the tombstone of its metadata.
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.replay.
 """
 
@@ -49,12 +49,12 @@ from reference.protocol.schema import Message
 
 
 def replay(group: ConsumerGroup, key: Message, value: Message | None) -> None:
-    """Take up a record of this group."""
+    """Replay a record of this group."""
     _REPLAY[type(key)](group, key, value)
 
 
 def is_gone(group: ConsumerGroup) -> bool:
-    """Whether the last of the group's records was removed."""
+    """Whether the group's last record was removed."""
     return group.epoch == NO_EPOCH
 
 

@@ -1,7 +1,8 @@
 """The consumer groups (KIP-848) among the groups of one shard: heartbeats, timeouts, and replayed records.
 
-A decision is records, by one write; the groups change when these are replayed. Beside the records there are only waits
-(`consumer_timers`): a member that lets one pass is fenced, as if it had left (CGH-13). A new coordinator begins them again.
+The coordinator writes the records of each decision in one write; groups change when these are replayed. Only timers
+(`consumer_timers`) are not in the log: a member that misses one is fenced, as if it had left (CGH-13). A new
+coordinator starts them again.
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager of 4.3.1.
 """
 
@@ -38,14 +39,14 @@ from reference.replication.replica import Trace
 
 
 class Conversions(Protocol):
-    """What happens to a classic group's waiting members and timers when a group changes its type."""
+    """Handles a classic group's pending requests and timers when a group changes its type."""
 
     def upgraded(self, group: ClassicGroup) -> None:
         """The group is about to become a consumer group."""
         ...
 
     def downgraded(self, id: GroupId, members: Sequence[ConsumerMember], is_stale: bool, now: TimestampMs) -> None:
-        """The group has become a classic one; with a stale assignment its members are to be called to join."""
+        """The group has become a classic one; `is_stale` requires a rebalance."""
         ...
 
 
@@ -78,9 +79,9 @@ class ConsumerGroups:
     def heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, client_id: str, client_host: str, now: TimestampMs
     ) -> ConsumerGroupHeartbeatResponse:
-        """Take up a heartbeat that `check_request` has let through.
+        """Handle a heartbeat that has passed `check_request`.
 
-        Errors: KafkaError, also where the records cannot be written; nothing is then changed.
+        Errors: KafkaError, also if the records cannot be written; then the group is unchanged.
         """
         if request.member_epoch in (LEAVING, LEAVING_STATIC):
             return self.leave_group(request, now)
@@ -94,9 +95,9 @@ class ConsumerGroups:
         return response_to(request, beat.before, member, settings.heartbeat_interval_ms)
 
     def carry_out(self, beat: Heartbeat, member: ConsumerMember) -> None:
-        """Write what was decided of a member, and begin the waits that follow from it.
+        """Write the decision about a member, and start the timers that follow from it.
 
-        A member whose heartbeat cannot be written has sent it all the same: its session begins again. Errors: KafkaError.
+        A heartbeat that cannot be written still renews the member's session. Errors: KafkaError.
         """
         group, now = beat.group, beat.now
         former = self._groups.get(group.id)
@@ -125,7 +126,7 @@ class ConsumerGroups:
             self.timers.moved(beat.group.id, member, beat.now)
 
     def _are_patterns_due(self, beat: Heartbeat) -> bool:
-        """Whether the patterns have to be matched, from what the group knew of them before this heartbeat."""
+        """Whether the patterns have to be matched, by the group's patterns before this heartbeat."""
         newest, interval_ms = self._newest_topics_version, beat.settings.regex_refresh_interval_ms
         return not self.timers.are_patterns_due(beat.group.id) and must_resolve(
             beat.group, beat.members.values(), beat.pattern, newest, interval_ms, beat.now
@@ -141,9 +142,9 @@ class ConsumerGroups:
         return group
 
     def _group(self, request: ConsumerGroupHeartbeatRequest) -> tuple[ConsumerGroup, list[KeyValue]]:
-        """The group of a heartbeat, and what must be written for it to be one.
+        """The group of a heartbeat, and the records that create it or change its type.
 
-        Any member that joins makes the group where there is none, and a consumer group of a classic one (CGH-17).
+        A joining member creates a missing group, and turns a classic group into a consumer group (CGH-17).
         Errors: KafkaError GROUP_ID_NOT_FOUND.
         """
         group = self._groups.get(request.group_id)
@@ -167,7 +168,7 @@ class ConsumerGroups:
     # ---- leaving
 
     def leave_group(self, request: ConsumerGroupHeartbeatRequest, now: TimestampMs) -> ConsumerGroupHeartbeatResponse:
-        """A member goes for good, or, a static one, for now (CGH-10, CGH-11)."""
+        """Remove a member; a static member may leave temporarily (CGH-10, CGH-11)."""
         group = self.of(request.group_id)
         if request.instance_id is None:
             member = group.member(request.member_id)
@@ -188,9 +189,9 @@ class ConsumerGroups:
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
     def fence(self, group: ConsumerGroup, members: Sequence[ConsumerMember], now: TimestampMs) -> None:
-        """Members have left: their partitions are free, and the others get new targets with their next heartbeats.
+        """Remove members: their partitions become free, and the others get new targets with their next heartbeats.
 
-        Are all others of the classic protocol, the group becomes a classic one. Errors: KafkaError.
+        If all others are of the classic protocol, the group becomes a classic one. Errors: KafkaError.
         """
         gone = {member.id for member in members}
         others = [each for each in group.members.values() if each.id not in gone]
@@ -219,7 +220,7 @@ class ConsumerGroups:
         return is_classic and settings.may_downgrade and len(members) <= settings.max_classic_size
 
     def may_become_classic(self, group: ConsumerGroup, replaced: ConsumerMember) -> bool:
-        """Whether a classic member in the place of another, the last of the new protocol, makes the group classic."""
+        """Whether the group becomes classic when a classic member replaces `replaced`, its last member of the new protocol."""
         if replaced.classic is not None:
             return False
         settings = self.settings_of(group.id)
@@ -235,7 +236,7 @@ class ConsumerGroups:
         now: TimestampMs,
         before: Sequence[KeyValue] = (),
     ) -> None:
-        """The group becomes a classic one of these members. Errors: KafkaError."""
+        """Convert the group to a classic one of these members. Errors: KafkaError."""
         former = [*group.members]
         if self._tracing is not None:
             self._tracing.trace_step(BEYOND, group.id)
@@ -247,11 +248,11 @@ class ConsumerGroups:
     # ---- time
 
     def next_deadline(self) -> TimestampMs | None:
-        """When `tick` has something to do next."""
+        """The time of the next timer."""
         return self.timers.next_deadline()
 
     def tick(self, now: TimestampMs) -> None:
-        """Fence whose time is over, and match the patterns that are due; each by one write."""
+        """Fence members whose timers have expired, and match the patterns that are due, each in one write."""
         for _ in range(len(self.timers)):
             due = self.timers.take_due(now)
             if due is None:
@@ -275,7 +276,7 @@ class ConsumerGroups:
             self.lose_member(group, member, now)
 
     def lose_member(self, group: ConsumerGroup, member: ConsumerMember, now: TimestampMs) -> None:
-        """A member let a wait pass (CGH-13). Errors: KafkaError."""
+        """Fence a member that has missed a timer (CGH-13). Errors: KafkaError."""
         self.fence(group, [member], now)
         if self._tracing is not None:
             self._tracing.trace_step("LoseMember", group.id, member=member.id, groupEpoch=group.epoch)
@@ -283,7 +284,7 @@ class ConsumerGroups:
     # ---- the log and the metadata
 
     def replay(self, key: Buffer, value: Buffer | None) -> None:
-        """Take up a record of a consumer group. Errors: CodecError."""
+        """Replay a record of a consumer group. Errors: CodecError."""
         decoded = decode_record(key, value)
         if decoded is None:
             return
@@ -299,15 +300,15 @@ class ConsumerGroups:
             del self._groups[id]
 
     def loaded(self, now: TimestampMs) -> None:
-        """Every member's session begins again, and so does its time to revoke partitions."""
+        """Start every member's session, and its time to revoke partitions."""
         for group in self._groups.values():
             if isinstance(group, ConsumerGroup):
                 for member in group.members.values():
                     self.timers.loaded(group.id, member, now)
 
     def topics_changed(self, names: Iterable[TopicName], *, are_new: bool) -> None:
-        """Topics were created, grown, moved or deleted: the groups that subscribe to them look again (CGH-15). Patterns are
-        matched again only for topics that are new (CGH-16)."""
+        """Make every group compare its topics again, after topics were created, grown, moved or deleted (CGH-15). Match
+        patterns again only if there are new topics (CGH-16)."""
         self.hashes.forget(names)
         if are_new:
             self._newest_topics_version = self.topics.version

@@ -63,7 +63,7 @@ class Heartbeat:
     def decide(
         self, request: ConsumerGroupHeartbeatRequest, member_id: str, client_id: str, client_host: str
     ) -> ConsumerMember:
-        """Take all steps, and return the member after them. Errors: KafkaError; `records` is then to be dropped."""
+        """Take all steps, and return the member after them. Errors: KafkaError; the caller then drops `records`."""
         owned = owned_of(request)
         before = self._member(request, member_id, owned)
         after = self.advance(before, _as_said(before, request, client_id, client_host), owned)
@@ -83,7 +83,7 @@ class Heartbeat:
         return self.move(said, epoch, target, owned, is_changed)
 
     def take_up(self, before: ConsumerMember, said: ConsumerMember) -> bool:
-        """The member is what it says, and the group's epoch grows if that matters; gives whether its subscription changed.
+        """Update the member, and raise the group epoch if that matters; return whether the subscription changed.
 
         Errors: as `decide`.
         """
@@ -239,7 +239,7 @@ def response_to(
     after: ConsumerMember,
     heartbeat_interval_ms: int,
 ) -> ConsumerGroupHeartbeatResponse:
-    """The response. It carries the assignment only where that changed, or to a request that joins or has all fields (CGH-06)."""
+    """The response. It carries the assignment only if that changed, or if the request joins or has all fields (CGH-06)."""
     is_full = (
         request.rebalance_timeout_ms != NO_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

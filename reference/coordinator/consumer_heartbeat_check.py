@@ -14,13 +14,13 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 NO_TIMEOUT = -1
-"""A rebalance timeout that is as it was."""
+"""An unchanged rebalance timeout."""
 
 BLANKS = "".join(map(chr, range(ord(" ") + 1)))
-"""The characters that Java's trim removes: a name of nothing else is empty."""
+"""The characters that Java's trim removes; a name of these alone is empty."""
 
 FIRST_VERSION_WITH_OWN_IDS = 1
-"""From here on a member brings its own id."""
+"""The first version in which the member generates its own id."""
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
@@ -59,7 +59,8 @@ def _require(holds: bool, message: str) -> None:
 
 
 def check_epoch(member: ConsumerMember, received: MemberEpoch, owned: Assignment | None) -> None:
-    """A member says its epoch, or the one before where it has lost the last answer and owns nothing that was taken from it.
+    """Check a heartbeat's epoch. The previous epoch is allowed if the last response was lost and no owned partition was
+    revoked.
 
     Errors: KafkaError FENCED_MEMBER_EPOCH.
     """
@@ -76,7 +77,7 @@ def check_epoch(member: ConsumerMember, received: MemberEpoch, owned: Assignment
 
 
 def is_fenced_epoch(received: MemberEpoch, known: MemberEpoch, repeats_previous: bool) -> bool:
-    """Whether a member is fenced; one that `repeats_previous` has lost a response, and no partition with it.
+    """Whether a member is fenced; `repeats_previous` means that it lost a response, and owns no revoked partition.
 
     post: _ or received <= known
     post: _ or received == known or repeats_previous
@@ -86,7 +87,7 @@ def is_fenced_epoch(received: MemberEpoch, known: MemberEpoch, repeats_previous:
 
 
 def check_released(existing: ConsumerMember, member_id: str, instance_id: str) -> None:
-    """An instance's place is free for a new member only when the last one has left it for now (CGH-12).
+    """Check that an instance id is free for a new member: the last one must have left temporarily (CGH-12).
 
     Errors: KafkaError UNRELEASED_INSTANCE_ID.
     """
@@ -99,7 +100,7 @@ def check_released(existing: ConsumerMember, member_id: str, instance_id: str) -
 
 
 def check_instance(existing: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member that has an instance's place, if it is this one.
+    """The member of an instance id, if it has this member id.
 
     Errors: KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
     """

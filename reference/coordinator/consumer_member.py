@@ -1,6 +1,6 @@
 """One member of a consumer group (KIP-848), as a value: its subscription, and its partitions.
 
-A member that changes is another value; the group takes it up when the change's record is replayed.
+A changed member is another value; the group stores it when its record is replayed.
 Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroupMember.
 """
 
@@ -14,22 +14,22 @@ from reference.coordinator.assignment import MemberEpoch, Owned, TopicIdPartitio
 from reference.protocol.primitives import TopicName
 
 JOINING: MemberEpoch = 0
-"""The epoch of a member that joins, also again."""
+"""The epoch of a member that joins, or joins again."""
 
 LEAVING: MemberEpoch = -1
-"""The epoch by which a member leaves for good."""
+"""The epoch of a member that leaves for good."""
 
 LEAVING_STATIC: MemberEpoch = -2
-"""The epoch of a static member that left and is expected back: what it owns stays reserved (CGH-11)."""
+"""The epoch of a static member that left and is expected back: its partitions stay reserved (CGH-11)."""
 
 
 class MemberState(IntEnum):
     """A member's state of reconciliation, as its record stores it."""
 
     STABLE = 0
-    """It has the whole target assignment of its epoch."""
+    """It has its whole target assignment."""
     UNREVOKED_PARTITIONS = 1
-    """It has partitions to revoke, and has not confirmed that it did."""
+    """It has partitions to revoke, and has not confirmed their revocation."""
     UNRELEASED_PARTITIONS = 2
     """Its target has partitions that other members have not released."""
     UNKNOWN = 127
@@ -47,7 +47,7 @@ class ClassicMember:
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """Names and subscriptions, the most wanted first."""
+    """Names and subscriptions, the most preferred first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +68,26 @@ class ConsumerMember:
     regex: str | None = ""
     """Subscribed by pattern (RE2); empty or null for none."""
     assignor: str | None = None
-    """The server-side assignor that it wants."""
+    """The server-side assignor that the member prefers."""
     assigned: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
     pending_revocation: Owned = field(default_factory=dict[TopicIdPartition, MemberEpoch])
-    """Partitions that it was asked to revoke and may still consume."""
+    """Partitions that the member was asked to revoke and may still consume."""
     classic: ClassicMember | None = None
     """Set for a member that speaks the classic protocol."""
 
     @property
     def held(self) -> Mapping[TopicIdPartition, MemberEpoch]:
-        """Everything that no other member may own now."""
+        """The partitions that no other member may own now."""
         return {**self.assigned, **self.pending_revocation}
 
     def is_reconciled_to(self, target_epoch: MemberEpoch) -> bool:
-        """Whether nothing is left to be done for it."""
+        """Whether the member has reached the target of that epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def moved_to(
         self, epoch: MemberEpoch, state: MemberState, assigned: Owned, pending_revocation: Owned
     ) -> ConsumerMember:
-        """The member in an epoch, which may be its old one, with what it owns in it."""
+        """The member with another assignment, in `epoch`, which may be its present one."""
         return replace(
             self,
             epoch=epoch,

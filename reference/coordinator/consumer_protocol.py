@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol send each other within a group, as far as a mixed group must understand it.
+"""The embedded protocol of classic consumers, as far as a mixed group must decode it: subscriptions and assignments.
 
-Each is a 16-bit version and the fields of that version, or of the newest known here where it is newer.
+Each is a 16-bit version and the fields of that version, or for a newer version the fields of the newest version here.
 Source: org.apache.kafka.clients.consumer.internals.ConsumerProtocol; KIP-429, KIP-792, KIP-881.
 """
 
@@ -44,9 +44,9 @@ def subscription_of(metadata: bytes, topics: Topics) -> Subscription:
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[TopicName] | None:
-    """The topics of all members together; None where one of them cannot be read.
+    """The topics of all members together; None if the metadata of one of them cannot be decoded.
 
-    Offsets of these topics are protected (OFF-14, OFF-15); a group whose metadata cannot be read is taken to consume everything.
+    Offsets of these topics are protected (OFF-14, OFF-15); None counts as a subscription to every topic.
     """
     topics: set[TopicName] = set()
     for each in metadata:
@@ -58,13 +58,13 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[TopicName] | None:
 
 
 def _topics(metadata: bytes) -> list[TopicName]:
-    """The first field, in the form of version 0: later versions only add fields behind it."""
+    """The topics, which are the first field: later versions only add fields after it."""
     version_of(metadata)
     return decode_from(ConsumerProtocolSubscription, 0, memoryview(metadata), _VERSION_SIZE)[0].topics
 
 
 def assignment_of(data: bytes, topics: Topics) -> Assignment:
-    """The leader's assignment for a member, without deleted topics. Errors: CodecError, also for an assignor's extra bytes."""
+    """The leader's assignment for a member, without deleted topics. Errors: CodecError, also for an assignor's user data."""
     if not data:
         return frozenset()
     given, _ = decode_from(ConsumerProtocolAssignment, version_of(data), memoryview(data), _VERSION_SIZE)
@@ -75,7 +75,7 @@ def assignment_of(data: bytes, topics: Topics) -> Assignment:
 
 
 def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
-    """An assignment as a member of the classic protocol reads it."""
+    """An assignment in the form that a member of the classic protocol decodes."""
     partitions = [
         ConsumerProtocolAssignment.TopicPartition(topic=name, partitions=indexes)
         for id, indexes in by_topic(assignment).items()

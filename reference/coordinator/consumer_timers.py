@@ -1,12 +1,12 @@
-"""How long a consumer group waits for its members, and for what.
+"""The timers of a consumer group.
 
-| wait | how long | else |
+| timer | duration | when it expires |
 | --- | --- | --- |
 | SESSION | session timeout, from each request of the member | the member is fenced |
 | REVOCATION | rebalance timeout, from being asked to give up partitions | the member is fenced, if it is still in that epoch |
 | JOIN | rebalance timeout, from asking a classic member to join again | the member is fenced |
 | SYNC | rebalance timeout, from a classic member's join | the member is fenced |
-| PATTERNS | not at all | patterns are matched against all topics |
+| PATTERNS | none | patterns are matched against all topics |
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reference.coordinator.timers import Timers
 from reference.protocol.primitives import GroupId, TimestampMs
 
 RETRY_MS = 500
-"""When what time brought is tried again, where its records could not be written."""
+"""The delay before a timer's records are tried again after a failed write."""
 
 
 class Wait(Enum):
@@ -32,7 +32,7 @@ class Wait(Enum):
 
 
 class Due(NamedTuple):
-    """Something that was waited for; `member` is empty for the group's patterns."""
+    """A timer that has expired; `member` is empty for the group's patterns."""
 
     wait: Wait
     group: GroupId
@@ -40,7 +40,7 @@ class Due(NamedTuple):
 
 
 class ConsumerTimers:
-    """The waits of all consumer groups of a shard."""
+    """The timers of all consumer groups of a shard."""
 
     def __init__(self, session_timeout_ms: Callable[[GroupId], int]) -> None:
         self._session_timeout_ms = session_timeout_ms
@@ -49,18 +49,18 @@ class ConsumerTimers:
         """The epoch in which a member has to revoke partitions."""
 
     def received(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A request of the member: its session begins again."""
+        """Restart a member's session after a request."""
         classic = member.classic
         timeout_ms = self._session_timeout_ms(group) if classic is None else classic.session_timeout_ms
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + timeout_ms)
 
     def loaded(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A new coordinator gives each member the group's session timeout for its next request, of whichever protocol."""
+        """Start a session on a new coordinator: any member has the group's session timeout, also one of the classic protocol."""
         self._timers.schedule(Due(Wait.SESSION, group, member.id), now + self._session_timeout_ms(group))
         self.moved(group, member, now)
 
     def moved(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A member came closer to its target, or was asked to give up partitions first."""
+        """Start or cancel the revocation timer, by the member's new state."""
         due = Due(Wait.REVOCATION, group, member.id)
         if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
             self._timers.schedule(due, now + member.rebalance_timeout_ms)
@@ -70,39 +70,39 @@ class ConsumerTimers:
             self._revoking.pop((group, member.id), None)
 
     def called(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A classic member was asked to join again: the first time counts."""
+        """Start the timer for a classic member to join again, if it does not run yet."""
         due = Due(Wait.JOIN, group, member.id)
         if self._timers.deadline_of(due) is None:
             self._timers.schedule(due, now + member.rebalance_timeout_ms)
 
     def joined(self, group: GroupId, member: ConsumerMember, now: TimestampMs) -> None:
-        """A classic member has joined: it has to send SyncGroup in time."""
+        """Start the timer for a SyncGroup of a classic member that has joined."""
         self._timers.cancel(Due(Wait.JOIN, group, member.id))
         self._timers.schedule(Due(Wait.SYNC, group, member.id), now + member.rebalance_timeout_ms)
 
     def synced(self, group: GroupId, member: ConsumerMember) -> None:
-        """A classic member has sent SyncGroup."""
+        """Cancel the timer for a classic member's SyncGroup."""
         self._timers.cancel(Due(Wait.SYNC, group, member.id))
 
     def match_patterns(self, group: GroupId, now: TimestampMs) -> None:
-        """The group's patterns have to be matched against the topics."""
+        """Make the match of the group's patterns due at once."""
         self._timers.schedule(Due(Wait.PATTERNS, group, ""), now)
 
     def are_patterns_due(self, group: GroupId) -> bool:
         return self._timers.deadline_of(Due(Wait.PATTERNS, group, "")) is not None
 
     def forget(self, group: GroupId, member: str) -> None:
-        """A member is gone."""
+        """Cancel all timers of a removed member."""
         for wait in Wait:
             self._timers.cancel(Due(wait, group, member))
         self._revoking.pop((group, member), None)
 
     def again(self, due: Due, now: TimestampMs) -> None:
-        """Try again: the result could not be written."""
+        """Schedule an expired timer again, after its records could not be written."""
         self._timers.schedule(due, now + RETRY_MS)
 
     def is_over(self, due: Due, member: ConsumerMember) -> bool:
-        """Whether a wait that has ended still means anything for the member."""
+        """Whether an expired timer still applies to the member."""
         return due.wait is not Wait.REVOCATION or self._revoking.get((due.group, due.member)) == member.epoch
 
     def take_due(self, now: TimestampMs) -> Due | None:

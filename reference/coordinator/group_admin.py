@@ -20,7 +20,7 @@ FIRST_DESCRIPTION_WITH_GROUP_ID_NOT_FOUND = 6
 
 
 def list_groups(groups: Mapping[GroupId, Group], request: ListGroupsRequest) -> list[ListGroupsResponse.ListedGroup]:
-    """The groups whose state and type are among those asked for, in whatever letters; without any asked for, all (GAD-03)."""
+    """The groups that match the state and type filters, in upper or lower case; an empty filter matches all (GAD-03)."""
     states = {state.strip().lower() for state in request.states_filter}
     types = {type.lower() for type in request.types_filter}
     return [
@@ -36,7 +36,7 @@ def list_groups(groups: Mapping[GroupId, Group], request: ListGroupsRequest) -> 
 
 
 def describe_group(groups: Mapping[GroupId, Group], id: GroupId, version: int) -> DescribeGroupsResponse.DescribedGroup:
-    """A classic group; members' metadata only where a protocol has been agreed on (GAD-01, GAD-02)."""
+    """A classic group; members' metadata only in a stable group (GAD-01, GAD-02)."""
     group = groups.get(id)
     described = DescribeGroupsResponse.DescribedGroup(group_id=id, group_state=State.DEAD.value)
     if not isinstance(group, ClassicGroup):
@@ -54,7 +54,7 @@ def describe_group(groups: Mapping[GroupId, Group], id: GroupId, version: int) -
 
 
 def removal(groups: Mapping[GroupId, Group], offsets: Offsets, id: GroupId) -> list[KeyValue]:
-    """The records that remove a group and everything that it has committed (GAD-04).
+    """The records that remove a group and all its offsets (GAD-04).
 
     Errors: KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """

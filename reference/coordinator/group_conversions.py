@@ -1,8 +1,8 @@
-"""A group with members that becomes one of the other type (KIP-848, online migration; CGH-17).
+"""Converts a group with members to the other type (KIP-848, online migration; CGH-17).
 
-A classic group of consumers becomes a consumer group when the first member of the new protocol joins it: its generation is
-the epoch, its assignment both the current and the target assignment. A consumer group with only classic members left becomes
-a classic one, and rebalances. The records of the one are removed by the same write that brings those of the other.
+A classic group of consumers becomes a consumer group when the first member of the new protocol joins it: its generation
+becomes the epoch, its assignment both the current and the target assignment. A consumer group with only classic members
+left becomes a classic one, and rebalances. One write removes the records of the old group and has those of the new one.
 Source: GroupMetadataManager.convertToConsumerGroup and convertToClassicGroup of 4.3.1; group.consumer.migration.policy.
 """
 
@@ -38,9 +38,9 @@ from reference.protocol.primitives import LONG_AGO, TimestampMs
 def upgrade(
     classic: ClassicGroup, topics: Topics, hashes: TopicHashes, settings: ConsumerGroupSettings
 ) -> tuple[ConsumerGroup, list[KeyValue]]:
-    """The consumer group that a classic one with members becomes, and the records that make it so.
+    """The consumer group that a classic one with members becomes, and the records of the conversion.
 
-    Errors: KafkaError GROUP_ID_NOT_FOUND where it cannot.
+    Errors: KafkaError GROUP_ID_NOT_FOUND if it cannot be converted.
     """
     _check_upgrade(classic, settings)
     try:
@@ -107,9 +107,9 @@ def _records(classic: ClassicGroup, members: Sequence[ConsumerMember], hashes: T
 def downgrade(
     group: ConsumerGroup, members: Sequence[ConsumerMember], topics: Topics, now: TimestampMs
 ) -> list[KeyValue]:
-    """The records that make a classic group of `members`, which all speak the classic protocol.
+    """The records that convert the group to a classic one of `members`, which all speak the classic protocol.
 
-    Errors: KafkaError UNKNOWN_SERVER_ERROR where they have no protocol in common, or one that says what cannot be read.
+    Errors: KafkaError UNKNOWN_SERVER_ERROR if they have no protocol in common, or one's metadata cannot be decoded.
     """
     classic = ClassicGroup(group.id)
     for member in members:

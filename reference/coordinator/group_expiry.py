@@ -1,5 +1,5 @@
-"""What a shard removes by itself: expired offsets, groups with neither members nor offsets, offsets of topics
-that were deleted. All of it is decided by records, as everything else is.
+"""Removes expired offsets, groups with neither members nor offsets, and offsets of deleted topics. Each removal is a
+tombstone that the caller writes.
 
 Source: requirements OFF-15, OFF-16; KIP-211; org.apache.kafka.coordinator.group.GroupCoordinatorShard.cleanupGroupMetadata.
 """
@@ -14,7 +14,7 @@ from reference.protocol.primitives import GroupId, TimestampMs, TopicId, TopicNa
 
 
 def expire(groups: Mapping[GroupId, Group], offsets: Offsets, retention_ms: int, now: TimestampMs) -> list[KeyValue]:
-    """The tombstones of all offsets that have expired, and of groups that have neither members nor offsets any more."""
+    """The tombstones of all expired offsets, and of groups that have neither members nor offsets any more."""
     tombstones: list[KeyValue] = []
     for group in groups.values():
         expired = _expired_offsets(group, offsets, retention_ms, now)
@@ -26,7 +26,7 @@ def expire(groups: Mapping[GroupId, Group], offsets: Offsets, retention_ms: int,
 
 
 def _expired_offsets(group: Group, offsets: Offsets, retention_ms: int, now: TimestampMs) -> list[KeyValue]:
-    """The offsets that no member uses and whose retention is over; those of topics that are consumed never are."""
+    """The tombstones of offsets whose retention has passed and whose topics no member consumes."""
     expired: list[KeyValue] = []
     for place, offset in offsets.of(group.id).items():
         since = group.expires_from(offset.committed_at)
@@ -40,5 +40,5 @@ def _expired_offsets(group: Group, offsets: Offsets, retention_ms: int, now: Tim
 
 
 def of_deleted_topics(offsets: Offsets, topics: Mapping[TopicId, TopicName]) -> list[KeyValue]:
-    """The tombstones of all offsets that were committed for topics that are gone."""
+    """The tombstones of all offsets of deleted topics."""
     return [offset_tombstone(group, place) for group, place in dict.fromkeys(offsets.of_topics(topics))]

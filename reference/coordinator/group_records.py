@@ -21,10 +21,10 @@ T = TypeVar("T", bound=Message)
 GROUP_METADATA_VERSION = 3
 OFFSET_COMMIT_VERSION = 4
 OFFSET_COMMIT_VERSION_WITH_EXPIRY = 1
-"""The one version that can say when an offset expires, for OffsetCommit requests 2 to 4 that ask for it."""
+"""The only version with an expiry timestamp, for OffsetCommit requests 2 to 4 with a retention time."""
 
 REMEMBERED_OFFSET_KEYS = 4096
-"""Groups commit the same few partitions again and again: so many keys are neither encoded nor decoded again."""
+"""The size of the caches of encoded and decoded offset keys: groups commit the same few partitions again and again."""
 
 Place = tuple[TopicName, int]
 """A partition."""
@@ -61,7 +61,7 @@ def read_offset_key(key: bytes) -> tuple[GroupId, Place]:
 
 
 def offset_record(group: GroupId, place: Place, value: OffsetCommitValue | None) -> KeyValue:
-    """One committed offset, or its removal."""
+    """The record of a committed offset, or its tombstone."""
     if value is None:
         return offset_key(group, place), None
     version = OFFSET_COMMIT_VERSION if value.expire_timestamp < 0 else OFFSET_COMMIT_VERSION_WITH_EXPIRY
@@ -69,7 +69,7 @@ def offset_record(group: GroupId, place: Place, value: OffsetCommitValue | None)
 
 
 def record_type(key: Buffer) -> int:
-    """Which of the coordinator's records a key begins. Errors: CodecError when it is too short to say."""
+    """The record type of a key. Errors: CodecError if the key is too short."""
     if len(key) < 2:
         raise CodecError(f"a key of {len(key)} bytes has no record type")
     return int.from_bytes(key[:2], "big", signed=True)

@@ -1,4 +1,4 @@
-"""The settings that groups and offsets are held to; those of consumer groups (KIP-848) may be a group's own."""
+"""The settings of groups and offsets; a consumer group (KIP-848) may override its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GroupSettings:
     max_size: int = (1 << 31) - 1
     """group.max.size"""
     max_metadata_size: int = 4_096
-    """offset.metadata.max.bytes, which are counted in UTF-16 units, as Java counts a string."""
+    """offset.metadata.max.bytes, compared with the number of UTF-16 units, as Java counts a string."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """offsets.retention.minutes"""
     offsets_retention_check_interval_ms: int = 600_000
@@ -31,20 +31,20 @@ class GroupSettings:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupSettings:
-    """The broker's group.consumer.* settings, and where a group has its own, that."""
+    """The broker's group.consumer.* settings, with the group's own overrides."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
     """group.consumer.assignors: the first is the default."""
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     assignment_interval_ms: int = 1_000
-    """The least time between two targets of one group."""
+    """The shortest time between two target assignments of one group."""
     max_size: int = 2_147_483_647
     regex_refresh_interval_ms: int = 600_000
     max_classic_size: int = 2_147_483_647
-    """group.max.size, to which a group must fit that becomes a classic one."""
+    """group.max.size, the largest size at which a consumer group may become a classic one."""
     migration_policy: str = "bidirectional"
-    """group.consumer.migration.policy: which way groups with members may change their type."""
+    """group.consumer.migration.policy: the allowed type changes of groups with members."""
 
     @property
     def may_upgrade(self) -> bool:

@@ -1,6 +1,7 @@
 """The groups and the offsets of one partition of `__consumer_offsets`.
 
-A shard is made again by any member that comes to lead the partition, from its records alone; see `reference.node.coordination`.
+On becoming leader of the partition a broker rebuilds the shard by replaying its records; see
+`reference.node.coordination`.
 It holds groups of both types under their ids, and the offsets of all of them.
 
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
@@ -50,11 +51,11 @@ from reference.replication.replica import Trace
 Producer = tuple[ProducerId, ProducerEpoch]
 
 MAX_TOMBSTONES = 1_000
-"""How many records are written at once when groups and offsets are removed."""
+"""The most tombstones in one write."""
 
 
 class GroupShard:
-    """One partition's groups. `write` appends records, and `say` sends responses."""
+    """One partition's groups and offsets. `write` appends records, and `say` sends responses."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class GroupShard:
         return f"{prefix}-{bits[:8]}-{bits[8:12]}-{bits[12:16]}-{bits[16:20]}-{bits[20:]}"
 
     def _new_consumer_member_id(self) -> str:
-        """A random id of version 4, as Kafka writes one down; none begins with a hyphen."""
+        """A random UUID of version 4 in Kafka's encoding, without a leading hyphen."""
         id = UUID(int=self._chance.getrandbits(128), version=4)
         text = urlsafe_b64encode(id.bytes).decode().rstrip("=")
         return f"_{text[1:]}" if text.startswith("-") else text
@@ -125,17 +126,17 @@ class GroupShard:
         return self.classic.leave(request, version, now)
 
     def _mixed(self, id: GroupId) -> ConsumerGroup | None:
-        """The consumer group of that id, if it has members: an empty one may become a classic one."""
+        """The consumer group of that id, if it has members; an empty one may become a classic group."""
         group = self.groups.get(id)
         return group if isinstance(group, ConsumerGroup) and not group.is_empty else None
 
     def upgraded(self, group: ClassicGroup) -> None:
-        """A classic group becomes a consumer group: waiting members have to join again (CGH-17)."""
+        """Fail pending requests of a classic group that becomes a consumer group: the members have to join again (CGH-17)."""
         for member in group.members.values():
             self.classic.rebalances.refuse_waiting(member, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def downgraded(self, id: GroupId, members: Sequence[ConsumerMember], is_stale: bool, now: TimestampMs) -> None:
-        """A consumer group has become a classic one: its members know again all protocols that they named."""
+        """Give the members of a new classic group their full lists of protocols again, which its record does not have."""
         group = self.classic.find(id)
         assert group is not None, "its record has just been replayed"
         for each in members:
@@ -149,9 +150,9 @@ class GroupShard:
     # ---- the log
 
     def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Producer | None) -> None:
-        """Take up one record; one of a type that this coordinator does not keep is passed over.
+        """Replay one record; skip a type that this coordinator does not keep.
 
-        Errors: CodecError when the bytes are no such record.
+        Errors: CodecError if the bytes are no such record.
         """
         replay = self._replays.get(record_type(key))
         if replay is not None:
@@ -162,7 +163,7 @@ class GroupShard:
         self._take_up_offset(group, place, decode_value(OffsetCommitValue, value), producer)
 
     def _replay_legacy_offset(self, key: Buffer, value: Buffer | None, producer: Producer | None) -> None:
-        """Record type 0, which no member has written since Kafka 0.9."""
+        """Replay record type 0, which Kafka has not written since 0.9."""
         old_key, old = decode_key(LegacyOffsetCommitKey, key), decode_value(LegacyOffsetCommitValue, value)
         new = old and OffsetCommitValue(offset=old.offset, metadata=old.metadata, commit_timestamp=old.commit_timestamp)
         self._take_up_offset(old_key.group, (old_key.topic, old_key.partition), new, producer)
@@ -181,7 +182,7 @@ class GroupShard:
         self.consumer.replay(key, value)
 
     def replay_marker(self, producer: Producer, committed: bool) -> None:
-        """A transaction's end: its pending offsets count now, or never."""
+        """End a transaction: its pending offsets take effect if `committed`, or are dropped."""
         self.offsets.end_transaction(producer[0], committed)
 
     # ---- coming and going
@@ -197,7 +198,7 @@ class GroupShard:
     # ---- time
 
     def tick(self, now: TimestampMs) -> None:
-        """Do what is due: sessions, rebalances, expiry."""
+        """Handle sessions, rebalances and expiry that are due."""
         self.classic.rebalances.tick(now)
         self.consumer.tick(now)
         if self._expiry_at is not None and now >= self._expiry_at:
@@ -212,15 +213,15 @@ class GroupShard:
     # ---- the metadata
 
     def topics_changed(self, names: Iterable[TopicName], *, are_new: bool) -> None:
-        """Topics were made, have grown or are gone (CGH-15); `are_new` where some of them were made."""
+        """Handle topics that were created, grown or deleted (CGH-15); `are_new` if some of them were created."""
         self.consumer.topics_changed(names, are_new=are_new)
 
     def topics_deleted(self, topics: dict[TopicId, TopicName], now: TimestampMs) -> None:
-        """Topics are gone, and with them their offsets (OFF-16)."""
+        """Remove the offsets of deleted topics (OFF-16)."""
         self._remove(group_expiry.of_deleted_topics(self.offsets, topics), now)
 
     def _remove(self, tombstones: list[tuple[bytes, bytes | None]], now: TimestampMs) -> None:
-        """Write tombstones, some at a time; those that cannot be written now are found again the next time."""
+        """Write tombstones in batches. After a failed write, the next expiry finds the rest again."""
         try:
             for at in range(0, len(tombstones), MAX_TOMBSTONES):
                 self._write(tombstones[at : at + MAX_TOMBSTONES], now)

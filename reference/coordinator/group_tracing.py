@@ -1,9 +1,9 @@
-"""The steps of consumer groups, traced by the names that the specification has for them (spec/groups/Groups.tla).
+"""The steps of consumer groups, traced under the action names of the specification (spec/groups/Groups.tla).
 
-One request may be several steps: a member joins, the assignor runs, the heartbeat is taken. Each is a row with the state
-after it; all rows are written when their records are, before any response leaves the node. `BEYOND` is what the
-specification does not know: members of the classic protocol, static members that leave for now, patterns, and subscriptions
-that change. Nothing is computed without a trace.
+One request may be several steps: a member joins, the assignor runs, the heartbeat is handled. Each is a row with the
+state after it. Rows are written with their records, before any response leaves the node. `BEYOND` marks a step outside
+the specification: members of the classic protocol, static members that leave temporarily, patterns, and changed
+subscriptions. Without a trace nothing is computed.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from reference.protocol.primitives import GroupId
 from reference.replication.replica import Trace
 
 BEYOND = "Beyond"
-"""Here the specification's knowledge of the group ends."""
+"""The action after which the specification does not follow the group."""
 
 Steps = list[tuple[str, dict[str, Any]]]
-"""Steps that were decided and are not written yet: action and arguments."""
+"""Action and arguments of steps that are decided and not written yet."""
 
 
 class GroupTracing:
-    """Reports all groups of a shard."""
+    """Traces the steps of all groups of a shard."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 
     def trace_step(self, action: str, group: GroupId, **arguments: Any) -> None:
-        """One row: the step, and what it was given or left behind."""
+        """Write one row: the step, with its arguments and results."""
         self._trace(action, {"group": group, "args": arguments})
 
     def trace_steps(self, group: ConsumerGroup, steps: Steps) -> None:
-        """The steps of a heartbeat, in order."""
+        """Write the steps of a heartbeat, in order."""
         for action, arguments in steps:
             self.trace_step(action, group.id, **arguments)
 

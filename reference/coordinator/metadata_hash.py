@@ -1,4 +1,5 @@
-"""A hash of the topics that a group subscribes to: where it differs, topics came, went, grew or moved to other racks.
+"""A hash of the topics that a group subscribes to. It changes when topics are created, deleted, grown or moved to other
+racks.
 
 Source: org.apache.kafka.coordinator.group.Utils.computeTopicHash and computeGroupHash (KIP-1101).
 """
@@ -15,19 +16,19 @@ _MAGIC = 0
 
 
 class TopicHashes:
-    """The hashes of topics, kept until they change."""
+    """A cache of topic hashes."""
 
     def __init__(self, topics: Topics) -> None:
         self._topics = topics
         self._known: dict[TopicName, int] = {}
 
     def forget(self, names: Iterable[TopicName]) -> None:
-        """These topics changed."""
+        """Drop the hashes of changed topics."""
         for name in names:
             self._known.pop(name, None)
 
     def of(self, names: Iterable[TopicName]) -> int:
-        """The hash of those topics that exist, as a signed 64-bit number; 0 for none."""
+        """The hash of the existing topics among `names`, as a signed 64-bit number; 0 if there are none."""
         each = [self._topic(name) for name in sorted(names) if self._topics.id_of(name) is not None]
         return _signed(xxh3_64(b"".join(number.to_bytes(8, "little") for number in each))) if each else 0
 
@@ -39,7 +40,7 @@ class TopicHashes:
 
 
 def topic_hash(topics: Topics, name: TopicName) -> int:
-    """Of an existing topic's id, name, partitions and their racks."""
+    """The hash of an existing topic's id, name, partitions and their racks."""
     id = topics.id_of(name)
     assert id is not None, f"there is no topic {name}"
     words = id.int.to_bytes(16, "big")
@@ -54,7 +55,7 @@ def topic_hash(topics: Topics, name: TopicName) -> int:
 
 
 def _text(text: str) -> bytes:
-    """A text as hash4j puts it: UTF-16 code units, then how many they are."""
+    """A string in hash4j's encoding: UTF-16 code units, then their number."""
     units = text.encode("utf-16-le")
     return units + (len(units) // 2).to_bytes(4, "little")
 

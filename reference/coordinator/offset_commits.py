@@ -1,8 +1,8 @@
-"""Committing offsets, within a transaction or not, and deleting them.
+"""OffsetCommit, TxnOffsetCommit and OffsetDelete.
 
-Partitions that do not exist are refused one by one, as are metadata that are too long; the group refuses as a whole, which
-is what all others receive then. Where no partition exists, the group is not asked. Source: requirements OFF-01 to OFF-17;
-KIP-1251; kafka.server.KafkaApis, org.apache.kafka.coordinator.group.OffsetMetadataManager.
+A missing partition and too long metadata are errors of one partition. An error of the group is the result of all other
+partitions. If none of the partitions exists, the group is not checked. Source: requirements OFF-01 to OFF-17; KIP-1251;
+kafka.server.KafkaApis, org.apache.kafka.coordinator.group.OffsetMetadataManager.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _Topic(Protocol):
 
 
 class OffsetCommits:
-    """Decides on commits and deletions for a shard's groups."""
+    """Decides commits and deletions for a shard's groups."""
 
     def __init__(
         self, groups: Mapping[GroupId, Group], offsets: Offsets, topics: Topics, settings: GroupSettings
@@ -72,9 +72,9 @@ class OffsetCommits:
     # ---- OffsetCommit
 
     def commit(self, request: OffsetCommitRequest, version: int, now: TimestampMs) -> Decided[OffsetCommitResponse]:
-        """OffsetCommit; topics of which no partition is named are not answered (OFF-24).
+        """OffsetCommit; the response omits topics without partitions in the request (OFF-24).
 
-        Errors: KafkaError that refuses it as a whole (OFF-05 to OFF-09).
+        Errors: KafkaError for the whole request (OFF-05 to OFF-09).
         """
         named = [_identify(topic, version, self._topics) for topic in request.topics]
         existing = [_partitions_of(id, self._topics) for _, id in named]
@@ -102,7 +102,7 @@ class OffsetCommits:
         if generation >= 0:
             is_reported = version >= FIRST_COMMIT_WITH_GROUP_ID_NOT_FOUND
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if is_reported else ErrorCode.ILLEGAL_GENERATION)
-        return None  # no such group: it is created with its offsets
+        return None  # no such group: its offsets create it
 
     # ---- TxnOffsetCommit
 
@@ -111,7 +111,7 @@ class OffsetCommits:
     ) -> Decided[TxnOffsetCommitResponse]:
         """TxnOffsetCommit; the caller writes the records with the producer's id and epoch.
 
-        Errors: KafkaError that refuses it as a whole (OFF-17).
+        Errors: KafkaError for the whole request (OFF-17).
         """
         ids = [_id_of(topic.name, self._topics) for topic in request.topics]
         check = self._check_transactional(request, version) if self.any_exists(request) else None
@@ -130,7 +130,7 @@ class OffsetCommits:
         return decided
 
     def any_exists(self, request: TxnOffsetCommitRequest) -> bool:
-        """Whether there is anything to commit: else neither the transaction nor the group is asked."""
+        """Whether any partition of the request exists; otherwise neither the transaction nor the group is checked."""
         ids = [_id_of(topic.name, self._topics) for topic in request.topics]
         return _any_exists(request.topics, [_partitions_of(id, self._topics) for id in ids])
 
@@ -149,7 +149,7 @@ class OffsetCommits:
     # ---- OffsetDelete
 
     def delete(self, request: OffsetDeleteRequest) -> Decided[OffsetDeleteResponse]:
-        """OffsetDelete. Errors: KafkaError that refuses it as a whole (OFF-14)."""
+        """OffsetDelete. Errors: KafkaError for the whole request (OFF-14)."""
         group = self._groups.get(request.group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -190,7 +190,7 @@ class OffsetCommits:
 
 
 def refused_commit(request: OffsetCommitRequest, version: int, topics: Topics, code: ErrorCode) -> OffsetCommitResponse:
-    """The answer to a commit that is refused as a whole; what does not exist is refused for that (OFF-03)."""
+    """The response to a commit that is refused as a whole; missing topics and partitions keep their own errors (OFF-03)."""
     response = OffsetCommitResponse()
     for topic in request.topics:
         name, id = _identify(topic, version, topics)
@@ -204,7 +204,7 @@ def refused_commit(request: OffsetCommitRequest, version: int, topics: Topics, c
 
 
 def refused_in_transaction(request: TxnOffsetCommitRequest, topics: Topics, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same of a commit within a transaction (OFF-03)."""
+    """The response to a TxnOffsetCommit that is refused as a whole, like `refused_commit` (OFF-03)."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         partitions = _partitions_of(_id_of(topic.name, topics), topics)
@@ -219,34 +219,34 @@ def refused_in_transaction(request: TxnOffsetCommitRequest, topics: Topics, code
 def _identify(
     topic: OffsetCommitRequest.OffsetCommitRequestTopic, version: int, topics: Topics
 ) -> tuple[TopicName | None, TopicId]:
-    """A topic's name, None where its id is not known, and its id, none where its name is not known."""
+    """A topic's name, None for an unknown id, and its id, `NO_UUID` for an unknown name."""
     if version >= FIRST_COMMIT_WITH_TOPIC_IDS:
         return topics.name_of(topic.topic_id), topic.topic_id
     return topic.name, _id_of(topic.name, topics)
 
 
 def _id_of(name: TopicName, topics: Topics) -> TopicId:
-    """A topic's id, none where it does not exist."""
+    """A topic's id, `NO_UUID` if it does not exist."""
     return topics.id_of(name) or NO_UUID
 
 
 def _partitions_of(topic_id: TopicId, topics: Topics) -> range:
-    """The partitions that a topic has; none where it does not exist."""
+    """The partitions of a topic, empty if it does not exist."""
     return range(topics.partition_count(topic_id) if topic_id != NO_UUID else 0)
 
 
 def _unknown(name: TopicName | None, partitions: range, place: _Place) -> ErrorCode:
-    """NONE for a partition that exists, of a topic whose name is known."""
+    """NONE for an existing partition of a topic whose name is known, else its error."""
     return _missing(partitions, place) if name is not None else ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def _missing(partitions: range, place: _Place) -> ErrorCode:
-    """NONE for a partition that exists."""
+    """NONE for an existing partition, else its error."""
     return ErrorCode.NONE if place.partition_index in partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _any_exists(topics: Iterable[_Topic], existing: Iterable[range]) -> bool:
-    """Whether any of the partitions that are named of each topic is one of those that it has."""
+    """Whether any partition that a request names exists."""
     return any(
         each.partition_index in partitions
         for topic, partitions in zip(topics, existing, strict=True)
@@ -255,9 +255,11 @@ def _any_exists(topics: Iterable[_Topic], existing: Iterable[range]) -> bool:
 
 
 def _expires_at(retention_time_ms: int, now: TimestampMs) -> TimestampMs:
-    """When an offset expires, if the commit has a retention time; at most the greatest time that a record can carry.
+    """The time at which an offset expires if the commit has a retention time; at most the largest timestamp of a
+    record.
 
-    In Kafka 4.3.1 the sum overflows for the largest retention time, and the next check removes the offset; here it stays.
+    In Kafka 4.3.1 the sum overflows for the largest retention time, and the next check removes the offset; here it is
+    kept.
     """
     return NO_EXPIRY if retention_time_ms == NO_EXPIRY else min(max(now + retention_time_ms, LONG_AGO), MAX_TIMESTAMP)
 
@@ -274,7 +276,7 @@ def _value(commit: Commit, topic_id: TopicId, now: TimestampMs, expires_at: Time
 
 
 def _as_generation(error: KafkaError) -> KafkaError:
-    """TxnOffsetCommit knows no stale member epochs."""
+    """The error with ILLEGAL_GENERATION for STALE_MEMBER_EPOCH, which TxnOffsetCommit does not have."""
     return KafkaError(ErrorCode.ILLEGAL_GENERATION) if error.code is ErrorCode.STALE_MEMBER_EPOCH else error
 
 
@@ -286,5 +288,5 @@ def _refuse_stale_generation(check: CheckPartition, topic: TopicName, id: TopicI
 
 
 def _java_length(text: str) -> int:
-    """How long Java says that a text is: characters beyond the first plane count twice."""
+    """The length of a text in Java: characters beyond the first plane count twice."""
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)

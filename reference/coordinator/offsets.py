@@ -1,7 +1,8 @@
-"""The offsets that groups have committed, and those that wait for the end of their transaction.
+"""The committed offsets of groups, and those of open transactions.
 
-What is committed within a transaction is *pending*: it counts when the transaction's marker comes, from its place in the
-log on, so that an ordinary commit behind it stays the last one. Source: requirements OFF-*, TXV-08, TXV-09;
+An offset that is committed within a transaction is *pending* until the transaction's marker commits it. It then takes
+effect with its own place in the log, so that a later ordinary commit is not overwritten. Source: requirements OFF-*,
+TXV-08, TXV-09;
 org.apache.kafka.coordinator.group.OffsetMetadataManager.
 """
 
@@ -29,30 +30,30 @@ NO_EXPIRY = NO_TIMESTAMP
 
 
 class CommittedOffset(NamedTuple):
-    """Where a group goes on in a partition."""
+    """A group's committed offset in a partition."""
 
     offset: Offset
     leader_epoch: LeaderEpoch
     metadata: str
     committed_at: TimestampMs
     expires_at: TimestampMs
-    """When it expires, whatever the retention; -1 where the commit did not say (requests 2 to 4 can)."""
+    """The time at which it expires, whatever the retention; -1 if the commit has none (requests 2 to 4 may have one)."""
     topic_id: TopicId
-    """Of the topic that it was committed for; none where that is not known."""
+    """The id of the topic at the commit; `NO_UUID` if unknown."""
     number: int
-    """Its place among the records of the shard's partition."""
+    """The number of records of the shard's partition up to this one."""
 
     def is_expired(self, now: TimestampMs, since: TimestampMs, retention_ms: int) -> bool:
-        """Whether the time of an offset whose retention began at `since` is over."""
+        """Whether an offset whose retention began at `since` has expired."""
         return now >= self.expires_at if self.expires_at != NO_EXPIRY else now - since >= retention_ms
 
     def is_of(self, topic_id: TopicId) -> bool:
-        """Whether it may have been committed for the topic of that id, as far as both are known."""
+        """Whether the offset may be of the topic with that id; True if either id is unknown."""
         return NO_UUID in (topic_id, self.topic_id) or topic_id == self.topic_id
 
 
 class Offsets:
-    """A shard's offsets, by group and partition; all of it is what the records say."""
+    """A shard's offsets, by group and partition; only records change them."""
 
     def __init__(self) -> None:
         self._committed: dict[GroupId, dict[Place, CommittedOffset]] = {}
@@ -66,7 +67,7 @@ class Offsets:
     def replay(
         self, group: GroupId, place: Place, value: OffsetCommitValue | None, producer_id: ProducerId | None
     ) -> None:
-        """Take up a record: a commit, one within a producer's transaction, or the removal of whatever there is."""
+        """Replay a record: an ordinary commit, a commit within a producer's transaction, or a tombstone."""
         self._replayed += 1
         if value is None:
             self._forget(group, place)
@@ -109,7 +110,7 @@ class Offsets:
             del self._producers[group]
 
     def end_transaction(self, producer_id: ProducerId, committed: bool) -> None:
-        """A marker: the producer's pending offsets take effect, unless a later commit exists, or are dropped (TXV-08)."""
+        """Replay a marker: the producer's pending offsets take effect, unless a later commit exists, or are dropped (TXV-08)."""
         for (group, place), pending in self._pending.pop(producer_id, {}).items():
             self._release(group, place, producer_id)
             if committed:
@@ -125,25 +126,25 @@ class Offsets:
         return self._committed.get(group, {})
 
     def is_unstable(self, group: GroupId, place: Place) -> bool:
-        """Whether an open transaction may yet change the partition's offset (KIP-447)."""
+        """Whether an open transaction has a pending offset for the partition (KIP-447)."""
         return place in self._producers.get(group, {})
 
     def has_pending(self, group: GroupId) -> bool:
         return group in self._producers
 
     def has(self, group: GroupId, place: Place) -> bool:
-        """Whether there is anything of the partition to remove."""
+        """Whether the partition has a committed or pending offset."""
         return place in self.of(group) or self.is_unstable(group, place)
 
     # ---- removing
 
     def tombstones(self, group: GroupId) -> list[KeyValue]:
-        """The records that remove everything a group has committed, pending offsets too."""
+        """The tombstones of all offsets of a group, pending ones too."""
         places = dict.fromkeys([*self.of(group), *self._producers.get(group, {})])
         return [offset_tombstone(group, place) for place in places]
 
     def expired(self, group: GroupId, place: Place, now: TimestampMs, since: TimestampMs, retention_ms: int) -> bool:
-        """Whether a committed offset's time is over; one that a transaction may yet change is kept (OFF-15)."""
+        """Whether a committed offset has expired; one with a pending offset in a transaction is kept (OFF-15)."""
         return self.of(group)[place].is_expired(now, since, retention_ms) and not self.is_unstable(group, place)
 
     def of_topics(self, topics: Mapping[TopicId, TopicName]) -> Iterator[tuple[GroupId, Place]]:

@@ -1,6 +1,6 @@
-"""A client's pattern, run over names in linear time: all ways through it at once, never back (CGH-16, TXN-42).
+"""Matches a pattern against names in linear time: it follows all paths at once, without backtracking (CGH-16, TXN-42).
 
-Groups subscribe to topics by a pattern, and transactional ids are listed by one.
+Groups subscribe to topics by a pattern, and ListTransactions filters transactional ids by one.
 Source: KIP-848, KIP-1152 (patterns are of RE2's syntax and must match a name as a whole); Thompson's construction.
 """
 
@@ -13,12 +13,12 @@ from reference.coordinator.pattern_syntax import Allows, Assertion, Chain, Chara
 from reference.protocol.errors import ErrorCode, KafkaError
 
 MAX_STATES = 10_000
-"""How large a pattern may be: about one for each of its signs, repetitions written out. As `MAX_LENGTH`, for the same reasons."""
+"""The largest size of a pattern: about one state per character, with repetitions expanded. For its reasons see `MAX_LENGTH`."""
 
 MAX_CACHED_STEPS = 20_000
 
 _Kind = str | None
-"""Of a character beside a place: None where the text ends, "w" for a part of a word, a line's end, "-" for another."""
+"""The kind of a character next to a position: None at either end of the text, "w" in a word, a newline, "-" for another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Regex:
         return self._steps[step]
 
     def _closure(self, reached: frozenset[int], before: _Kind, after: _Kind) -> set[int]:
-        """All states to which one comes from these without a character, between two characters of these kinds."""
+        """All states that are reachable from these without a character, between two characters of these kinds."""
         found: set[int] = set()
         pending = [*reached]
         while pending:
@@ -80,7 +80,7 @@ class Regex:
 
 
 _END = 0
-"""The state in which the pattern has matched."""
+"""The state of a complete match."""
 
 
 def _kind_of(sign: str) -> str:
@@ -113,7 +113,7 @@ def compile_pattern(pattern: str) -> Regex:
 
 
 def _build(node: Node, after: int, states: list[_State]) -> int:
-    """Add the states of a part that goes on with `after`; gives the one to begin with."""
+    """Add the states of a part that is followed by state `after`; return its first state."""
     if isinstance(node, Characters):
         return _add(states, _State([after], allows=node.allows))
     if isinstance(node, Assertion):

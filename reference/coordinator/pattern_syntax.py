@@ -1,8 +1,9 @@
-"""The syntax of patterns that clients send: RE2's, as RE2/J reads it.
+"""The syntax of clients' patterns: RE2's, as RE2/J parses it.
 
-A pattern is untrusted input, so it is not given to a backtracking engine: it is parsed here and run in linear time in
-`pattern_matching`. What RE2 has not is an error here too: back references and looking around. A script is known by the
-names of its letters in Unicode (LATIN SMALL LETTER A), which is right for all but a few signs that several scripts share.
+A pattern is untrusted input, so no backtracking engine runs it: it is parsed here and matched in linear time in
+`pattern_matching`. Constructs that RE2 does not have, back references and lookaround, are errors here too. A script is
+recognized by the Unicode names of its letters (LATIN SMALL LETTER A), which is right for all but a few characters that
+several scripts share.
 Source: the RE2 syntax page; com.google.re2j.Parser (its words for the errors are Kafka's answer).
 """
 
@@ -15,21 +16,21 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 MAX_LENGTH = 10_000
-"""How many signs a pattern may have: a list of 200 names is one. RE2/J has no bound but that of its memory, and a step through
-a pattern must end soon."""
+"""The most characters of a pattern: it may be a list of 200 names. RE2/J is bounded only by its memory, but here a step
+through a pattern must end soon."""
 
 MAX_REPEAT = 1000
 MAX_DEPTH = 100
-"""How deep groups may nest; RE2 itself stops at 1000."""
+"""The deepest nesting of groups; RE2 itself stops at 1000."""
 
 FLAGS = "imsU"
 
 Allows: TypeAlias = Callable[[str], bool]
-"""Whether a sign is one of those that a class of characters has."""
+"""Whether a character is in a class of characters."""
 
 
 class PatternError(Exception):
-    """A pattern that is none; the text says what is wrong with it."""
+    """An invalid pattern; the message names the error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +42,28 @@ class Characters:
 
 @dataclass(frozen=True, slots=True)
 class Assertion:
-    """A place: `start`, `end`, both of the text or of a `line`, `boundary` of a word, or `inside`, which is anywhere else."""
+    """A position: `start` or `end` of the text or of a `line`, `boundary` of a word, or `inside`: not at a boundary."""
 
     kind: str
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One after the other."""
+    """A sequence of parts."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of them."""
+    """One of several options."""
 
     options: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same several times; `most` is None for no bound. How greedily does not matter to a whole match."""
+    """A repeated part; `most` is None without a bound. Greediness does not matter to a whole match."""
 
     part: Node
     least: int
@@ -92,7 +93,7 @@ _POSIX = {
     "xdigit": string.hexdigits,
 }
 _LETTERS = ("L", "M")
-"""Categories of what belongs to one script; the rest is common to all."""
+"""The Unicode categories that belong to one script; all others are common."""
 
 
 def parse(pattern: str) -> Node:
@@ -103,7 +104,7 @@ def parse(pattern: str) -> Node:
 
 
 class _Parser:
-    """A descent through one pattern; `_at` is the next character."""
+    """A recursive descent parser of one pattern; `_at` is the next character."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -163,7 +164,7 @@ class _Parser:
                     raise PatternError("invalid nested repetition operator")
                 parts[-1], is_repeated = _repeat(parts[-1], *bounds), True
                 continue
-            is_repeated = self._peek("{")  # a brace that is only itself bars what follows, as in RE2/J
+            is_repeated = self._peek("{")  # a brace that is a literal bars a repetition after it, as in RE2/J
             atoms = self._atoms()
             has_atom = has_atom or bool(atoms)
             parts += atoms
@@ -177,7 +178,7 @@ class _Parser:
         return self._counted() if self._peek("{") else None
 
     def _counted(self) -> tuple[int, int | None] | None:
-        """`{n}`, `{n,}` or `{n,m}`; anything else after a brace is itself."""
+        """The bounds of `{n}`, `{n,}` or `{n,m}`; None if the brace is a literal."""
         stop = self._pattern.find("}", self._at)
         least, comma, most = self._pattern[self._at + 1 : max(stop, self._at)].partition(",")
         if stop < 0 or not _is_number(least) or (most and not _is_number(most)):
@@ -190,7 +191,7 @@ class _Parser:
         return bounds
 
     def _atoms(self) -> list[Node]:
-        """What the next sign stands for: one thing, or none where it only sets flags."""
+        """The parts of the next character or escape: one, several for a quoted text, or none if it only sets flags."""
         sign = self._next("")
         if sign == "(":
             return self._group()
@@ -229,7 +230,7 @@ class _Parser:
         return [node]
 
     def _opens_group(self) -> bool:
-        """After `(?`: whether a group begins; else only flags were set, for the rest of the group that we are in."""
+        """After `(?`: whether a group begins; otherwise only flags were set, for the rest of the enclosing group."""
         if self._take("P<") or self._take("<"):
             self._name(self._until(">", "invalid named capture"))
             return True
@@ -272,7 +273,11 @@ class _Parser:
         return [Characters(allows) if allows is not None else self._literal(self._escaped_sign(sign))]
 
     def _escaped_class(self, sign: str) -> Allows | None:
-        """A class that an escape stands for: \\d, \\w, \\s, \\pL, \\p{Latin}, and what is none of them in capitals."""
+        """The class of an escape: \\d, \\w, \\s, \
+
+        L, \
+
+        {Latin}; a capital letter negates it. None for another escape."""
         if sign.lower() in _PERL:
             allows = self._folded(_one_of(_PERL[sign.lower()]))
         elif sign in "pP":
@@ -282,7 +287,7 @@ class _Parser:
         return _none_of(allows) if sign.isupper() else allows
 
     def _unicode(self) -> Allows:
-        """The characters of a Unicode category or script. That a script of this name exists is believed."""
+        """The characters of a Unicode category or script. A script's name is not checked."""
         name = self._next("invalid character class range")
         if name == "{":
             name = self._until("}", "invalid character class range")
@@ -322,7 +327,7 @@ class _Parser:
         return chr(int(digits, 16))
 
     def _class(self) -> Allows:
-        """After `[`: what the class has; case is folded before it is turned around."""
+        """The class after `[`. Case is folded before the class is negated."""
         missing = "missing closing ]"
         negated = self._take("^")
         items: list[Allows] = []
@@ -394,19 +399,19 @@ def _of_script(name: str) -> Allows:
 
 
 def _cases(sign: str) -> set[str]:
-    """A letter, small and capital; what is more than one letter in another case is left out."""
+    """A letter in lower and upper case, without forms of more than one letter."""
     return {each for each in (sign, sign.lower(), sign.upper()) if len(each) == 1}
 
 
 def _repeat(part: Node, least: int, most: int | None) -> Node:
-    """Counts within counts must not multiply to more than a count may be."""
+    """Repeat a part. Nested counts must not multiply to more than `MAX_REPEAT`."""
     if _count(part) * max(most or least, 1) > MAX_REPEAT:
         raise PatternError("invalid repeat count")
     return Repeat(part, least, most)
 
 
 def _count(node: Node) -> int:
-    """How often the counts within a part repeat something at most."""
+    """The product of the nested counts within a part, at most."""
     if isinstance(node, Repeat):
         return max(node.most or node.least, 1) * _count(node.part)
     parts = node.parts if isinstance(node, Chain) else node.options if isinstance(node, Choice) else ()

@@ -1,7 +1,7 @@
-"""Subscriptions by pattern: when patterns are looked at again, and what that changes (CGH-16).
+"""Subscriptions by pattern: when patterns are matched again, and what a changed pattern writes (CGH-16).
 
-A pattern is matched against the names of all topics not within a heartbeat but right after it, and what it matched is kept
-in the log: the group's epoch grows when that differs, and the members learn of it with their next heartbeats.
+A pattern is matched against all topic names right after a heartbeat, not within it. The matched topics are kept in the
+log. If they differ, the group epoch grows, and the members' next heartbeats use them.
 Source: GroupMetadataManager.maybeUpdateRegularExpressions and handleRegularExpressionsResult of 4.3.1.
 """
 
@@ -21,7 +21,7 @@ from reference.coordinator.topics import Topics
 from reference.protocol.primitives import TimestampMs, TopicName
 
 LEAST_REFRESH_INTERVAL_MS = 10_000
-"""Patterns of one group are not matched more often."""
+"""The shortest time between two matches of a group's patterns."""
 
 
 @dataclass(slots=True)
@@ -30,9 +30,9 @@ class PatternChange:
 
     is_changed: bool = False
     is_resolved: bool = False
-    """Changed, and what the member now subscribes to is known."""
+    """Whether it is changed, and the topics of the new pattern are known."""
     is_first: bool = False
-    """Changed to a pattern that no member of the group had."""
+    """Whether it is changed to a pattern that no member of the group had."""
     records: list[KeyValue] = field(default_factory=list[KeyValue])
 
 
@@ -65,7 +65,7 @@ def must_resolve(
     interval_ms: int,
     now: TimestampMs,
 ) -> bool:
-    """Whether the group's patterns have to be matched, with these members."""
+    """Whether the patterns of these members have to be matched."""
     if not group.pattern_users and not change.is_changed:
         return False
     patterns = patterns_of(members)
@@ -85,7 +85,7 @@ def must_resolve(
 
 
 def resolve(group: ConsumerGroup, topics: Topics, hashes: TopicHashes, now: TimestampMs) -> list[KeyValue]:
-    """Match the patterns of the group's members against all topics."""
+    """The records of a match of the members' patterns against all topics, with a new group epoch if the topics changed."""
     found = {
         pattern: ResolvedPattern(_matched(pattern, topics), topics.version, now)
         for pattern in sorted(group.pattern_users)

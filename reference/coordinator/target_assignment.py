@@ -1,4 +1,4 @@
-"""The targets of a group's members, made again for a group epoch.
+"""Computes the target assignments of a group's members for a new group epoch.
 
 Source: org.apache.kafka.coordinator.group.modern.TargetAssignmentBuilder.
 """
@@ -19,11 +19,11 @@ from reference.coordinator.topics import Topics
 from reference.protocol.primitives import TimestampMs, TopicId, TopicName
 
 ASSIGNORS: dict[str, Assignor] = {"uniform": uniform.assign, "range": range_assignor.assign}
-"""The assignors that a broker has (group.consumer.assignors chooses among them, the first is the default)."""
+"""The broker's assignors; group.consumer.assignors selects among them, and its first is the default."""
 
 
 def may_assign(assigned_at: TimestampMs, interval_ms: int, now: TimestampMs) -> bool:
-    """Whether targets may be made again: they are, at most once an interval (KIP-1263).
+    """Whether a new target assignment may be computed: at most one per interval (KIP-1263).
 
     pre: assigned_at >= 0 and interval_ms >= 0
     post: _ or now - assigned_at < interval_ms
@@ -35,7 +35,7 @@ def may_assign(assigned_at: TimestampMs, interval_ms: int, now: TimestampMs) -> 
 def make_targets(
     group: ConsumerGroup, members: Mapping[str, ConsumerMember], topics: Topics, assignor: Assignor
 ) -> dict[str, Assignment]:
-    """The targets of `members`: those of the group as the change at hand makes them."""
+    """The target assignments of `members`, the group's members after the change that is being handled."""
     specs = {
         id: MemberSpec(ids_of(topics, group.topics_of(member)), target_of(group, member), member.instance_id)
         for id, member in members.items()
@@ -45,14 +45,14 @@ def make_targets(
 
 
 def ids_of(topics: Topics, names: Iterable[TopicName]) -> frozenset[TopicId]:
-    """Those of the topics that exist."""
+    """The ids of the topics that exist."""
     return frozenset(id for name in names if (id := topics.id_of(name)) is not None)
 
 
 def target_records(
     group: ConsumerGroup, targets: Mapping[str, Assignment], epoch: int, now: TimestampMs
 ) -> list[KeyValue]:
-    """The records of new targets: those that differ, and their epoch."""
+    """The records of the targets that changed, and of their epoch."""
     changed = [
         records.target_record(group.id, id, target) for id, target in targets.items() if group.targets.get(id) != target
     ]

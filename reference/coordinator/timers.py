@@ -1,4 +1,4 @@
-"""When things are due: one deadline a key, cheap to move on."""
+"""One deadline per key, cheap to postpone."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ K = TypeVar("K")
 
 
 class Timers(Generic[K]):
-    """Deadlines by key. A later one, as each heartbeat makes, only changes a number, and is sorted in when the old one passes."""
+    """Deadlines by key. A postponed deadline, as after each heartbeat, only changes a number; the heap follows when the
+    old one passes."""
 
     def __init__(self) -> None:
         self._deadlines: dict[K, TimestampMs] = {}
         self._sorted: dict[K, TimestampMs] = {}
-        """The time of a key in the heap: never later than its deadline."""
+        """The time of a key in the heap; it is never later than the key's deadline."""
         self._heap: list[tuple[TimestampMs, int, K]] = []
         self._numbers = count()
 
@@ -25,21 +26,21 @@ class Timers(Generic[K]):
         return len(self._deadlines)
 
     def schedule(self, key: K, deadline: TimestampMs) -> None:
-        """Set a key's one deadline, whatever it had."""
+        """Set a key's deadline, which replaces its former one."""
         self._deadlines[key] = deadline
         standing = self._sorted.get(key)
         if standing is None or deadline < standing:
             self._sort_in(key, deadline)
 
     def cancel(self, key: K) -> None:
-        """A key has no deadline any more."""
+        """Remove a key's deadline."""
         self._deadlines.pop(key, None)
 
     def deadline_of(self, key: K) -> TimestampMs | None:
         return self._deadlines.get(key)
 
     def take_due(self, now: TimestampMs) -> K | None:
-        """A key whose deadline has come, the earliest first; it has none any more."""
+        """Remove and return the key with the earliest deadline that has passed; None if there is none."""
         self._settle()
         if not self._heap or self._heap[0][0] > now:
             return None
@@ -60,7 +61,7 @@ class Timers(Generic[K]):
                 return
             heapq.heappop(self._heap)
             if self._sorted.get(key) != at:
-                continue  # an entry that an earlier one has replaced
+                continue  # a later `_sort_in` of the same key has replaced this entry
             del self._sorted[key]
             if deadline is not None:
                 self._sort_in(key, deadline)

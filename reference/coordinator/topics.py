@@ -1,4 +1,4 @@
-"""The cluster's topics, as far as a group coordinator needs them."""
+"""The interface to the cluster's topics for a group coordinator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reference.protocol.primitives import TopicId, TopicName
 
 
 class Topics(Protocol):
-    """The topics as the node's metadata report them now."""
+    """The topics in the node's present metadata."""
 
     @property
     def version(self) -> int:
@@ -27,5 +27,5 @@ class Topics(Protocol):
     def partition_count(self, id: TopicId) -> int: ...
 
     def partition_racks(self, id: TopicId) -> Sequence[Sequence[str]]:
-        """For each partition the racks of its replicas, as far as they have any."""
+        """The racks of each partition's replicas, without replicas that have no rack."""
         ...

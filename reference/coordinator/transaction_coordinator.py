@@ -1,10 +1,10 @@
 """The transaction coordinator of one partition of `__transaction_state`.
 
-A decision looks at the state and gives the records that make the next one. They are appended to the partition, and replayed
-here: only then do they count, and responses wait until they are committed. Once a transaction's outcome is committed
-(PrepareCommit, PrepareAbort) it is carried out: the node takes it by `take_prepared` and has markers written to each partition
-of the transaction; `write_marker` says which have theirs; `complete_transaction` is decided when all have. A later coordinator
-finds prepared transactions in the log, and has all markers written again: a second marker in a partition changes nothing.
+A decision returns records for the next state. The caller appends them to the partition and replays them here; responses
+wait until they are committed. A committed outcome (PrepareCommit, PrepareAbort) is carried out by the node:
+`take_prepared` returns its transactions, and the node writes a marker to each partition. `write_marker` removes a
+partition that has its marker, and `complete_transaction` is decided when none is left. A later coordinator finds
+prepared transactions in the log, and has all markers written again: a second marker in a partition changes nothing.
 
 Source: KIP-98, KIP-360, KIP-890, KIP-664, KIP-994; org.apache.kafka `TransactionCoordinator` of 4.3.1; requirements TXN-*.
 """
@@ -59,7 +59,7 @@ class TransactionSettings:
     allows_two_phase_commit: bool
 
     def timeout_of(self, asked_ms: int, two_phase: bool, keep_prepared: bool = False) -> int:
-        """How long a session's transactions may be open; with two-phase commit (KIP-939) for ever (TXN-04).
+        """The transaction timeout of a session; unlimited with two-phase commit (KIP-939, TXN-04).
 
         Errors: KafkaError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION, INVALID_TRANSACTION_TIMEOUT.
         """
@@ -82,7 +82,7 @@ class Decided(NamedTuple):
 
 
 class _Own(NamedTuple):
-    """A state that was decided here and is not replayed yet: it knows the last epoch, which no record has."""
+    """A state that was decided here and is not replayed yet. It has the last epoch, which no record has."""
 
     transaction: Transaction
     value: bytes | None
@@ -101,7 +101,7 @@ class TransactionCoordinator:
         new_producer_id: NewProducerId,
         trace: Trace | None = None,
     ) -> None:
-        """`epoch` is the coordinator's own, `version` gives the cluster's finalized transaction.version."""
+        """`epoch` is the coordinator's own; `version` returns the cluster's finalized transaction.version."""
         self.index = index
         self.epoch = epoch
         self.transactions: dict[TransactionalId, Transaction] = {}
@@ -115,7 +115,8 @@ class TransactionCoordinator:
     # ---- what clients ask
 
     def new_session(self, id: TransactionalId, timeout_ms: int, expected: Identity | None, now: TimestampMs) -> Decided:
-        """InitProducerId. A decision for PrepareAbort aborts the open transaction: the client has to retry (TXN-05).
+        """InitProducerId. If the decision is PrepareAbort, it aborts the open transaction, and the client has to retry
+        (TXN-05).
 
         Errors: KafkaError PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; as `new_producer_id`.
         """
@@ -137,7 +138,8 @@ class TransactionCoordinator:
         version: int,
         now: TimestampMs,
     ) -> Decided | None:
-        """Partitions join the transaction, which the first ones begin; None where they all have joined (TXN-10).
+        """Add partitions to the transaction, and begin it with the first ones; None if all of them are in it already
+        (TXN-10).
 
         Errors: KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS.
         """
@@ -157,8 +159,8 @@ class TransactionCoordinator:
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether each partition is in the transaction (TXN-16). Errors: as `add_partitions`."""
         known = self._known(id, identity)
-        # While markers are written, a partition in the list is of the transaction that ends: a new batch must not be
-        # let in by it.
+        # While markers are written, the listed partitions are those of the ending transaction: they must not admit a
+        # new batch.
         if known.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return {
@@ -199,15 +201,15 @@ class TransactionCoordinator:
     # ---- carrying out
 
     def take_prepared(self) -> list[TransactionalId]:
-        """The ids whose transactions were prepared since this was asked last, and are not complete."""
+        """The ids of transactions that were prepared since the last call, and are not complete."""
         ids, self._prepared = self._prepared, []
         return [id for id in dict.fromkeys(ids) if id in self.transactions and self.transactions[id].state in PREPARED]
 
     def write_marker(self, id: TransactionalId, identity: Identity, partition: TopicPartition) -> bool:
-        """A partition has its marker, or is gone; True when it was the transaction's last. An old one is nothing."""
+        """Remove a partition that has its marker or was deleted; True if it was the last. Ignore an earlier
+        transaction's marker."""
         known = self.transactions.get(id)
-        # An answer to a marker of an earlier transaction may come late: it must not count for this one, or it would end
-        # too early.
+        # A late answer to a marker of an earlier transaction must not count here: this transaction would end too early.
         if known is None or known.state not in PREPARED or (known.producer_id, known.epoch) != identity:
             return False
         self.transactions[id] = known.without(partition)
@@ -216,7 +218,7 @@ class TransactionCoordinator:
         return not self.transactions[id].partitions
 
     def complete_transaction(self, id: TransactionalId, now: TimestampMs) -> Decided:
-        """All markers are written."""
+        """Complete a transaction after all its markers are written."""
         known = self.transactions[id]
         assert not known.partitions
         return self._decide(known.completed(now), lambda: self.trace_step("CompleteTransaction", id))
@@ -224,7 +226,7 @@ class TransactionCoordinator:
     # ---- by itself
 
     def timed_out(self, now: TimestampMs) -> list[TransactionalId]:
-        """The transactions that are open for longer than their producers said they would be (TXN-20)."""
+        """The transactions that are open for longer than their timeout (TXN-20)."""
         return [id for id, each in self.transactions.items() if each.is_timed_out(now)]
 
     def time_out(self, id: TransactionalId, now: TimestampMs) -> Decided:
@@ -245,7 +247,7 @@ class TransactionCoordinator:
         return Decided([record], transaction)
 
     def replay(self, key: Buffer, value: Buffer | None, now: TimestampMs, producer: Any) -> None:
-        """Take up a record, be it of this coordinator or of one before. Errors: CodecError."""
+        """Replay a record of this coordinator or of an earlier one. Errors: CodecError."""
         id = decode_key(key)
         own = self._own.pop(id, None)
         if value is None:
@@ -260,21 +262,22 @@ class TransactionCoordinator:
             own.reported()
 
     def replay_marker(self, producer: Any, committed: bool) -> None:
-        """Nothing in this log is written within a transaction."""
+        """Do nothing: no record of this log is written within a transaction."""
 
     def loaded(self, now: TimestampMs) -> None:
-        """The caller gets prepared transactions from `take_prepared`, and has their markers written again."""
+        """Trace the replayed transactions. The caller gets prepared ones from `take_prepared`, and has their markers
+        written again."""
         if self._trace is not None:
             for id in self.transactions:
                 self.trace_step("TakeOver", id)
 
     def unload(self, now: TimestampMs) -> None:
-        """No request waits here."""
+        """Do nothing: no request is pending here."""
 
     # ---- the trace
 
     def trace_step(self, action: str, id: TransactionalId, **arguments: Any) -> None:
-        """One row of the trace: the step, and the transaction's state after it."""
+        """Write one row: the step, and the transaction's state after it."""
         assert self._trace is not None
         after = self.transactions[id]
         row: dict[str, Any] = {

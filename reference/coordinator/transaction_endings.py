@@ -1,13 +1,14 @@
 """EndTxn: in which state a commit or an abort is a state transition, a retry, or an error.
 
-The two protocols differ in how a retry is known. Before KIP-890 the epoch does not change, and a second EndTxn with the same
-outcome is a retry. With KIP-890 each end raises the epoch. A request with the previous epoch is a retry; one with the current
-epoch ends a new transaction. An abort is accepted even where no partition was added: a batch on its way must be fenced.
+The two protocols recognize a retry differently. Before KIP-890 the epoch does not change, and a second EndTxn with the
+same outcome is a retry. With KIP-890 each end raises the epoch. A request with the previous epoch is a retry; one with
+the current epoch ends a new transaction. An abort is accepted even if no partition was added, to fence batches in
+flight.
 
-This deviates from Kafka 4.3.1, which takes every EndTxn with the previous epoch for a retry. A client from before KIP-890 may
-have got the current epoch by InitProducerId and ended a transaction since. The producer that it fenced is then answered with
-success, and with the client's own epoch (tests/targets/test_late_end_of_a_zombie.py). Here the previous epoch is a retry only if
-the last end raised the epoch.
+This deviates from Kafka 4.3.1, which treats every EndTxn with the previous epoch as a retry. But a client from before
+KIP-890 may have got the current epoch by InitProducerId and ended a transaction since. Kafka then answers the fenced
+producer with success, and with the other client's epoch (tests/targets/test_late_end_of_a_zombie.py). Here the previous
+epoch is a retry only if the last end raised the epoch.
 
 Source: KIP-98, KIP-890; requirements TXN-07, TXN-08, TXN-11 to TXN-15; TransactionCoordinator.endTransaction of 4.3.1.
 """
@@ -32,9 +33,9 @@ class Ending(Enum):
     """The effect of an EndTxn."""
 
     PREPARE = auto()
-    """The outcome has to be written."""
+    """The outcome must be written."""
     DONE = auto()
-    """It was done before: nothing is written, and the answer is the same."""
+    """A retry of an EndTxn that has succeeded: nothing is written, and the answer is the same."""
 
 
 _OUTCOMES: dict[tuple[State, bool], Ending | ErrorCode] = {
@@ -51,9 +52,9 @@ _OUTCOMES: dict[tuple[State, bool], Ending | ErrorCode] = {
     (State.COMPLETE_ABORT, True): ErrorCode.INVALID_TXN_STATE,
     (State.COMPLETE_ABORT, False): Ending.DONE,
 }
-"""State and whether it is a commit -> what it amounts to, before KIP-890 and for what is repeated since.
+"""State and whether EndTxn commits -> its effect, before KIP-890, and for retries also since.
 
-While markers are being written nothing is said of any outcome: the client asks again (TXN-13).
+While markers are being written the answer is CONCURRENT_TRANSACTIONS for any outcome, and the client retries (TXN-13).
 """
 
 _OUTCOMES_OF_A_NEW_TRANSACTION: dict[tuple[State, bool], Ending | ErrorCode] = _OUTCOMES | {
@@ -62,7 +63,7 @@ _OUTCOMES_OF_A_NEW_TRANSACTION: dict[tuple[State, bool], Ending | ErrorCode] = _
     (State.COMPLETE_COMMIT, False): Ending.PREPARE,
     (State.COMPLETE_ABORT, False): Ending.PREPARE,
 }
-"""The same since KIP-890, for a producer with the present epoch: a transaction without partitions can be aborted."""
+"""State and whether EndTxn commits -> its effect since KIP-890, with the current epoch: an abort needs no partitions."""
 
 
 def ending_before_kip_890(transaction: Transaction, identity: Identity, committed: bool) -> Ending:
@@ -75,7 +76,7 @@ def ending_before_kip_890(transaction: Transaction, identity: Identity, committe
 
 
 def ending(transaction: Transaction, identity: Identity, committed: bool) -> Ending:
-    """Since KIP-890. Errors: as before it."""
+    """The effect of an EndTxn since KIP-890. Errors: as `ending_before_kip_890`."""
     if transaction.state in PREPARED:
         raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
     moved = _has_moved(transaction, identity)
@@ -90,7 +91,7 @@ def ending(transaction: Transaction, identity: Identity, committed: bool) -> End
 
 
 def _has_moved(transaction: Transaction, identity: Identity) -> bool:
-    """Whether the transaction's end, which is repeated, took the id's last epoch, and the id has another producer since."""
+    """Whether EndTxn repeats one that used the producer id's last epoch, after which the id got a new producer id."""
     return (
         identity.producer_id == transaction.previous_producer_id
         and identity.epoch == EXHAUSTED_EPOCH

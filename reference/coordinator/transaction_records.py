@@ -1,7 +1,8 @@
 """The records of a transaction coordinator in `__transaction_state`, in Kafka's formats.
 
-A key is the 16-bit record type 0 and the transactional id; a value is a 16-bit version (1 since transaction.version 1) and
-the whole state of the id; a null value forgets the id. Source: org.apache.kafka.coordinator.transaction.TransactionLog.
+A key is the 16-bit record type 0 and the transactional id. A value is a 16-bit version (1 since transaction.version 1)
+and the whole state of the id; a null value removes the id. Source:
+org.apache.kafka.coordinator.transaction.TransactionLog.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ HIGHEST_VALUE_VERSION = 1
 
 
 def transaction_record(transaction: Transaction, version: int) -> KeyValue:
-    """The state of a transactional id, in a version of the value: 0 or 1."""
+    """The record of a transactional id's state; `version` is the value's, 0 or 1."""
     value = TransactionLogValue(
         producer_id=transaction.producer_id,
         producer_epoch=transaction.epoch,
@@ -58,7 +59,7 @@ def decode_key(key: Buffer) -> TransactionalId:
 
 
 def decode_value(id: TransactionalId, value: Buffer) -> Transaction:
-    """Errors: CodecError for a version that is not known, or a state that is none or never written."""
+    """Errors: CodecError for an unknown version, or for a state that is undefined or never written."""
     version = int.from_bytes(value[:2], "big")
     if len(value) < 2 or version > HIGHEST_VALUE_VERSION:
         raise CodecError(f"a transaction's state in version {version}")

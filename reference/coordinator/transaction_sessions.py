@@ -1,8 +1,9 @@
 """InitProducerId of a transactional id: begins a session, and ends the one before.
 
-A new session gets the next epoch of the id's producer, which fences the producer that had the one before. A transaction that is
-open is aborted first, under an epoch that no producer ever gets; the client comes again meanwhile. A producer that says who it is
-(KIP-360) wants to go on by itself, and is let only where no other producer began a session since.
+A new session gets the next epoch of the id's producer, which fences the producer with the previous epoch. An open
+transaction is aborted first, under an epoch that no producer ever gets; meanwhile the client retries. A producer that
+names its id and epoch (KIP-360) continues its own session. It may do so only if no other producer began a session
+since.
 
 Source: KIP-98, KIP-360, KIP-890; requirements TXN-01 to TXN-06, TXN-15; TransactionCoordinator of 4.3.1.
 """
@@ -23,7 +24,7 @@ from reference.protocol.errors import ErrorCode, KafkaError
 from reference.protocol.primitives import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TimestampMs
 
 NewProducerId = Callable[[TimestampMs], ProducerId]
-"""Gives a producer id that no producer had. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS when there is none yet."""
+"""Returns an unused producer id. Errors: KafkaError COORDINATOR_LOAD_IN_PROGRESS if none is available yet."""
 
 
 class Identity(NamedTuple):
@@ -43,7 +44,7 @@ def next_session(
     new_producer_id: NewProducerId,
     now: TimestampMs,
 ) -> Transaction:
-    """The state in which the new session begins. Errors: KafkaError PRODUCER_FENCED."""
+    """The state at the beginning of the new session. Errors: KafkaError PRODUCER_FENCED."""
     expected_epoch = expected.epoch if expected is not None else None
     if transaction.is_exhausted and expected_epoch in (None, transaction.epoch):
         return transaction.moved_to(new_producer_id(now), timeout_ms, expected is not None, now)
@@ -62,7 +63,7 @@ def require_session_may_begin(transaction: Transaction, expected: Identity | Non
 
 
 def _is_known(transaction: Transaction, expected: Identity) -> bool:
-    """Whether a producer is the id's, or was until its epochs were exhausted and its answer was lost."""
+    """Whether `expected` is the id's producer, or was until its epochs were exhausted and it lost the response."""
     return (
         transaction.epoch == NO_PRODUCER_EPOCH
         or expected.producer_id == transaction.producer_id
@@ -73,7 +74,7 @@ def _is_known(transaction: Transaction, expected: Identity) -> bool:
 def aborted_and_fenced(
     transaction: Transaction, version: int, new_producer_id: NewProducerId, now: TimestampMs
 ) -> Transaction:
-    """An open transaction is aborted by the coordinator, and its producer's epoch is over.
+    """Abort an open transaction on the coordinator's decision, and fence its producer.
 
     `version` is the cluster's transaction.version.
     """

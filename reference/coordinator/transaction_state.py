@@ -1,7 +1,7 @@
 """The states of a transactional id, and one transactional id's whole state.
 
-`VALID_PREVIOUS_STATES` is Kafka's table; nothing changes a state but `Transaction.to`, which asserts it. Dead is a
-transactional id that is being forgotten, and PrepareEpochFence one whose producer is being fenced: neither is ever written.
+`VALID_PREVIOUS_STATES` is Kafka's table; only `Transaction.to` changes a state, and asserts the table. A Dead
+transactional id is being removed, and in PrepareEpochFence its producer is being fenced: neither state is ever written.
 
 Source: KIP-98, KIP-360, KIP-890; org.apache.kafka.coordinator.transaction.TransactionState, TransactionMetadata of 4.3.1.
 """
@@ -25,7 +25,7 @@ from reference.protocol.primitives import (
 
 
 class State(IntEnum):
-    """By the numbers that the log has for them."""
+    """The states, with their numbers in the log."""
 
     EMPTY = 0
     ONGOING = 1
@@ -38,7 +38,7 @@ class State(IntEnum):
 
     @property
     def title(self) -> str:
-        """As Kafka names it: PrepareCommit."""
+        """Kafka's name of the state, such as PrepareCommit."""
         return self.name.title().replace("_", "")
 
 
@@ -76,7 +76,7 @@ VALID_PREVIOUS_STATES: dict[State, dict[State, str]] = {
         State.COMPLETE_ABORT: _FORGOTTEN,
     },
 }
-"""From which states each may be reached, and by what."""
+"""For each state the previous states, with the cause of each transition."""
 
 
 def diagram() -> str:
@@ -93,16 +93,16 @@ COMPLETED = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
 WRITTEN = frozenset(State) - {State.DEAD, State.PREPARE_EPOCH_FENCE}
 """The states that a record may have."""
 CAN_EXPIRE = frozenset({State.EMPTY, State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
-"""In which states a transactional id that is not used any more is forgotten."""
+"""The states in which an unused transactional id expires."""
 
 LAST_EPOCH = ProducerEpoch(2**15 - 1)
-"""The greatest epoch there is. It is kept for fencing: clients never get it."""
+"""The greatest epoch. It is reserved for fencing: clients never get it."""
 EXHAUSTED_EPOCH = ProducerEpoch(LAST_EPOCH - 1)
-"""From here on a producer id has no epochs left to hand out (TXN-15)."""
+"""The epoch at which a producer id has no epochs left for clients (TXN-15)."""
 FOR_EVER_MS = 2**31 - 1
 """The timeout of a participant in an external two-phase commit (KIP-939)."""
 TRANSACTION_VERSION_2 = 2
-"""The transaction.version from which on each end of a transaction raises the epoch (KIP-890)."""
+"""The first transaction.version in which each end of a transaction raises the epoch (KIP-890)."""
 
 
 class TopicPartition(NamedTuple):
@@ -120,21 +120,21 @@ class Transaction:
     timeout_ms: int
     state: State = State.EMPTY
     partitions: frozenset[TopicPartition] = frozenset()
-    """Where the open transaction wrote; while its markers are written, where they are still missing."""
+    """The partitions of the open transaction; during the write of its markers, those that still lack one."""
     started_at: TimestampMs = NO_TIMESTAMP
     updated_at: TimestampMs = NO_TIMESTAMP
     previous_producer_id: ProducerId = NO_PRODUCER_ID
     """The producer id before the last change: its last owner may repeat the request (TXN-15)."""
     next_producer_id: ProducerId = NO_PRODUCER_ID
-    """The producer id that follows when this transaction is complete, for the present one has no epochs left."""
+    """The producer id after this transaction is complete, because the present one has no epochs left; else none."""
     last_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
-    """The epoch before the present one, if its producer asked for the next by itself (TXN-06). Kafka's log has no place
-    for it: a new coordinator does not know it, and such a producer is fenced by it."""
+    """The epoch before the present one, if its producer requested the next by itself (TXN-06). Kafka's log does not
+    store it, so after a change of the coordinator such a producer is fenced."""
     client_version: int = 0
-    """The transaction version that the client spoke."""
+    """The transaction version of the client's requests."""
 
     def to(self, state: State, **changes: Any) -> Transaction:
-        """The next state. It is an error of the coordinator's own if the table does not have the step."""
+        """The transaction in its next state. A transition that the table does not have is a bug of this coordinator."""
         assert self.state in VALID_PREVIOUS_STATES[state], f"{self.id}: {self.state.title} -> {state.title}"
         return replace(self, state=state, previous_producer_id=self.producer_id, **changes)
 
@@ -142,12 +142,12 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left."""
+        """Whether the producer id has no epoch left for clients."""
         return self.epoch >= EXHAUSTED_EPOCH
 
     @property
     def commits(self) -> bool:
-        """The outcome of a transaction that is prepared or complete."""
+        """Whether the outcome of a prepared or complete transaction is a commit."""
         return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
     def is_timed_out(self, now: TimestampMs) -> bool:
@@ -161,7 +161,7 @@ class Transaction:
     # ---- steps
 
     def begun_again(self, timeout_ms: int, expected: ProducerEpoch | None, now: TimestampMs) -> Transaction | None:
-        """The next session: an epoch more. None for an expected epoch that is neither the present nor the last (TXN-06)."""
+        """The next session, with the next epoch. None if the expected epoch is neither the present nor the last one (TXN-06)."""
         epoch, last_epoch = self.epoch + 1, NO_PRODUCER_EPOCH
         if expected is not None:
             if self.epoch == NO_PRODUCER_EPOCH or expected == self.epoch:
@@ -181,7 +181,7 @@ class Transaction:
         )
 
     def moved_to(self, producer_id: ProducerId, timeout_ms: int, by_itself: bool, now: TimestampMs) -> Transaction:
-        """The next session under another producer id, for the present one is exhausted (TXN-15)."""
+        """The next session under another producer id, because the present one is exhausted (TXN-15)."""
         return self.to(
             State.EMPTY,
             producer_id=producer_id,
@@ -194,7 +194,7 @@ class Transaction:
         )
 
     def with_partitions(self, added: frozenset[TopicPartition], version: int, now: TimestampMs) -> Transaction:
-        """Partitions join the transaction; the first ones begin it."""
+        """The transaction with more partitions; the first ones begin it."""
         return self.to(
             State.ONGOING,
             partitions=self.partitions | added,
@@ -204,13 +204,14 @@ class Transaction:
         )
 
     def fenced(self) -> Transaction:
-        """The producer's epoch is over, before its transaction is aborted. No producer ever gets the epoch that it has then."""
+        """The transaction with its producer fenced, before its abort. No producer ever gets its new epoch."""
         return self.to(State.PREPARE_EPOCH_FENCE, epoch=min(self.epoch + 1, LAST_EPOCH))
 
     def prepared(
         self, committed: bool, version: int, now: TimestampMs, next_producer_id: ProducerId = NO_PRODUCER_ID
     ) -> Transaction:
-        """The outcome is decided. With KIP-890 the markers, and the producer that writes next, have the next epoch."""
+        """The transaction with its outcome decided. With KIP-890 its markers and its producer's next batches have the
+        next epoch."""
         is_fenced = self.state is State.PREPARE_EPOCH_FENCE
         epoch, last_epoch = self.epoch, self.last_epoch
         if version >= TRANSACTION_VERSION_2:
@@ -229,12 +230,12 @@ class Transaction:
         )
 
     def without(self, partition: TopicPartition) -> Transaction:
-        """A partition has its marker, or is gone."""
+        """The transaction without a partition that has its marker or was deleted."""
         assert self.state in PREPARED
         return replace(self, partitions=self.partitions - {partition})
 
     def completed(self, now: TimestampMs) -> Transaction:
-        """All markers are written."""
+        """The complete transaction, after all markers are written."""
         moves = self.client_version >= TRANSACTION_VERSION_2 and self.next_producer_id != NO_PRODUCER_ID
         return self.to(
             State.COMPLETE_COMMIT if self.commits else State.COMPLETE_ABORT,

@@ -1,7 +1,7 @@
-"""XXH3, 64 bits, without a seed: the hash by which Kafka says whether topics changed (KIP-1101).
+"""XXH3, 64 bits, without a seed: the hash by which Kafka detects changed topics (KIP-1101).
 
-Written down here because the hash is in the log: a group that moves between this broker and Kafka is not reassigned for
-nothing. It is asked for rarely, so it may be slow. Source: the XXH3 specification (xxHash 0.8).
+It is implemented here because the log has the hash: so a group that moves between this broker and Kafka is not
+reassigned without need. It is called rarely, so it may be slow. Source: the XXH3 specification (xxHash 0.8).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LAST_SECRET = len(_SECRET) - _STRIPE
 
 
 def xxh3_64(data: bytes) -> int:
-    """The hash of bytes, unsigned."""
+    """The hash of `data`, unsigned."""
     size = len(data)
     if size <= 16:
         return _short(data)
@@ -49,7 +49,7 @@ def _short(data: bytes) -> int:
 
 
 def _medium(data: bytes) -> int:
-    """17 to 240 bytes: pairs of words, from both ends or in a row."""
+    """Hash 17 to 240 bytes: pairs of words, from both ends or in a row."""
     size = len(data)
     total = size * _PRIME64[0]
     if size <= 128:
@@ -62,7 +62,7 @@ def _medium(data: bytes) -> int:
 
 
 def _long(data: bytes) -> int:
-    """More than 240 bytes: stripes of eight words, scrambled after each block of them."""
+    """Hash more than 240 bytes: stripes of eight words, with a scramble after each block of stripes."""
     size = len(data)
     sums = [_PRIME32[2], *_PRIME64[:4], _PRIME32[1], _PRIME64[4], _PRIME32[0]]
     for stripe in range((size - 1) // _STRIPE):
@@ -116,7 +116,7 @@ def _strong_avalanche(number: int, size: int) -> int:
 
 
 def _old_avalanche(number: int) -> int:
-    """XXH64's, which the shortest inputs get."""
+    """The final mix of XXH64, which XXH3 uses for at most 3 bytes."""
     number = (number ^ number >> 33) * _PRIME64[1] & _MASK
     number = (number ^ number >> 29) * _PRIME64[2] & _MASK
     return number ^ number >> 32

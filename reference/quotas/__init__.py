@@ -1,1 +1,1 @@
-"""Quotas of clients: for which one is set, what it measures, how long a client must wait; without a socket or a clock."""
+"""Client quotas: their entities, their measurement, and throttle times; without a socket or a clock."""

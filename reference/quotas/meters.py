@@ -1,4 +1,4 @@
-"""What a client has used, and how long it must wait until that is what its quota allows.
+"""The usage of a client, and its throttle time under a quota.
 
 Source: org.apache.kafka.common.metrics.stats.Rate and TokenBucket; org.apache.kafka.server.quota.QuotaUtils; KIP-13, KIP-599.
 """
@@ -21,7 +21,7 @@ class Windows:
 
 @dataclass(slots=True)
 class Sample:
-    """What was used in one window."""
+    """The usage in one window."""
 
     start: TimestampMs
     last_use: TimestampMs
@@ -34,14 +34,14 @@ class Sample:
 
 @dataclass(slots=True)
 class Rate:
-    """An amount a second, over the windows that are not too old.
+    """The rate per second, over the windows that are recent enough.
 
-    A sample counts until its last use is as old as all windows together, so there is one sample more than windows.
+    A sample counts until its last use is older than all windows together, so there is one more sample than windows.
     """
 
     windows: Windows
     _samples: list[Sample] = field(default_factory=list[Sample])
-    """A ring of at most one more than the windows."""
+    """A ring of at most `windows.number` + 1 samples."""
     _current: int = 0
 
     def add(self, amount: float, now: TimestampMs) -> None:
@@ -66,17 +66,17 @@ class Rate:
         return now - sample.last_use >= self.windows.number * self.windows.size_ms
 
     def is_idle(self, now: TimestampMs) -> bool:
-        """Whether nothing that it has counted counts any more."""
+        """Whether every sample is too old to count."""
         return all(self._is_old(each, now) for each in self._samples)
 
     def _window_ms(self, now: TimestampMs) -> float:
-        """The time that the samples stand for: all windows but the one that has just begun, at the least."""
+        """The duration that the samples cover, at least all windows but the one that has just begun."""
         elapsed = now - min(each.start for each in self._samples)
         missing = self.windows.number - 1 - elapsed // self.windows.size_ms
         return max(1, elapsed + max(0, missing) * self.windows.size_ms)
 
     def throttle_ms(self, limit: float, now: TimestampMs) -> int:
-        """How long nothing may be added until the rate is `limit` a second; 0 where it is not above that."""
+        """How long nothing may be added until the rate is `limit` per second; 0 if it is not above the limit."""
         if not self._samples:
             return 0
         for each in self._samples:
@@ -93,11 +93,11 @@ class Rate:
 
 @dataclass(slots=True)
 class TokenBucket:
-    """Credits that come back with time. Below zero nothing is allowed; what is allowed may lead there (KIP-599)."""
+    """Tokens that refill with time. Below zero tokens a client is throttled; an allowed operation may go below zero (KIP-599)."""
 
     windows: Windows
     _tokens: float | None = None
-    """None before the first use: the bucket is full."""
+    """None before the first use, when the bucket is full."""
     _as_of: TimestampMs = AT_ONCE
 
     def _refill(self, limit: float, now: TimestampMs) -> float:
@@ -110,7 +110,7 @@ class TokenBucket:
         self._tokens = self._refill(limit, now) - amount
 
     def throttle_ms(self, limit: float, now: TimestampMs) -> int:
-        """How long until there are credits again; 0 where there are."""
+        """The time until the bucket has at least zero tokens; 0 if it has."""
         tokens = self._refill(limit, now)
         if tokens >= 0:
             return 0

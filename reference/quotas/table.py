@@ -1,4 +1,4 @@
-"""The quotas that are set, by the clients that they are for.
+"""The quotas that are set, by entity.
 
 Source: KIP-13, KIP-55, KIP-546; org.apache.kafka.server.quota.ClientQuotaManager (DefaultQuotaCallback).
 """
@@ -22,7 +22,7 @@ PRODUCE, CONSUME, REQUEST, MUTATION = (
 CONNECTIONS = "connection_creation_rate"
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names, in the order of the types; the name None is everyone without a quota of their own."""
+"""Types and names, sorted by type; the name None is the default entity."""
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
@@ -30,7 +30,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> Entity:
 
 
 class Meter(NamedTuple):
-    """What is counted together: all of a user's clients where the quota is the user's, all of a client id where it is that's."""
+    """The clients that share one measurement: by the quota's entity all of a user, all of a client id, or all with both."""
 
     quota: str
     user: str | None
@@ -43,9 +43,9 @@ class QuotaTable:
 
     values: dict[Entity, dict[str, float]] = field(default_factory=dict[Entity, dict[str, float]])
     changes: int = field(default=0, compare=False)
-    """Grows with every change."""
+    """Grows with each change."""
     set_names: frozenset[str] = frozenset()
-    """The quotas that are set for anyone."""
+    """The names of the quotas that any entity has."""
 
     def apply(self, record: ClientQuotaRecord) -> None:
         """Replay a record."""
@@ -71,7 +71,7 @@ class QuotaTable:
         return self.values.get(entity, {})
 
     def limit_of_client(self, quota: str, user: str, client_id: str) -> tuple[Meter, float] | None:
-        """The most specific quota of a client, and what counts toward it; None without one."""
+        """The most specific quota of a client, and its meter; None without a quota."""
         for who in (user, None):
             for which in (client_id, None):
                 found = self.of(((CLIENT_ID, which), (USER, who))).get(quota)
@@ -85,6 +85,6 @@ class QuotaTable:
         return None
 
     def limit_of_address(self, address: str) -> float | None:
-        """The connections a second of an address (KIP-612)."""
+        """The connection creation rate of an address, per second (KIP-612); None without a quota."""
         own = self.of(((IP, address),)).get(CONNECTIONS)
         return own if own is not None else self.of(((IP, None),)).get(CONNECTIONS)

@@ -7,7 +7,7 @@ from reference.protocol.primitives import NO_EPOCH, LeaderEpoch
 
 
 def check_leader_epoch(asked: LeaderEpoch, current: LeaderEpoch) -> ErrorCode:
-    """Compare the epoch that a request names with the partition's (EPO-01 to EPO-03); -1 asks for no check.
+    """Compare a request's leader epoch with the partition's (EPO-01 to EPO-03); -1 requests no check.
 
     post: (__return__ == ErrorCode.NONE) == (asked == -1 or asked == current) or asked < -1
     """

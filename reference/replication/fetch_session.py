@@ -1,9 +1,9 @@
-"""The client's side of a fetch session: partitions are named once, and from then on only changes (KIP-227).
+"""The follower's side of a fetch session: after a full request, each request names changed partitions only (KIP-227).
 
-A session begins with a full request (epoch 0), to which the leader answers with a session id, or without one if it has no
-room; each request after that carries the next epoch, and leaves out what the leader remembers. An error, a lost answer, or
-an answer that does not fit ends the session: the next request is a full one again and names the old id, so that the leader
-can forget it.
+A session begins with a full request (epoch 0). The leader answers with a session id, or without one if it has no room.
+Each later request has the next epoch, and omits partitions that the leader remembers. An error, a lost response, or a
+response that does not fit ends the session. The next request is then a full one, with the old id, so that the leader
+can remove the session.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
 
 @dataclass(slots=True)
 class FetchSession:
-    """One session with one leader, and the partitions that the leader remembers of it."""
+    """One session with one leader, and the partitions that the leader remembers for it."""
 
     id: int = NO_SESSION
     epoch: int = FIRST_EPOCH
@@ -47,10 +47,10 @@ class FetchSession:
         return self.epoch == FIRST_EPOCH
 
     def request(self, wanted: Mapping[Key, Wanted], partition_max_bytes: int, left: Iterable[Key] = ()) -> FetchRequest:
-        """The next request, as far as the session has a say in it.
+        """The next request, without the fields that do not belong to the session.
 
-        `wanted` are the partitions of which something else may be wanted than before, of a full request all, in order; `left`
-        are those that are not wanted any more.
+        `wanted` has the partitions whose fields may have changed; for a full request all partitions, in order. `left`
+        has the partitions to drop from the session.
         """
         forgotten = [key for key in left if self.partitions.pop(key, None) is not None]
         is_full = self.is_full
@@ -69,7 +69,7 @@ class FetchSession:
         )
 
     def answered(self, response: FetchResponse) -> str | None:
-        """Go on with the session; for an answer that cannot be used, gives the reason."""
+        """Apply a response to the session; return the reason if the response cannot be used."""
         if response.error_code != ErrorCode.NONE:
             self.begin_again(forget_id=response.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return f"the fetch session was refused with error {response.error_code}"
@@ -95,14 +95,14 @@ class FetchSession:
         return None
 
     def begin_again(self, *, forget_id: bool = False) -> None:
-        """The next request is a full one; with `forget_id` there is no session that the leader should close."""
+        """Make the next request a full one; with `forget_id` there is no session for the leader to close."""
         self.epoch = FIRST_EPOCH
         if forget_id:
             self.id = NO_SESSION
 
 
 def _topics(wanted: Mapping[Key, Wanted], partition_max_bytes: int) -> list[FetchRequest.FetchTopic]:
-    """In the order of the partitions: a leader serves them in this order."""
+    """The fetch topics in the order of `wanted`, in which the leader serves them."""
     topics: list[FetchRequest.FetchTopic] = []
     for (topic_id, index), each in wanted.items():
         if not topics or topics[-1].topic_id != topic_id:

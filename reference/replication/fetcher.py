@@ -108,9 +108,9 @@ class Fetcher:
         """The partitions in the request in flight; after a failed FetchRequest, all partitions that are followed."""
         self._out: type[FetchResponse] | type[ListOffsetsResponse] | None = None
         self._ready_at = AT_ONCE
-        """The leader, which did not answer, is asked again from then on."""
+        """The time from which a leader that did not answer may be asked again."""
         self._last: FetchRequest | None = None
-        """The full request in flight, or the one that got no answer: it is sent again as it is, unless something has changed."""
+        """The full request that is in flight or got no answer; it is sent again unchanged unless something has changed."""
         self._begins_again = False
         """The next fetch begins a new session, as the follower did not apply all of a response. Within a session the leader does
         not send an unchanged high watermark or log start offset again."""

@@ -1,7 +1,7 @@
-"""A partition that is fetched from a leader, and the stage that it is at.
+"""A partition that is fetched from a leader, and its stage.
 
-A fetch that was out of range is followed by two ListOffsets (Kafka's `fetchOffsetAndTruncate`): the log is cut to the leader's
-end where it is longer, and begun again at the leader's start where it ends before that.
+After an out-of-range fetch come two ListOffsets (Kafka's `fetchOffsetAndTruncate`). A log that is longer than the
+leader's is truncated to the leader's end. A log that ends before the leader's start is emptied, and begins there again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reference.replication.partition import EARLIEST, LATEST, Partition
 
 
 class Stage(Enum):
-    """What a partition waits for."""
+    """The request that a partition needs next."""
 
     FETCHING = auto()
     ASKING_END = auto()
@@ -37,10 +37,10 @@ TRANSITIONS: dict[tuple[Stage, Stage], str] = {
     (Stage.ASKING_START, Stage.FETCHING): "begun again at the leader's start where ours ended before it; or an error",
     (Stage.ASKING_START, Stage.FAILED): "FENCED_LEADER_EPOCH, or the log refuses the cut",
 }
-"""The steps from stage to stage, and why they are taken. A failed partition is followed again in the next leader epoch."""
+"""The transitions between stages, with their causes. A failed partition is followed again in the next leader epoch."""
 
 PLACES: dict[Stage, int] = {Stage.ASKING_END: LATEST, Stage.ASKING_START: EARLIEST}
-"""The place of the leader's log that a stage asks for."""
+"""The timestamp that a stage's ListOffsets asks for."""
 
 
 @dataclass(slots=True)
@@ -51,13 +51,13 @@ class Followed:
     leader_epoch: LeaderEpoch
     stage: Stage = Stage.FETCHING
     ready_at: TimestampMs = AT_ONCE
-    """It is asked for again from then on."""
+    """The time from which the partition may be requested again."""
     asked: Wanted | None = None
-    """The last fetch of it, in the session or in the open request; None while it is not fetched."""
+    """The fields of its last fetch, in the session or in flight; None while it is not fetched."""
     waits: bool = False
-    """Whether it is to be looked at at `ready_at`."""
+    """Whether it is in the fetcher's heap, to be fetched again at `ready_at`."""
     noted: str = ""
-    """The failure that was noted last: one that repeats itself until it succeeds is worth one line."""
+    """The failure that was logged last, so that a repeated failure is logged once."""
     key: Key = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,12 +1,13 @@
 """A follower's steps: append the leader's records, and truncate a log that diverges from the leader's.
 
-`Following` is made when a leader epoch begins. In: what came back from the leader: records (`append_fetched`), a diverging
-epoch (`truncate`), or the leader's bounds, where a fetch was out of range (`truncate_to_leader_end`, `start_over_at`). Offsets
-and epochs are the leader's, kept as they are. `fetcher` sends the requests.
+A `Following` exists for one leader epoch. In: the leader's response, with records (`append_fetched`), a diverging epoch
+(`truncate`), or after an out-of-range fetch the leader's bounds (`truncate_to_leader_end`, `start_over_at`). Offsets
+and epochs are the leader's, stored unchanged. `fetcher` sends the requests.
 
-With the historical rule `high-watermark` a follower cuts its log to its own high watermark when a leader epoch begins, and from
-then on believes that logs of equal length are equal. That loses and forks committed records (KIP-101); it is here so that
-tests of the testers have something to find. Source: Kafka's `AbstractFetcherThread`, `ReplicaFetcherThread`; KIP-101,
+With the historical rule `high-watermark` a follower truncates its log to its own high watermark when a leader epoch
+begins. From then on it treats logs of equal length as equal. That loses and forks committed records (KIP-101). It is
+here so that the tests of the checkers have a bug to find. Source: Kafka's `AbstractFetcherThread`,
+`ReplicaFetcherThread`; KIP-101,
 KIP-279, KIP-595.
 """
 
@@ -25,20 +26,21 @@ from reference.storage.truncation_point import truncation_point
 
 @dataclass(slots=True, eq=False)
 class Following:
-    """A replica that follows, in one leader epoch: its steps. It keeps nothing that another role would have to reset."""
+    """The role of a follower in one leader epoch: its steps. It has no state of its own."""
 
     replica: Replica
 
     @classmethod
     def with_log_cut(cls, replica: Replica) -> Following:
-        """The role in a newer leader epoch. Errors: StorageError when the log cannot be cut; nothing has changed.
+        """The role in a newer leader epoch. Errors: StorageError if the log cannot be truncated; then nothing has
+        changed.
 
-        Cutting nothing off still forgets the epoch of a leadership in which this replica wrote nothing: it must not be taken
-        for the epoch of the records that now come.
+        Also a truncation to the log end drops the epoch of a leadership in which this replica appended nothing. It must
+        not become the epoch of the records that now come.
         """
         log = replica.log
-        # With leader epochs nothing is cut here: the leader says where the logs part. Before KIP-101 a follower could
-        # go by its high watermark only, and what it cut off may have been committed.
+        # With leader epochs nothing is truncated here: the leader reports where the logs diverge. Before KIP-101 a
+        # follower had only its high watermark, and may have truncated committed records.
         kept = replica.high_watermark if replica.truncation == "high-watermark" else log.log_end_offset
         with replica.cutting_log():
             log.truncate_to(min(kept, log.log_end_offset))
@@ -54,22 +56,22 @@ class Following:
         leader_log_start: Offset,
         now: TimestampMs,
     ) -> bool:
-        """Append the records of an answer, and take over high watermark and log start; True when one of them moved.
+        """Append a response's records, and adopt its high watermark and log start; True if log end, high watermark or
+        log start moved.
 
-        Errors: LogError for an answer to a fetch from another offset; RecordsError for corrupt bytes; StorageError.
+        Errors: LogError for a response to a fetch from another offset; RecordsError for corrupt bytes; StorageError.
         """
         replica, log_end = self.replica, self.replica.log.log_end_offset
-        # The log has moved since the fetch was sent: the records would be appended in the wrong place.
+        # The log has changed since the fetch was sent: the records would be appended at the wrong offset.
         if fetch_offset != log_end:
             raise LogError(
                 ErrorCode.UNKNOWN_SERVER_ERROR,
                 f"{replica.name}: records were fetched from {fetch_offset}, and the log ends at {log_end}",
             )
-        # Records first: the high watermark is adopted as far as the log goes.
+        # Records first: the high watermark is adopted only up to the log end.
         grew = len(records) > 0 and self._append(records, now)
         moved = self.adopt_high_watermark(leader_high_watermark)
-        # The leader's log may start beyond what is known here to be committed; a log start must not be above the high
-        # watermark.
+        # The leader's log start may be above the high watermark here, which a log start must not exceed.
         cut = self.replica.log.advance_log_start_offset(min(leader_log_start, self.replica.high_watermark))
         return grew or moved or cut
 
@@ -79,7 +81,7 @@ class Following:
             self._begin_with_whole_batch(records, now)
             self.replica.log.append_as_follower(records, now, self.replica.state.leader_epoch)
         finally:
-            # Of several batches those before one that the disk refused are appended, and must be traced.
+            # If the disk refuses one of several batches, the ones before it are appended, and must be traced.
             if self.replica.log.log_end_offset > before and self.replica.trace is not None:
                 self.replica.trace_step(
                     "AppendFetched",
@@ -90,7 +92,7 @@ class Following:
         return self.replica.log.log_end_offset > before
 
     def _begin_with_whole_batch(self, records: Buffer, now: TimestampMs) -> None:
-        """A leader's log may start within a batch (DeleteRecords): an empty log begins with the whole of it."""
+        """Start an empty log at the beginning of the first batch: DeleteRecords may put the leader's log start within a batch."""
         log = self.replica.log
         if log.log_start_offset != log.log_end_offset:
             return
@@ -102,9 +104,9 @@ class Following:
                 log.truncate_fully_and_start_at(first.header.base_offset, now)
 
     def adopt_high_watermark(self, leader_high_watermark: Offset) -> bool:
-        """Believe the leader, as far as the own log goes; a new leader may know less than the one before."""
+        """Adopt the leader's high watermark up to this log's end; a new leader's may be lower than the previous leader's."""
         adopted = follower_high_watermark(leader_high_watermark, self.replica.log.log_end_offset)
-        # Deleted records were committed, whatever a leader that has just been elected knows.
+        # Deleted records were committed, even if a newly elected leader's high watermark is below them.
         adopted = max(adopted, self.replica.log.log_start_offset)
         if adopted == self.replica.high_watermark:
             return False
@@ -121,9 +123,10 @@ class Following:
     # ---- where the logs part
 
     def truncate(self, diverging_epoch: LeaderEpoch, end: Offset) -> Offset:
-        """Truncate by the leader's answer: its largest epoch up to ours, and the offset where that epoch ended.
+        """Truncate by the leader's response: its largest epoch not above this log's last, and that epoch's end offset.
 
-        Gives the new end. The next fetch shows whether the logs now agree, or the leader names an epoch before.
+        Return the new log end offset. The next fetch shows whether the logs agree, or the leader reports an earlier
+        epoch.
         Errors: StorageError.
         """
         log = self.replica.log
@@ -140,7 +143,7 @@ class Following:
         return log.log_end_offset
 
     def truncate_to_leader_end(self, end: Offset) -> bool:
-        """A fetch from beyond the leader's log was out of range: truncate to the leader's end. False if nothing was cut.
+        """Truncate to the leader's end after a fetch beyond it was out of range. False if nothing was truncated.
 
         Errors: StorageError.
         """
@@ -151,7 +154,7 @@ class Following:
 
     def _cut(self, offset: Offset) -> None:
         log = self.replica.log
-        with self.replica.cutting_log():  # after an unclean election the leader may lack what was committed
+        with self.replica.cutting_log():  # after an unclean election the leader may lack committed records
             log.truncate_to(offset)
         if self.replica.trace is not None:
             self.replica.trace_step(
@@ -159,9 +162,10 @@ class Following:
             )
 
     def start_over_at(self, offset: Offset, now: TimestampMs) -> bool:
-        """The leader's log begins after the end of ours: all that is here is stale. False where it does not.
+        """Empty the log and restart it at the leader's log start, if that is above this log's end; otherwise return
+        False.
 
-        No step of the specification, which knows no retention. Errors: StorageError.
+        The specification has no retention, and no such step. Errors: StorageError.
         """
         if offset <= self.replica.log.log_end_offset:
             return False

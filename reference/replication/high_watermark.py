@@ -1,4 +1,4 @@
-"""How far a partition is committed: the high watermark as a rule over plain numbers."""
+"""The high watermark, as a rule over plain numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from reference.protocol.primitives import Offset
 
 
 def next_high_watermark(current: Offset, leader_end: Offset, follower_ends: Iterable[Offset]) -> Offset:
-    """The leader's new high watermark: the least log end offset of the in-sync replicas, and never back (REP-01).
+    """The leader's new high watermark: the lowest log end offset of the in-sync replicas, never lower than before
+    (REP-01).
 
     `follower_ends` are the ends of the followers in the maximal ISR, current and proposed.
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 from reference.protocol.primitives import BrokerEpoch, Offset, TimestampMs
 
 NEVER_FETCHED = BrokerEpoch(-2)
-"""Stands for the broker epoch of a follower that has not fetched in this leader epoch."""
+"""The broker epoch of a follower that has not fetched in this leader epoch."""
 
 NO_BROKER_EPOCH = BrokerEpoch(-1)
-"""In the place of the broker epoch of a fetch that carries none: it is not compared."""
+"""The broker epoch of a fetch that carries none: it is not compared."""
 
 
 def may_join(end: Offset, high_watermark: Offset, epoch_start: Offset) -> bool:
-    """Whether a follower has all that is committed, and all that its leader's epoch began with.
+    """Whether a follower has all committed records, and reaches the start of the leader's epoch.
 
-    The second keeps what an earlier leader may have committed: a new leader's high watermark can lag behind it.
+    The second condition keeps records that an earlier leader may have committed: a new leader's high watermark may be
+    lower.
 
     post: not _ or (end >= high_watermark and end >= epoch_start)
     post: _ or end < high_watermark or end < epoch_start
@@ -29,7 +30,7 @@ def may_join(end: Offset, high_watermark: Offset, epoch_start: Offset) -> bool:
 def is_admissible(
     fetched_epoch: BrokerEpoch, registered_epoch: BrokerEpoch, is_fenced: bool, is_shutting_down: bool
 ) -> bool:
-    """Whether a broker that has fetched in one incarnation, and is registered in another or the same, may be in the ISR.
+    """Whether a broker may be in the ISR, by the incarnation in which it has fetched, and the registered one.
 
     post: not _ or (not is_fenced and not is_shutting_down)
     post: not _ or fetched_epoch == registered_epoch or fetched_epoch == -1
@@ -41,7 +42,7 @@ def is_admissible(
 
 
 def is_lagging(end: Offset, leader_end: Offset, last_caught_up: TimestampMs, now: TimestampMs, lag_max_ms: int) -> bool:
-    """Whether a follower has been behind for longer than replica.lag.time.max.ms.
+    """Whether a follower has lagged for longer than replica.lag.time.max.ms.
 
     post: not _ or end != leader_end
     post: not _ or now - last_caught_up > lag_max_ms
@@ -58,7 +59,7 @@ def caught_up_at(
     previous_fetch: TimestampMs,
     last_caught_up: TimestampMs,
 ) -> TimestampMs:
-    """When a follower that fetches now from this offset last had the leader's whole log.
+    """The last time at which a follower that now fetches from `fetch_offset` had the leader's whole log.
 
     A follower that always is a little behind a busy leader counts as caught up at the time of its previous fetch, if it now
     fetches from the leader's log end offset of that time (`previous_leader_end`) or above.
@@ -76,7 +77,7 @@ def caught_up_at(
 
 
 def effective_min_isr(min_isr: int, replicas: int) -> int:
-    """min.insync.replicas, which cannot ask for more replicas than there are.
+    """min.insync.replicas, at most the number of replicas.
 
     post: _ <= min_isr and _ <= replicas
     post: _ == min_isr or _ == replicas

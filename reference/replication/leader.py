@@ -157,7 +157,8 @@ class Leading:
         end_before = progress.end
         low_before = self.low_watermark() if asked.log_start != progress.log_start else None
         log_end = replica.log.log_end_offset
-        # A follower that asks for the middle of a batch has nothing of it, as batches are replicated whole.
+        # A fetch from the middle of a batch means that the follower has none of the batch: batches are replicated
+        # whole.
         end = asked.offset if asked.offset == log_end else replica.log.batch_start(asked.offset)
         has_changed = progress.take_fetch(end, asked.log_start, asked.broker_epoch, log_end, now)
         if has_changed and replica.trace is not None:

@@ -1,20 +1,21 @@
-"""One partition's replica: it follows the metadata, and serves producers, consumers and other replicas.
+"""One partition's replica: it follows the metadata, and serves clients and other replicas.
 
-In each leader epoch a replica leads or follows: its `role` is one value, `Leading` or `Following`, which is replaced when a
-leader epoch begins. The roles have their steps under the names of the specification; this module has the rest: following the
-metadata, producing, consuming, deleting records, and the end and beginning of an incarnation. Each method is a plain call that
-changes this object and its log, at a time that the caller gives; nothing here waits, delayed operations are the caller's.
+In each leader epoch a replica leads or follows: its `role` is one value, `Leading` or `Following`, which is replaced
+when a leader epoch begins. The roles have their steps under the names of the specification. This module has the rest:
+the metadata, produce requests, consumers' fetches, DeleteRecords, and the start and end of an incarnation. Each method
+changes this object and its log, at a time that the caller passes. Nothing here waits; the caller keeps delayed
+operations.
 
-Only the leader serves clients, except that a fetch which carries the client's rack (Fetch v11 and later) is served by any
-replica, up to its own high watermark (KIP-392).
+Only the leader serves clients, except that any replica serves a fetch with the client's rack (Fetch v11 and later), up
+to its own high watermark (KIP-392).
 
-A node drives it so:
+A node drives a replica like this:
 - it creates a replica on its log, and calls `restart` with the checkpointed high watermark if there was an earlier incarnation;
 - for every record of the partition in the metadata: `take_up(state, now)`; `brokers`, `min_isr`, `lag_max_ms` are kept
   current by the node;
-- after each call that may have moved something, where it leads: `leading.take_proposal()` for the controller,
+- after each call that may have moved something, on the leader: `leading.take_proposal()` for the controller,
   `leading.answer_to_produce(end)` for delayed produce requests;
-- now and then, where it leads: `leading.shrink_isr(now)`.
+- periodically, on the leader: `leading.shrink_isr(now)`.
 
 Source: requirements ACK-*, FET-*, EPO-*, LOF-*, REP-*; Kafka's documentation, "Replication".
 """
@@ -67,11 +68,11 @@ __all__ = [
 ACKS_ALL = -1
 
 ACKS_NAMES = {0: "zero", 1: "one", ACKS_ALL: "all"}
-"""As the specification names them."""
+"""The names of acks in the specification."""
 
 
 def transaction_of(records: Buffer) -> dict[str, Any]:
-    """What a trace says besides of a transactional batch: `producer`, its id and epoch, and the `marker` that it is."""
+    """More fields of a transactional batch's trace: `producer`, its id and epoch, and for a control batch the `marker`."""
     batch = next(iter(read_batches(records)))
     header = batch.header
     if not header.is_transactional:
@@ -92,24 +93,24 @@ class Partition(Replica):
 
     @property
     def leading(self) -> Leading | None:
-        """The leader's role; None where this replica does not lead."""
+        """The leader's role; None if this replica does not lead."""
         return self.role if isinstance(self.role, Leading) else None
 
     @property
     def pending(self) -> Proposal | None:
-        """The proposal whose outcome this leader does not know; None where there is none, or it does not lead."""
+        """The leader's proposal without a known outcome; None if there is none, or if this replica does not lead."""
         return self.role.pending if isinstance(self.role, Leading) else None
 
     def require_leader(self, asked_epoch: LeaderEpoch = NO_EPOCH) -> Leading:
         """Errors: KafkaError NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH (EPO-01, EPO-02)."""
-        # The epoch first, as Kafka: to a client with an old epoch a former leader is fenced, and not only another node.
+        # The epoch first, as in Kafka: a former leader answers a client with an old epoch with FENCED_LEADER_EPOCH.
         self.require_epoch(asked_epoch)
         if not isinstance(self.role, Leading):
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.role
 
     def require_follower_of(self, leader: NodeId) -> Following:
-        """Errors: KafkaError NOT_LEADER_OR_FOLLOWER for an answer of a node that does not lead here."""
+        """Errors: KafkaError NOT_LEADER_OR_FOLLOWER for a response from a node that does not lead the partition."""
         if not isinstance(self.role, Following) or self.state.leader != leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} does not follow broker {leader}")
         return self.role
@@ -117,7 +118,7 @@ class Partition(Replica):
     # ---- following the metadata
 
     def take_up(self, state: PartitionState, now: TimestampMs) -> bool:
-        """Act by the partition's newest metadata; True when role, ISR, assignment or counted replicas changed.
+        """Apply the partition's newest metadata; True if role, ISR, assignment or the counted replicas changed.
 
         Errors: StorageError; the replica then acts as before.
         """
@@ -135,18 +136,18 @@ class Partition(Replica):
         return leading.commit_isr(state, now) or leading.take_known_isr(state, now)
 
     def _begins_epoch(self, state: PartitionState) -> bool:
-        """Any state does for a replica without a role, else one of a newer leader epoch: an older one was superseded."""
+        """Whether the state begins a role: any state for a replica without a role, else one of a newer leader epoch."""
         return self.role is None or state.leader_epoch > self.state.leader_epoch
 
     def become_leader(self, state: PartitionState, now: TimestampMs) -> None:
-        # First what the disk may refuse: where it does, the replica goes on in the role and epoch that it had.
+        # The disk may fail here, before any change: the replica then keeps its role and epoch.
         leading = Leading.from_log_end(self, state, now)
         self.role, self.state = leading, state
         self._trace_role("BecomeLeader")
         leading.advance_high_watermark(now)
 
     def become_follower(self, state: PartitionState) -> None:
-        """Another broker leads from now on, or no replica."""
+        """Begin a leader epoch in which another broker leads, or none."""
         self.role, self.state = Following.with_log_cut(self), state
         self._trace_role("BecomeFollower")
 
@@ -156,14 +157,14 @@ class Partition(Replica):
             self.trace_step(action, broker=self.node, **epochs)
 
     def _take_newer_record(self, state: PartitionState) -> bool:
-        """A follower's record of the same leader epoch; its replicas may be new."""
+        """Adopt a follower's record of the same leader epoch, whose assignment may be new; return whether the state changed."""
         if state.partition_epoch < self.state.partition_epoch or state == self.state:
             return False
         self.state = state
         return True
 
     def learn_min_isr(self, min_isr: int) -> None:
-        """The topic's min.insync.replicas is replayed; for a leader it takes effect at once."""
+        """Apply the topic's min.insync.replicas from a replayed record; a leader uses it at once."""
         if min_isr == self.min_isr:
             return
         self.min_isr = min_isr
@@ -171,7 +172,7 @@ class Partition(Replica):
             self.trace_step("LearnMinIsr", leader=self.node, minIsr=min_isr)
 
     def give_up_replica(self) -> None:
-        """The partition was moved to other brokers: the log is deleted, and the replica has no role any more."""
+        """Drop the role of a replica that was moved to other brokers, and whose log is deleted."""
         self._forget_role()
         if self.trace is not None:
             gone = {"node": self.node, "partition": self.name, "action": "GiveUpReplica", "args": {"broker": self.node}}
@@ -180,24 +181,25 @@ class Partition(Replica):
     # ---- incarnations
 
     def restart(self, checkpoint: Offset) -> None:
-        """The log was recovered after an earlier incarnation: its high watermark is the checkpoint's, as far as the log goes."""
+        """Begin an incarnation on a recovered log, with the checkpointed high watermark, at most the log end offset."""
         self._forget_role()
-        # The checkpoint may be ahead of a log that lost its end, and behind a log start that was written down after it.
+        # The checkpoint may be above a log end that was lost, or below a log start that was stored later.
         self.high_watermark = checkpoint
         self.keep_high_watermark_within_log()
         if self.trace is not None:
             self.trace_step("Restart", broker=self.node, end=self.log.log_end_offset, highWatermark=self.high_watermark)
 
     def replace_log(self, copy: Log) -> None:
-        """Go on with a copy of the log, from another directory.
+        """Continue on a copy of the log, in another directory.
 
-        It may begin later: a crash may take the raised log start of the log, and what the copy lacks was deleted.
+        The copy may start at a higher offset: after a crash the log may have an old log start, and the copy lacks
+        deleted records.
         """
         self.log = copy
         self.keep_high_watermark_within_log()
 
     def shut_down(self) -> None:
-        """The process ends cleanly: the replica has no role any more."""
+        """Drop the role because the process ends cleanly."""
         self._forget_role()
         if self.trace is not None:
             self.trace_step("ShutDown", broker=self.node)
@@ -220,15 +222,15 @@ class Partition(Replica):
     ) -> AppendInfo:
         """Append a producer's batch in this leader epoch.
 
-        `min_isr` is for callers that do not keep the attribute of that name current; the last two as for the log's
-        `append_as_leader`.
-        Errors: KafkaError NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (ACK-05); RecordsError and LogError for what may
-        not be stored; StorageError when the disk refuses.
+        `min_isr` is for callers that do not keep the attribute `min_isr` current. The last two arguments are those of
+        the log's `append_as_leader`.
+        Errors: KafkaError NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS (ACK-05); RecordsError and LogError for an
+        invalid batch; StorageError.
         """
         if min_isr is not None:
             self.min_isr = min_isr
         leading = self.require_leader()
-        # Before the append: what too few replicas would hold is not taken at all (ACK-05).
+        # Before the append: with too few in-sync replicas nothing is appended (ACK-05).
         if required_acks == ACKS_ALL and leading.is_under_min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -244,12 +246,12 @@ class Partition(Replica):
                 end=self.log.log_end_offset,
                 **transaction_of(records),
             )
-        # Where this replica is alone in the ISR, no fetch of a follower comes that would commit the records.
+        # If this replica is alone in the ISR, no follower's fetch will advance the high watermark.
         leading.advance_high_watermark(now)
         return info
 
     def acknowledge(self, end: Offset) -> None:
-        """Acks=all was answered for the records below an offset: a step, if a tracer wants to know."""
+        """Trace the acks=all response for the records below an offset."""
         if self.trace is not None:
             self.trace_step("Acknowledge", leader=self.node, end=end)
 
@@ -266,16 +268,16 @@ class Partition(Replica):
     ) -> Read:
         """Serve a consumer's fetch: records from an offset up to the high watermark or the last stable offset.
 
-        `committed` asks for read_committed; `last_epoch` is the epoch of the record before the offset, -1 where the
-        client does not say; `from_any_replica` lets a follower serve it. An offset between the high watermark and the
-        log's end gives no records and no error.
+        `committed` selects read_committed. `last_epoch` is the epoch of the record before the offset, -1 if the client
+        sends none. `from_any_replica` lets a follower serve the fetch. An offset between the high watermark and the log
+        end returns no records and no error.
         Errors: KafkaError as for `require_leader`, OFFSET_OUT_OF_RANGE (FET-02); LogError.
         """
         self.require_reader(asked_epoch, from_any_replica)
         found = self.look_at(offset, last_epoch)
         if found.diverging is not None:
             return found
-        # Never beyond the high watermark: what a consumer has seen must survive each clean election.
+        # Never beyond the high watermark: a consumed record must survive every clean election.
         limit = found.last_stable_offset if committed else self.high_watermark
         if offset < limit:
             found.records = self.log.read(offset, max_bytes, limit, minimum_one).records
@@ -284,28 +286,30 @@ class Partition(Replica):
         return found
 
     def require_reader(self, asked_epoch: LeaderEpoch, from_any_replica: bool) -> None:
-        """Errors: KafkaError as for `require_leader`; a replica without a role serves no fetch."""
+        """Errors: KafkaError as for `require_leader`, also if the replica has no role."""
         if from_any_replica and isinstance(self.role, Following):
             self.require_epoch(asked_epoch)
         else:
             self.require_leader(asked_epoch)
 
     def consume(self, end: Offset) -> None:
-        """A consumer was given the records below an offset: a step, if a tracer wants to know."""
+        """Trace a consumer's read of the records below an offset."""
         if self.trace is not None:
             self.trace_step("Consume", broker=self.node, end=end)
 
     def delete_records(self, offset: Offset) -> Offset:
-        """Move the log's start up to an offset (-1: up to the high watermark); gives the low watermark then (TOP-19).
+        """Advance the log start to an offset (-1: to the high watermark); return the low watermark after it (TOP-19).
 
-        It is done when the low watermark has reached the offset: followers learn of it by their fetches.
+        The request is complete when the low watermark reaches the offset: followers advance their log start by their
+        fetches.
         Errors: KafkaError NOT_LEADER_OR_FOLLOWER, POLICY_VIOLATION without the `delete` policy, OFFSET_OUT_OF_RANGE.
         """
         leading = self.require_leader()
         if not self.log.config.deletes:
             raise KafkaError(ErrorCode.POLICY_VIOLATION)
         target = self.high_watermark if offset == -1 else offset
-        # What is not committed must stay: a next leader may not have it, and its log would end before its start.
+        # Records that are not committed must be kept: the next leader may lack them, and its log would end before its
+        # start.
         if target < 0 or target > self.high_watermark:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         self.log.advance_log_start_offset(target)

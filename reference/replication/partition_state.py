@@ -1,4 +1,4 @@
-"""The part of the metadata, about a partition and the brokers, that a replica acts by."""
+"""The part of the metadata, about a partition and the brokers, that a replica uses."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from reference.protocol.primitives import NO_EPOCH, NO_NODE, BrokerEpoch, LeaderEpoch, NodeId, PartitionEpoch
 
 NO_BROKER = NO_NODE
-"""The leader of a partition that has none."""
+"""The leader of a partition without a leader."""
 
 TruncationRule: TypeAlias = Literal["leader-epoch", "high-watermark"]
 """How a follower truncates a diverging log: by leader epochs (KIP-101 and later), or to its high watermark, as before."""
@@ -25,9 +25,9 @@ class PartitionState:
     replicas: tuple[NodeId, ...]
     isr: tuple[NodeId, ...]
     adding: tuple[NodeId, ...] = ()
-    """Replicas that an ongoing reassignment brings in; part of `replicas`."""
+    """Replicas that an ongoing reassignment adds; part of `replicas`."""
     removing: tuple[NodeId, ...] = ()
-    """Replicas that it takes out; part of `replicas` until it is done."""
+    """Replicas that the reassignment removes; part of `replicas` until it is complete."""
 
 
 NO_PARTITION_EPOCH = PartitionEpoch(-1)
@@ -40,16 +40,16 @@ class Peer(NamedTuple):
     """A broker's registration."""
 
     broker_epoch: BrokerEpoch | None
-    """None where brokers do not learn each other's: the controller alone compares it then (ZooKeeper)."""
+    """None if brokers do not know each other's broker epochs (ZooKeeper): then only the controller compares them."""
     is_fenced: bool = False
     is_shutting_down: bool = False
     """In controlled shutdown."""
 
 
 Brokers: TypeAlias = Callable[[NodeId], Peer | None]
-"""Finds a broker's registration in the metadata; of this node itself, the one that it knows to be its own."""
+"""Finds a broker's registration in the metadata; for this node its own present one."""
 
 
 def no_brokers(node: NodeId) -> Peer | None:
-    """Where nothing is known of brokers, none may join an ISR."""
+    """The default of `Brokers`, which knows no broker: so no follower may join an ISR."""
     return None

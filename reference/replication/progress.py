@@ -1,4 +1,4 @@
-"""A follower's progress as its leader knows it: log end offset, time and incarnation of its last fetch."""
+"""A follower's progress as its leader records it: log end offset, time and incarnation of its last fetch."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ UNKNOWN = NO_OFFSET
 
 @dataclass(slots=True)
 class Progress:
-    """A follower in its leader's eyes; a new leader epoch begins with none (Kafka's `ReplicaState`)."""
+    """The leader's record of a follower; a new leader epoch begins with an empty one (Kafka's `ReplicaState`)."""
 
     end: Offset = UNKNOWN
-    """Its log end offset: the offset of its last fetch; -1 while unknown."""
+    """Its log end offset, from its last fetch; -1 while unknown."""
     log_start: Offset = UNKNOWN
     broker_epoch: BrokerEpoch = NEVER_FETCHED
     last_fetch: TimestampMs = LONG_AGO
     leader_end_at_fetch: Offset = UNKNOWN
-    """The leader's own end at that time."""
+    """The leader's own log end offset at that time."""
     last_caught_up: TimestampMs = LONG_AGO
 
     def take_fetch(
         self, offset: Offset, log_start: Offset, broker_epoch: BrokerEpoch, leader_end: Offset, now: TimestampMs
     ) -> bool:
-        """Learn from a fetch; True when the follower's end or incarnation is another than before."""
+        """Record a fetch; True if the follower's log end offset or incarnation changed."""
         has_changed = offset != self.end or broker_epoch != self.broker_epoch
         # A clock that was set back must not make a follower lag.
         now = max(now, self.last_fetch, self.last_caught_up)
@@ -39,6 +39,7 @@ class Progress:
         return has_changed
 
     def was_caught_up(self, at: TimestampMs) -> None:
-        """It fetched at that time, too, and had all that its leader has had since its last fetch that was taken."""
+        """Record that the follower also fetched at that time, with the leader's log end offset unchanged since its
+        recorded fetch."""
         self.last_fetch = max(self.last_fetch, at)
         self.last_caught_up = max(self.last_caught_up, at)

@@ -1,9 +1,9 @@
-"""An ISR that a leader proposes to the controller (AlterPartition), and what each error code means for it (KIP-497).
+"""An ISR that a leader proposes to the controller (AlterPartition), and the effect of each error code on it (KIP-497).
 
-A proposal is *pending* from the moment it is made until its outcome is known. While it is, its members count toward the high
-watermark beside the committed ones: it may have been accepted without the leader knowing. So it may be rolled back only for an
-error which says that it was not accepted and never will be. "Stale" does not say so: an earlier copy of the same request,
-whose response was lost, may have been accepted and made this one stale.
+A proposal is *pending* from its creation until its outcome is known. While it is pending, its members count toward the
+high watermark as the committed ISR does: the controller may have accepted it without the leader's knowledge. So it may
+be rolled back only after an error that proves that it was not accepted and never will be. An error about a stale epoch
+does not: an earlier copy of the request, whose response was lost, may have been accepted and made this one stale.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProposalOutcome(Enum):
     COMMITTED = auto()
     ROLLED_BACK = auto()
     KEPT = auto()
-    """Until the metadata decide it."""
+    """Pending until the metadata decide it."""
     SENT_AGAIN = auto()
 
 
@@ -58,9 +58,9 @@ OUTCOMES: dict[ErrorCode, ProposalOutcome] = {
     ErrorCode.UNKNOWN_TOPIC_ID: ProposalOutcome.KEPT,
     ErrorCode.INVALID_REQUEST: ProposalOutcome.KEPT,
 }
-"""By the partition's error code in the answer (Kafka's `Partition.handleAlterPartitionError`)."""
+"""The outcome by the partition's error code in the response (Kafka's `Partition.handleAlterPartitionError`)."""
 
 
 def outcome_of(error: ErrorCode) -> ProposalOutcome:
-    """Everything else, no answer among it, says nothing: the same proposal is sent again."""
+    """The outcome of a proposal. Any other error, also a missing response, decides nothing: the same proposal is sent again."""
     return OUTCOMES.get(error, ProposalOutcome.SENT_AGAIN)

@@ -1,4 +1,4 @@
-"""What a read of a partition finds: a fetch's records and bounds, an offset by time or place.
+"""The results of reading a partition: a fetch's records and bounds, and offsets of ListOffsets.
 
 Source: requirements FET-*, EPO-*, LOF-*, TXV-06.
 """
@@ -23,12 +23,12 @@ from reference.replication.progress import UNKNOWN
 from reference.storage.log import AbortedTransaction, LogSlice
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
-"""Timestamps of ListOffsets that ask for a place instead of a time."""
+"""Timestamps of ListOffsets that name a position instead of a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundOffset:
-    """A ListOffsets result: -1 where nothing was found."""
+    """A ListOffsets result: -1 if nothing was found."""
 
     offset: Offset
     timestamp: TimestampMs
@@ -40,7 +40,7 @@ NOT_FOUND = FoundOffset(NO_OFFSET, NO_TIMESTAMP, NO_EPOCH)
 
 @dataclass(slots=True)
 class Read:
-    """A fetch's view of a partition. `records` pins its file until it is released."""
+    """The result of a fetch on a partition. `records` pins its file until it is released."""
 
     high_watermark: Offset
     last_stable_offset: Offset
@@ -48,9 +48,9 @@ class Read:
     records: LogSlice | bytes = b""
     aborted: Sequence[AbortedTransaction] | None = None
     diverging: tuple[LeaderEpoch, Offset] | None = None
-    """Where the asker's log and this one part: the largest epoch up to the asker's last, and where that ended here."""
+    """Where the follower's log diverges: the largest epoch here that is not above its last one, and that epoch's end offset."""
     moved: bool = False
-    """Whether a follower's fetch moved the high watermark or the low watermark, or led to a proposal."""
+    """Whether a follower's fetch moved the high watermark or the low watermark, or caused a proposal."""
 
 
 class FollowerFetch(NamedTuple):
@@ -61,7 +61,7 @@ class FollowerFetch(NamedTuple):
     offset: Offset
     last_fetched_epoch: LeaderEpoch
     asked_epoch: LeaderEpoch
-    """The leader epoch that the follower knows; -1 where it names none."""
+    """The leader epoch of the request; -1 for none."""
     max_bytes: int
     minimum_one: bool
     log_start: Offset = UNKNOWN

@@ -1,4 +1,4 @@
-"""One replica of one partition, without the work of its role: its log, how far it is committed, and the trace of its steps.
+"""One replica of one partition, without its role: its log, its high watermark, and the trace of its steps.
 
 `leader.Leading` and `follower.Following` hold the steps of the two roles; `partition.Partition` is a replica with its role.
 """
@@ -21,7 +21,7 @@ LAG_MAX_MS = 30_000
 """Default of replica.lag.time.max.ms."""
 
 Trace = Callable[[str, Mapping[str, Any]], None]
-"""Takes a step's name and a row of the trace: the form is that of `spec/trace.py`."""
+"""Receives a step's name and its row of the trace, in the format of `spec/trace.py`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,10 +34,10 @@ class Replica:
     log: Log
     node: NodeId
     state: PartitionState = NO_STATE
-    """The metadata that it acts by; NO_STATE while it has no role."""
+    """The partition state in force; NO_STATE while the replica has no role."""
     high_watermark: Offset = FIRST_OFFSET
     trace: Trace | None = None
-    """Called for every step that the specification knows, by the step's name there."""
+    """Called for every step of the specification, with the step's name there."""
     brokers: Brokers = no_brokers
     truncation: TruncationRule = "leader-epoch"
     min_isr: int = 1
@@ -52,7 +52,7 @@ class Replica:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the metadata that it acts by names this node as the leader."""
+        """Whether the partition state in force names this node as the leader."""
         return self.state.leader == self.node
 
     @property
@@ -61,7 +61,7 @@ class Replica:
 
     @property
     def name(self) -> str:
-        """`topic-index`, as its folder is called."""
+        """`topic-index`, the name of the replica's folder."""
         return f"{self.topic}-{self.index}"
 
     def require_epoch(self, asked_epoch: LeaderEpoch) -> None:
@@ -72,35 +72,35 @@ class Replica:
 
     @property
     def last_fetched_epoch(self) -> LeaderEpoch:
-        """The epoch of the log's last record, by which a leader sees whether the logs agree; -1 for no comparison."""
+        """The epoch of the log's last record, by which the leader detects divergence; -1 to disable the check."""
         return NO_EPOCH if self.truncation == "high-watermark" else self.log.leader_epoch
 
     # ---- the high watermark and the log
 
     @contextmanager
     def cutting_log(self) -> Generator[None]:
-        """Within it the log may be cut. A cut that has begun counts, also where the disk refuses the rest of it."""
+        """A block that may truncate the log. It adjusts the high watermark at its end, also after a partial truncation."""
         try:
             yield
         finally:
             self.keep_high_watermark_within_log()
 
     def keep_high_watermark_within_log(self) -> None:
-        """The log was cut, recovered or replaced.
+        """Adjust the high watermark after the log was truncated, recovered or replaced.
 
-        A high watermark beyond its end would call committed whatever is appended next; below its start nothing is left that is
-        not committed.
+        Above the log end it would mark the next records as committed. Below the log start it would be lower than
+        committed records that were deleted.
         """
         self.high_watermark = max(min(self.high_watermark, self.log.log_end_offset), self.log.log_start_offset)
 
     # ---- reading
 
     def last_stable_offset(self) -> Offset:
-        """Below it every transaction has ended: the first open transaction's start, at most the high watermark (TXV-06)."""
+        """The start of the first open transaction, at most the high watermark (TXV-06): all transactions below it have ended."""
         return self.log.last_stable_offset(self.high_watermark)
 
     def look_at(self, offset: Offset, last_epoch: LeaderEpoch) -> Read:
-        """The bounds for a fetch from this offset, without records yet. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
+        """The bounds for a fetch from an offset, without records. Errors: KafkaError OFFSET_OUT_OF_RANGE."""
         log = self.log
         found = Read(self.high_watermark, self.last_stable_offset(), log.log_start_offset)
         if last_epoch >= 0 and not (
@@ -119,7 +119,7 @@ class Replica:
     # ---- tracing
 
     def trace_step(self, action: str, **arguments: Any) -> None:
-        """One row of the trace: the step and the state after it. Check `trace` first: tracing is not free."""
+        """Write one row of the trace: the step and the state after it. Check `trace` first: tracing costs time."""
         assert self.trace is not None
         row: dict[str, Any] = {
             "node": self.node,

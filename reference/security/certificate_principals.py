@@ -1,4 +1,4 @@
-"""The principal of a client's certificate: its subject as Java writes it, and `ssl.principal.mapping.rules` (KIP-371)."""
+"""The principal of a client certificate: its subject in Java's form, and `ssl.principal.mapping.rules` (KIP-371)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYWORDS = {
     "0.9.2342.19200300.100.1.25": "DC",
     "0.9.2342.19200300.100.1.1": "UID",
 }
-"""Attribute types that RFC 2253 names; Java writes the others by their number, and their values in hexadecimal."""
+"""Attribute types that RFC 2253 names; Java writes other types as their number, with their values in hexadecimal."""
 
 _ESCAPED = re.compile(r'([,+<>#;"\\=])')
 _RULE = re.compile(
@@ -44,7 +44,7 @@ class Rule:
     case: str = ""
 
     def apply(self, name: str) -> str | None:
-        """The user's name that this rule makes of a distinguished name; None where the pattern does not match all of it."""
+        """The user name that the rule makes of a distinguished name; None if the pattern does not match all of it."""
         if self.pattern is None:
             return name
         if not self.pattern.fullmatch(name):
@@ -79,12 +79,12 @@ def _rule(found: re.Match[str]) -> Rule:
 
 
 def map_name(rules: Sequence[Rule], name: str) -> str | None:
-    """What the first rule that matches makes of a distinguished name; None where none matches."""
+    """The user name by the first rule that matches a distinguished name; None if no rule matches."""
     return next((mapped for rule in rules if (mapped := rule.apply(name)) is not None), None)
 
 
 def distinguished_name(certificate: bytes) -> str:
-    """The subject of a certificate (DER), as RFC 2253 writes it and `X500Principal.getName` does: the last name first."""
+    """The subject of a certificate (DER) in the form of RFC 2253 and `X500Principal.getName`: the last RDN first."""
     from cryptography import x509
 
     subject = x509.load_der_x509_certificate(certificate).subject
@@ -107,13 +107,13 @@ def _attribute(attribute: NameAttribute[str | bytes]) -> str:
 
 
 def _value(name: bytes) -> bytes:
-    """Tag, length and content of the value in a name of one attribute: SEQUENCE, SET, SEQUENCE, then type and value."""
+    """The DER encoding (tag, length, content) of the value in a name of one attribute."""
     inner = name
     for _ in range(3):
         inner = inner[_content(inner) :]
-    return inner[_content(inner) + inner[1] :]  # a type is shorter than 128 bytes
+    return inner[_content(inner) + inner[1] :]  # the length of a type fits in one byte
 
 
 def _content(element: bytes) -> int:
-    """Where the content of a DER element begins."""
+    """The offset of a DER element's content."""
     return 2 if element[1] < 0x80 else 2 + (element[1] & 0x7F)

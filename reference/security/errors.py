@@ -1,5 +1,5 @@
-"""What may be wrong with security properties."""
+"""The error for security properties that cannot be used."""
 
 
 class WrongSecurity(ValueError):
-    """A property that cannot be served; the text names it and never has a secret."""
+    """A property that cannot be used; the message names it and never contains a secret."""

@@ -1,4 +1,4 @@
-"""Logins as `sasl.jaas.config` writes them: one login module with its options (javax.security.auth.login.Configuration)."""
+"""Reads `sasl.jaas.config`: one login module with its options (javax.security.auth.login.Configuration)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPTION = re.compile(r'\s*([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;"]+))')
 
 
 def read_login(text: str) -> tuple[str, dict[str, str]]:
-    """The module's class and its options. Errors: WrongSecurity, without the text."""
+    """The module's class and its options. Errors: WrongSecurity, whose message does not contain the text."""
     if not (found := LOGIN.fullmatch(text)):
         raise WrongSecurity('sasl.jaas.config is not: LOGIN-MODULE required NAME="VALUE" ...;')
     options, at = dict[str, str](), 0

@@ -1,4 +1,4 @@
-"""The lines of a Java properties file."""
+"""Reads the lines of a Java properties file."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 
 
 def logical_lines(text: str) -> Iterator[tuple[int, str, str | None]]:
-    """Number, name and value of each: `name=value` or `name: value`; the value is None where there is no separator.
+    """The line number, name and value of each property: `name=value` or `name: value`; without a separator the value is
+    None.
 
-    `#` and `!` begin comments, a backslash at a line's end continues it, other escapes are Java's.
+    `#` and `!` begin comments, a backslash at the end of a line continues it, other escapes are Java's.
     """
     logical, first = "", 0
     for number, line in enumerate(text.splitlines(), start=1):

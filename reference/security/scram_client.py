@@ -1,4 +1,4 @@
-"""The client's side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802), in which the server proves its knowledge of the password."""
+"""The client's side of SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802). The server proves that it knows the password."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from scramp import ScramClient, ScramException
 from reference.security.errors import WrongSecurity
 
 MAX_ITERATIONS = 1_000_000
-"""About a second's work, during which a node does nothing else. The library itself refuses fewer than 4,096 (RFC 7677)."""
+"""They take about a second, in which a node does nothing else. The library refuses fewer than 4,096 (RFC 7677)."""
 
 
 class ScramExchange:
-    """One authentication: `first`, then `answer` for each message of the server, until it returns None."""
+    """One authentication: `first`, then `answer` to each message of the server, until it returns None."""
 
     def __init__(self, mechanism: str, user: str, password: str, extension: str = "") -> None:
-        """`extension` goes into the first message: tokenauth=true says that `user` is a delegation token's id (KIP-48)."""
+        """`extension` is added to the first message: tokenauth=true means that `user` is a delegation token's id (KIP-48)."""
         self._client = ScramClient([mechanism], user, password)
         self._extension = f",{extension}" if extension else ""
         self._has_proved = False
-        """Whether the proof of the password was sent, so that the server's proof comes next."""
+        """Whether the client's proof was sent, so that the server's proof comes next."""
 
     def first(self) -> bytes:
         """The client's first message."""
@@ -27,7 +27,7 @@ class ScramExchange:
         return first.encode()
 
     def answer(self, message: bytes) -> bytes | None:
-        """The answer to a message; None where the server has proved its knowledge. Errors: WrongSecurity."""
+        """The answer to a message; None after the server's proof. Errors: WrongSecurity."""
         try:
             text = message.decode()
             if self._has_proved:

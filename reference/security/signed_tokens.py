@@ -1,8 +1,9 @@
 """Signed access tokens (JSON Web Tokens, RFC 7519), checked by a set of public keys (RFC 7517).
 
-The signature is PyJWT's to check; times are checked here, for time comes in. What is required of the claims, and how a key is
-chosen, is as with Kafka's BrokerJwtValidator and its library jose4j: exp and iat must be there, and an audience must be one
-that is expected. Keys are public ones: a shared secret in a set that anyone may read would protect nothing.
+PyJWT checks the signature. Times are checked here, because the caller passes the time. The rules for claims and for the
+choice of a key are those of Kafka's BrokerJwtValidator and its library jose4j: exp and iat are required, and an
+audience must be an expected one. The keys are public keys: a shared secret in a key set that anyone may read would
+protect nothing.
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ ALGORITHMS = {
     **dict.fromkeys(("ES256", "ES384", "ES512"), "EC"),
     "EdDSA": "OKP",
 }
-"""Algorithm of a signature -> the type of its key (RFC 7518, RFC 8037)."""
+"""Signature algorithm -> the type of its key (RFC 7518, RFC 8037)."""
 
 SECTIONS = 3
 
 
 class TokenRefused(Exception):
-    """The token proves nothing."""
+    """The token is not valid; the message has the reason."""
 
 
 class UnknownKey(TokenRefused):
-    """No key of the set fits the token: there may be a newer set."""
+    """No key of the set fits the token: a newer set may have one."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What a token's claims must be: sasl.oauthbearer.* of a listener."""
+    """The rules for a token's claims: sasl.oauthbearer.* of a listener."""
 
     audiences: Sequence[str] = ()
     issuer: str | None = None
@@ -51,7 +52,7 @@ class KeySet:
 
     @classmethod
     def read(cls, text: str) -> KeySet:
-        """Errors: WrongSecurity for what is no set, or has a key that nothing can be checked by."""
+        """Errors: WrongSecurity for a text that is no key set, or for a key that cannot be used."""
         try:
             keys = json.loads(text)["keys"]
             if not isinstance(keys, list) or not all(isinstance(each, dict) for each in cast("list[Any]", keys)):
@@ -63,7 +64,7 @@ class KeySet:
                     raise TypeError(f"a key of type {each.get('kty')} cannot be used")
         except WrongSecurity:
             raise
-        except Exception as error:  # whatever PyJWT and cryptography find wrong with a key
+        except Exception as error:  # any error of PyJWT and cryptography about a key
             raise WrongSecurity(f"this is no set of public keys: {error}") from error
         return cls(cast("list[Mapping[str, Any]]", keys))
 
@@ -86,14 +87,14 @@ class KeySet:
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who a token names, and when it ends, in milliseconds."""
+    """The user that a token names, and its expiry time in milliseconds."""
 
     user: str
     expires_at_ms: int
 
 
 def check_token(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Bearer:
-    """Errors: TokenRefused."""
+    """Check a token's signature and claims. Errors: TokenRefused."""
     claims = _signed_claims(token, keys)
     issued, expires, not_before = _time(claims, "iat"), _time(claims, "exp"), _time(claims, "nbf")
     if issued is None or expires is None:
@@ -116,7 +117,7 @@ def check_token(token: str, keys: KeySet, rules: TokenRules, now_ms: int) -> Bea
 
 
 def _signed_claims(token: str, keys: KeySet) -> Mapping[str, Any]:
-    """The claims, when the signature is right. Errors: TokenRefused."""
+    """The claims, after a check of the signature. Errors: TokenRefused."""
     import jwt
 
     if token.count(".") != SECTIONS - 1:
@@ -136,7 +137,7 @@ def _signed_claims(token: str, keys: KeySet) -> Mapping[str, Any]:
 
 
 def _key(key: Mapping[str, Any], algorithm: str) -> Any:
-    """Errors: WrongSecurity without PyJWT; jwt.PyJWTError."""
+    """The key for PyJWT. Errors: WrongSecurity if PyJWT is missing; jwt.PyJWTError."""
     try:
         import jwt
     except ImportError as error:
@@ -145,7 +146,7 @@ def _key(key: Mapping[str, Any], algorithm: str) -> Any:
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float | None:
-    """A time in seconds since 1970. Errors: TokenRefused."""
+    """A time claim in seconds since 1970; None if it is missing. Errors: TokenRefused."""
     value = claims.get(name)
     if value is None:
         return None
@@ -155,7 +156,7 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _check_audience(audience: Any, expected: Sequence[str]) -> None:
-    """As jose4j: a token for others is refused, also where none is expected. Errors: TokenRefused."""
+    """Refuse a token for other audiences, also if none is expected, as jose4j does. Errors: TokenRefused."""
     named = [audience] if isinstance(audience, str) else audience or []
     if not isinstance(named, list):
         raise TokenRefused("the audience is no list")
@@ -164,7 +165,7 @@ def _check_audience(audience: Any, expected: Sequence[str]) -> None:
 
 
 def _check_scope(scope: Any) -> None:
-    """Errors: TokenRefused for an empty scope, or one that is named twice."""
+    """Errors: TokenRefused for an empty scope, or for one that occurs twice."""
     named = [scope] if isinstance(scope, str) else scope
     if isinstance(named, list):
         names = [each.strip() if isinstance(each, str) else "" for each in cast("list[Any]", named)]

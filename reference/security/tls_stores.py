@@ -1,4 +1,4 @@
-"""TLS by Kafka's `ssl.*` properties: trusted certificates, one's own certificate, protocol versions."""
+"""TLS by Kafka's `ssl.*` properties: trusted certificates, the own certificate, protocol versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from reference.security.errors import WrongSecurity
 
-if TYPE_CHECKING:  # only PKCS12 needs it, and it is larger than all else that judging a broker needs
+if TYPE_CHECKING:  # only PKCS12 needs it, and it is larger than everything else that a test of a broker imports
     from cryptography.hazmat.primitives.serialization import pkcs12
 
 VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -20,13 +20,13 @@ PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z ]+)-----\s*([^-]*?)\s*-----END \1-----
 
 
 def stores_of(properties: Mapping[str, str]) -> list[Path]:
-    """The files that hold keys and certificates."""
+    """The keystore and truststore files."""
     given = (properties.get(f"ssl.{store}.location") for store in ("keystore", "truststore"))
     return [Path(location) for location in given if location]
 
 
 def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """Those of ssl.enabled.protocols; ciphers are the library's choice. Errors: WrongSecurity."""
+    """Apply ssl.enabled.protocols; the library chooses ciphers. Errors: WrongSecurity."""
     if suites := properties.get("ssl.cipher.suites"):
         raise WrongSecurity(f"ssl.cipher.suites={suites} cannot be served: leave it to the library")
     text = properties.get("ssl.enabled.protocols") or "TLSv1.2,TLSv1.3"
@@ -40,7 +40,7 @@ def limit_versions(context: ssl.SSLContext, properties: Mapping[str, str]) -> No
 
 
 def trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
-    """The truststore's certificates; without one those that this machine trusts. Errors: WrongSecurity."""
+    """Trust the truststore's certificates, or without a truststore those of this machine. Errors: WrongSecurity."""
     kind = _store_type(properties, "truststore")
     location = properties.get("ssl.truststore.location")
     if properties.get("ssl.truststore.certificates"):
@@ -66,7 +66,7 @@ def trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
 
 
 def identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> bool:
-    """Present the keystore's certificate; whether there is one. Errors: WrongSecurity."""
+    """Load the keystore's certificate and key; return whether there are any. Errors: WrongSecurity."""
     location = properties.get("ssl.keystore.location")
     chain, key = properties.get("ssl.keystore.certificate.chain"), properties.get("ssl.keystore.key")
     password = properties.get("ssl.key.password")
@@ -113,7 +113,8 @@ def identify(context: ssl.SSLContext, properties: Mapping[str, str]) -> bool:
 
 
 def _load(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
-    """Python reads keys from files alone: a file of the owner's, which is gone at once."""
+    """Load a certificate and its key through a temporary file, which only its owner can read: Python loads keys from
+    files alone."""
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(pem)
         file.flush()
@@ -121,18 +122,18 @@ def _load(context: ssl.SSLContext, pem: bytes, password: str | None) -> None:
 
 
 def _check_encrypted(key: str, password: str | None) -> None:
-    """Errors: WrongSecurity for the password of a key that has none: its owner takes the key for protected."""
+    """Errors: WrongSecurity for a password of an unencrypted key: its owner believes that the key is protected."""
     if password and "ENCRYPTED" not in key:
         raise WrongSecurity("ssl.key.password is given, and the key is not encrypted")
 
 
 def _given(password: str | None) -> str:
-    """An empty password, so that OpenSSL fails instead of asking on the terminal."""
+    """The password, or an empty one, so that OpenSSL fails instead of asking on the terminal."""
     return password or ""
 
 
 def _check_alone(properties: Mapping[str, str], store: str, what: str) -> None:
-    """Errors: WrongSecurity where a store is in a file, too: one of both would count for nothing."""
+    """Errors: WrongSecurity if a store is also given as a file: one of the two would be ignored."""
     if properties.get(f"ssl.{store}.location"):
         raise WrongSecurity(f"ssl.{store}.{what} and ssl.{store}.location are both given: one is enough")
 
@@ -164,6 +165,6 @@ def _pkcs12(properties: Mapping[str, str], store: str, location: str) -> pkcs12.
 
 
 def _lines(pem: str) -> str:
-    """PEM with the line ends that OpenSSL wants: in a properties file it may stand in one line."""
+    """PEM with the line breaks that OpenSSL requires; in a properties file it may be one line."""
     blocks = PEM_BLOCK.findall(pem)
     return "\n".join(f"-----BEGIN {name}-----\n{''.join(body.split())}\n-----END {name}-----" for name, body in blocks)

@@ -21,7 +21,7 @@ class MemberSpec:
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """All members, and how many partitions each topic has that any of them subscribes to."""
+    """All members, and the number of partitions of each topic that any of them subscribes to."""
 
     members: Mapping[str, MemberSpec]
     partition_counts: Mapping[TopicId, int]
@@ -41,4 +41,4 @@ class GroupSpec:
 
 
 Assignor: TypeAlias = Callable[[GroupSpec], dict[str, Assignment]]
-"""Gives every member its target; every partition that a member subscribes to goes to exactly one subscriber."""
+"""Returns each member's target assignment; every partition of a subscribed topic is assigned to exactly one subscriber."""

@@ -1,7 +1,7 @@
-"""The uniform assignor: every member about as many partitions as every other, and as few moves as that allows.
+"""The uniform assignor: members own about the same number of partitions, with as few moves as that allows.
 
-Where all subscribe to the same topics, no member owns two partitions more than another, and a partition moves only where its
-owner holds too many. Source: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
+If all members subscribe to the same topics, their numbers of partitions differ by at most one, and a partition moves
+only if its owner has too many. Source: org.apache.kafka.coordinator.group.assignor.UniformAssignor.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from reference.protocol.primitives import TopicId
 
 
 def assign(spec: GroupSpec) -> dict[str, Assignment]:
-    """The target of every member."""
+    """The target assignment of every member."""
     return _assign_equals(spec) if spec.is_homogeneous else uniform_heterogeneous.assign(spec)
 
 
 def _assign_equals(spec: GroupSpec) -> dict[str, Assignment]:
-    """For members that all subscribe to the same topics: keep what the quotas allow, then fill up."""
+    """Assign to members that all subscribe to the same topics: keep partitions up to each member's quota, then fill up."""
     subscribed = next((member.subscribed for member in spec.members.values()), frozenset[TopicId]())
     wanted = {(topic, partition) for topic in subscribed for partition in range(spec.partition_counts[topic])}
     targets: dict[str, set[TopicIdPartition]] = {}
@@ -37,17 +37,18 @@ def _assign_equals(spec: GroupSpec) -> dict[str, Assignment]:
 
 
 def _fill(targets: dict[str, set[TopicIdPartition]], room: dict[str, int], free: Iterable[TopicIdPartition]) -> None:
-    """Assign the partitions that no member holds to members with room, one member after the other."""
+    """Assign the partitions that no member holds to members with room, in the order of the members."""
     left = iter(in_order(free))
     for id, target in targets.items():
         target.update(partition for _, partition in zip(range(room[id]), left, strict=False))
 
 
 def member_quota(minimum: int, extras: int, held: int, members_left: int) -> int:
-    """How many partitions a member may own: `extras` of the `members_left`, itself among them, own one more than `minimum`.
+    """The most partitions that a member may own. Of the `members_left`, itself among them, `extras` own one more than
+    `minimum`.
 
-    An extra is given to who holds that many already, and is kept from who does not as long as enough members are left that
-    might: so no partition moves only because of the order in which members are asked.
+    A member that already owns one more keeps it. Another gets an extra only if as many extras as members are left. So
+    the order of the members alone never moves a partition.
 
     pre: minimum >= 0 and 0 <= extras <= members_left and members_left > 0 and held >= 0
     post: minimum <= _ <= minimum + 1

@@ -1,8 +1,9 @@
 """The uniform assignor for members that subscribe to different topics.
 
-First every member keeps what it still subscribes to. Then what no member owns goes to the least loaded subscriber, the topics
-with the most partitions a subscriber first: they have the least choice. Last, partitions move from the most to the least
-loaded subscriber of a topic, round after round over the topics, until nothing moves.
+First every member keeps its partitions of topics that it still subscribes to. Then each unowned partition goes to the
+least loaded subscriber. Topics with the most partitions per subscriber come first, because they have the least choice.
+Last, partitions move from the most to the least loaded subscriber of a topic, round after round over the topics, until
+nothing moves.
 Source: org.apache.kafka.coordinator.group.assignor.UniformHeterogeneousAssignmentBuilder.
 """
 
@@ -20,12 +21,12 @@ MAX_ROUNDS = 16
 
 
 def assign(spec: GroupSpec) -> dict[str, Assignment]:
-    """The target of every member."""
+    """The target assignment of every member."""
     return _Builder(spec).build()
 
 
 class _Builder:
-    """One assignment on its way."""
+    """Computes one assignment."""
 
     def __init__(self, spec: GroupSpec) -> None:
         self._counts = spec.partition_counts
@@ -62,7 +63,7 @@ class _Builder:
         self._loads[id] += 1
 
     def _load(self, id: str) -> tuple[int, int]:
-        """How much a member owns; of equals the earlier one is the lesser."""
+        """The sort key of a member: its number of partitions; among equals the earlier member is less."""
         return (self._loads[id], self._position[id])
 
     def _give_out(self, topic: TopicId) -> None:
@@ -83,7 +84,7 @@ class _Builder:
                 return
 
     def _balance_topic(self, topic: TopicId) -> bool:
-        """Move a topic's partitions to less loaded subscribers as long as one owns two less; whether any moved."""
+        """Move a topic's partitions to less loaded subscribers while one owns at least two fewer; return whether any moved."""
         subscribers = self._subscribers[topic]
         loads = [self._loads[id] for id in subscribers]
         if not is_worth_moving(max(loads), min(loads)):
